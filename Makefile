@@ -1,0 +1,83 @@
+# `make help` lists the targets. A fresh clone needs python3 (3.11 or newer) and nothing else;
+# on Debian, missing system packages are installed where this user may install them.
+
+PYTHON ?= python3
+WORKERS ?= 2
+VENV := .venv
+BIN := $(VENV)/bin
+INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt
+
+# Stamps live in the environment they describe, so they go when it goes.
+ENV := $(VENV)/.stamp-env
+CORE := $(VENV)/.stamp-core
+TEST := $(VENV)/.stamp-test
+DOCS := $(VENV)/.stamp-docs
+INPUTS := pyproject.toml constraints.txt
+
+SAY := @printf '\n== %s\n'
+
+export PYRIGHT_PYTHON_IGNORE_WARNINGS := 1
+export NO_MKDOCS_2_WARNING := 1
+
+.DELETE_ON_ERROR:
+.PHONY: help run test test-long docs clean debian lint
+
+help: ## list the targets
+	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
+
+run: $(CORE) ## install the package with its core dependencies and show it at work
+	@$(BIN)/shardwise tour
+
+test: lint ## all checks: ruff, pyright, import-linter, pytest
+	$(SAY) "pytest"
+	@$(BIN)/python -m pytest -n $(WORKERS)
+
+test-long: lint ## the same, with the long tests and many more generated cases
+	$(SAY) "pytest, long"
+	@SHARDWISE_TEST_PROFILE=long $(BIN)/python -m pytest -n $(WORKERS) -m ""
+
+docs: $(DOCS) ## build the documentation into site/
+	$(SAY) "mkdocs build"
+	@$(BIN)/python -m mkdocs build --strict --quiet --site-dir site
+
+clean: ## remove .venv and everything the tools leave
+	rm -rf $(VENV) site build dist .pytest_cache .ruff_cache .hypothesis .import_linter_cache
+	find src tests tools -name __pycache__ -type d -prune -exec rm -rf {} +
+
+lint: $(TEST) debian
+	$(SAY) "ruff check"
+	@$(BIN)/ruff check
+	$(SAY) "ruff format --check"
+	@$(BIN)/ruff format --check
+	$(SAY) "pyright"
+	@$(BIN)/pyright
+	$(SAY) "lint-imports"
+	@$(BIN)/lint-imports --no-logo
+
+debian: $(ENV)
+	$(SAY) "Debian packages for the tests"
+	@$(PYTHON) tools/debian_packages.py test
+
+$(ENV):
+	@command -v $(PYTHON) >/dev/null || { echo "$(PYTHON) not found: shardwise needs Python 3.11 or newer." >&2; exit 1; }
+	@$(PYTHON) -c 'import sys; v = "%d.%d" % sys.version_info[:2]; sys.exit(0 if sys.version_info >= (3, 11) else \
+	    "$(PYTHON) is Python " + v + "; shardwise needs 3.11 or newer. Try: make PYTHON=python3.11 ...")'
+	@$(PYTHON) tools/debian_packages.py setup
+	$(SAY) "creating $(VENV)"
+	@$(PYTHON) -m venv $(VENV)
+	@touch $@
+
+$(CORE): $(ENV) $(INPUTS)
+	$(SAY) "installing shardwise and its core dependencies"
+	@$(INSTALL) --editable .
+	@touch $@
+
+$(TEST): $(ENV) $(INPUTS)
+	$(SAY) "installing shardwise with every extra and the test tools (minutes, the first time)"
+	@$(INSTALL) --editable '.[all,test]'
+	@touch $(CORE) $@
+
+$(DOCS): $(ENV) $(INPUTS)
+	$(SAY) "installing shardwise and the documentation tools"
+	@$(INSTALL) --editable '.[docs]'
+	@touch $(CORE) $@
