@@ -1,0 +1,19 @@
+"""The `shardwise` command."""
+
+import click
+
+from shardwise import __version__
+
+
+@click.group(context_settings={"help_option_names": ["-h", "--help"]})
+@click.version_option(__version__)
+def main() -> None:
+    """Tensors spread over a mesh of devices: look at layouts, plans and traffic."""
+
+
+@main.command()
+def tour() -> None:
+    """Show the main things at work on a 2x4 mesh of virtual devices."""
+    from shardwise.tour import show
+
+    show()

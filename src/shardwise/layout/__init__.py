@@ -1,0 +1,1 @@
+"""Meshes, placements and layouts: where each piece of a tensor lives."""

@@ -1,0 +1,141 @@
+"""Axes: mesh axes and the sub-axes that are their contiguous factors."""
+
+import re
+from collections.abc import Iterable
+from itertools import product
+from typing import NamedTuple
+
+from shardwise.errors import LayoutError
+
+SUB_AXIS = re.compile(r"(?P<name>[^:()\s,]+):\((?P<pre>[0-9]{1,18})\)(?P<size>[0-9]{1,18})")
+
+
+class Axis(NamedTuple):
+    """A mesh axis, or the factor `size` of it that has `pre` positions above it.
+
+    An axis of size 8 seen as 2 x 2 x 2 has the sub-axes `x:(1)2`, `x:(2)2` and `x:(4)2`, major to minor.
+
+    >>> str(Axis("x", 2, 4, of=8)), str(Axis("x", 1, 8, of=8))
+    ('x:(2)4', 'x')
+    """
+
+    name: str
+    pre: int
+    size: int
+    of: int
+
+    @property
+    def post(self) -> int:
+        """How many positions of the mesh axis lie below one position of this factor."""
+        return self.of // (self.pre * self.size)
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether this is a mesh axis rather than a factor of one."""
+        return self.size == self.of
+
+    def digit(self, coord: int) -> int:
+        """Return the position along this axis of a device at `coord` along the mesh axis."""
+        return coord // self.post % self.size
+
+    def __str__(self) -> str:
+        return self.name if self.is_whole else f"{self.name}:({self.pre}){self.size}"
+
+    def __repr__(self) -> str:
+        return str(self)
+
+
+def merged(axes: Iterable[Axis]) -> tuple[Axis, ...]:
+    """Return the canonical form: no axis of size one, neighbouring factors of one axis joined.
+
+    >>> merged([Axis("x", 1, 2, 8), Axis("y", 1, 1, 1), Axis("x", 2, 4, 8)])
+    (x,)
+    """
+    out: list[Axis] = []
+    for axis in axes:
+        if axis.size == 1:
+            continue
+        last = out[-1] if out else None
+        if last and last.name == axis.name and last.pre * last.size == axis.pre:
+            out[-1] = Axis(axis.name, last.pre, last.size * axis.size, axis.of)
+        else:
+            out.append(axis)
+    return tuple(out)
+
+
+def overlap(a: Axis, b: Axis) -> bool:
+    """Whether two axes share a factor, so that they cannot be used side by side.
+
+    >>> overlap(Axis("x", 1, 4, 8), Axis("x", 2, 2, 8)), overlap(Axis("x", 1, 2, 8), Axis("x", 2, 4, 8))
+    (True, False)
+    """
+    if a.name != b.name or a.size == 1 or b.size == 1:
+        return False
+    first, second = (a, b) if a.pre <= b.pre else (b, a)
+    return second.pre % (first.pre * first.size) != 0
+
+
+def check_disjoint(axes: Iterable[Axis], where: str) -> None:
+    """Raise a LayoutError if two of the axes are equal or share a factor."""
+    seen: dict[str, list[Axis]] = {}
+    for axis in axes:
+        for other in seen.setdefault(axis.name, []):
+            if axis == other:
+                raise LayoutError(
+                    f"mesh axis {str(axis)!r} is used twice in {where}.\n"
+                    "  each mesh axis may split one dim, or be partial, once."
+                )
+            if not overlap(axis, other):
+                continue
+            if axis.is_whole or other.is_whole:
+                raise LayoutError(
+                    f"mesh axis {axis.name!r} is used beside its own sub-axis in {where}: {other}, {axis}."
+                )
+            raise LayoutError(
+                f"sub-axes {other} and {axis} overlap in {where}.\n"
+                f"  {axis.name!r} has {axis.of} positions; sub-axes used together must be disjoint factors "
+                "of it."
+            )
+        seen[axis.name].append(axis)
+
+
+def gaps(whole: Axis, used: Iterable[Axis]) -> list[Axis]:
+    """Return the factors of an axis that disjoint sub-axes of it leave over, major to minor.
+
+    >>> gaps(Axis("x", 1, 8, 8), [Axis("x", 2, 2, 8)])
+    [x:(1)2, x:(4)2]
+    """
+    out, pre = [], whole.pre
+    for axis in sorted((a for a in used if a.name == whole.name and a.size > 1), key=lambda a: a.pre):
+        if axis.pre > pre:
+            out.append(Axis(whole.name, pre, axis.pre // pre, whole.of))
+        pre = axis.pre * axis.size
+    end = whole.pre * whole.size
+    if end > pre:
+        out.append(Axis(whole.name, pre, end // pre, whole.of))
+    return out
+
+
+def common(a: Iterable[Axis], b: Iterable[Axis]) -> tuple[Axis, ...]:
+    """Return the factors that two sets of axes share, as far as they nest.
+
+    >>> common([Axis("x", 1, 8, 8)], [Axis("x", 2, 2, 8), Axis("y", 1, 2, 2)])
+    (x:(2)2,)
+    """
+    out = []
+    for one, other in product(a, list(b)):
+        low, high = max(one.pre, other.pre), min(one.pre * one.size, other.pre * other.size)
+        nests = one.name == other.name and low < high and high % low == 0
+        if nests and all(low % x.pre == 0 and x.pre * x.size % high == 0 for x in (one, other)):
+            out.append(Axis(one.name, low, high // low, one.of))
+    return tuple(out)
+
+
+def without(axes: Iterable[Axis], removed: Iterable[Axis]) -> tuple[Axis, ...]:
+    """Return axes less factors of them.
+
+    >>> without([Axis("x", 1, 8, 8), Axis("y", 1, 2, 2)], [Axis("x", 1, 2, 8)])
+    (x:(2)4, y)
+    """
+    gone = list(removed)
+    return tuple(gap for axis in axes for gap in gaps(axis, [r for r in gone if overlap(axis, r)]))

@@ -1,0 +1,406 @@
+"""Layouts: how one tensor is spread over one mesh, as one canonical value."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import chain
+from math import prod
+from threading import Lock
+from typing import Any
+from weakref import WeakValueDictionary
+
+from shardwise.errors import ArgumentError, BindingError, LayoutError, as_int, listed
+from shardwise.layout.axis import Axis, check_disjoint, merged
+from shardwise.layout.mesh import DeviceMesh, current_mesh
+from shardwise.layout.placement import Edge, ReduceOp, Split, checked_cut, checked_dtype, cut_text
+from shardwise.layout.tiling import Box, DimTiling, Radix, Tiling, tile_of
+
+AxisLike = str | Axis
+Shape = tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True, init=False, repr=False)
+class Cut:
+    """How one tensor dim is cut: by which axes, major to minor, and where.
+
+    >>> Cut("dp"), Cut(("tp", "dp"), split="chunk")
+    (Cut('dp'), Cut(('tp', 'dp'), split='chunk'))
+    """
+
+    axes: tuple[Axis, ...]  # names until a layout looks them up in its mesh
+    split: Split
+    offsets: tuple[int, ...] | None
+    halo: tuple[int, int]
+    edge: Edge
+
+    def __init__(
+        self,
+        axes: AxisLike | Sequence[AxisLike] = (),
+        *,
+        split: Split = "balanced",
+        offsets: Sequence[int] | None = None,
+        halo: tuple[int, int] | int = (0, 0),
+        edge: Edge = "clip",
+    ) -> None:
+        """Cut by `axes`; the other arguments are those of `Sharded`."""
+        single = isinstance(axes, str | Axis)
+        given = (axes,) if single else listed(axes, "the axes of a Cut are one axis or a tuple of axes")
+        for slot, value in zip(self.__slots__, (given, *checked_cut("Cut", split, offsets, halo, edge)), strict=True):
+            object.__setattr__(self, slot, value)
+
+    @property
+    def is_plain(self) -> bool:
+        """Whether the dim is cut the default way, so that its axes say it all."""
+        return self.split == "balanced" and self.halo == (0, 0)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _cut, (self.axes, self.split, self.offsets, self.halo, self.edge)
+
+    def __repr__(self) -> str:
+        names = tuple(map(str, self.axes))
+        return f"Cut({(names[0] if len(names) == 1 else names)!r}{self.details})"
+
+    @property
+    def details(self) -> str:
+        """What differs from the default cut, as arguments."""
+        return cut_text(self.split, self.offsets, self.halo, self.edge)
+
+
+def _cut(axes: Sequence[AxisLike], split: Split, offsets: Any, halo: tuple[int, int], edge: Edge) -> Cut:
+    return Cut(axes, split=split, offsets=offsets, halo=halo, edge=edge)
+
+
+_interned: WeakValueDictionary[tuple[Any, ...], Layout] = WeakValueDictionary()
+_lock = Lock()
+
+
+class Layout:
+    """How one tensor is spread over one mesh: per dim a `Cut`, and the axes that are partial.
+
+    Every vocabulary (placements, named specs, sharding specs) converts to and from it. It is canonical:
+    axes of size one disappear and neighbouring sub-axes merge. Equal layouts are the same object.
+
+    >>> mesh = DeviceMesh((2, 4), ("dp", "tp"))
+    >>> layout = Layout(mesh, ["dp", "tp"])
+    >>> layout
+    Layout(mesh(dp=2, tp=4), ['dp', 'tp'])
+    >>> layout.box((10, 8), device=5)
+    ((5, 10), (2, 4))
+    >>> layout is Layout(mesh, [("dp",), "tp:(1)4"])
+    True
+    """
+
+    __slots__ = ("__dict__", "__weakref__", "_hash", "dims", "mesh", "partial", "reduce_op")
+
+    mesh: DeviceMesh
+    dims: tuple[Cut, ...]
+    partial: tuple[Axis, ...]
+    reduce_op: ReduceOp | None
+
+    def __new__(
+        cls,
+        mesh: DeviceMesh | None,
+        dims: Iterable[AxisLike | Sequence[AxisLike] | Cut | None] = (),
+        partial: Iterable[AxisLike] | Mapping[Any, ReduceOp | str] = (),
+        reduce_op: ReduceOp | str = "sum",
+    ) -> Layout:
+        """Lay out each dim as its entry says: None (whole), an axis, several axes, or a `Cut`."""
+        mesh, entries, pairs = current_mesh(mesh), _entries(dims), _pairs(partial, reduce_op)
+        where = _where(entries, pairs)
+        split = [[mesh.axis(a, where) for a in entry.axes] for entry in entries]
+        pending = [(mesh.axis(a, where), op) for a, op in pairs]
+        check_disjoint([*chain(*split), *(axis for axis, _ in pending)], where)
+        cuts = (_canonical(entry, merged(axes), where) for entry, axes in zip(entries, split, strict=True))
+        return _intern(mesh, tuple(cuts), *_pending(mesh, pending, where))
+
+    @classmethod
+    def replicated(cls, mesh: DeviceMesh, rank: int) -> Layout:
+        """Return the layout of which every device holds the whole tensor."""
+        return cls(mesh, [None] * rank)
+
+    # -- the value ---------------------------------------------------------------------------------
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _intern, (self.mesh, self.dims, self.partial, self.reduce_op)
+
+    def __hash__(self) -> int:
+        return self._hash
+
+    def __eq__(self, other: object) -> bool:
+        return self is other
+
+    def __setattr__(self, key: str, value: object) -> None:
+        raise AttributeError(f"a Layout does not change; make a new one instead of setting {key!r}.")
+
+    def __str__(self) -> str:
+        """Return the short form used in tables: axes per dim between bars, then what is pending."""
+        dims = "|".join(" ".join(map(str, cut.axes)) + _marks(cut) or "-" for cut in self.dims)
+        pending = f" {self.reduce_op}({', '.join(map(str, self.partial))})" if self.partial else ""
+        return f"[{dims}]{pending}"
+
+    def __repr__(self) -> str:
+        dims = ", ".join(_entry_text(cut) for cut in self.dims)
+        pending = f", partial={[str(a) for a in self.partial]}" if self.partial else ""
+        op = f", reduce_op={str(self.reduce_op)!r}" if self.reduce_op not in (None, ReduceOp.SUM) else ""
+        return f"Layout({self.mesh.name}({self.mesh}), [{dims}]{pending}{op})"
+
+    @property
+    def rank(self) -> int:
+        """How many dims the tensor has."""
+        return len(self.dims)
+
+    @cached_property
+    def sharded_axes(self) -> tuple[Axis, ...]:
+        """The axes that split a dim, dim by dim, major to minor."""
+        return tuple(a for cut in self.dims for a in cut.axes)
+
+    @cached_property
+    def replicated_axes(self) -> tuple[Axis, ...]:
+        """The factors of the mesh along which devices hold equal data, in mesh order."""
+        return self.mesh.rest((*self.sharded_axes, *self.partial))
+
+    @property
+    def is_replicated(self) -> bool:
+        """Whether every device holds the whole, finished value."""
+        return not self.sharded_axes and not self.partial
+
+    @property
+    def has_halo(self) -> bool:
+        """Whether any dim has a halo."""
+        return any(cut.halo != (0, 0) for cut in self.dims)
+
+    def parts(self, dim: int) -> int:
+        """Return into how many pieces a dim is cut."""
+        return prod(a.size for a in self.dims[dim].axes)
+
+    def resolved(self) -> Layout:
+        """Return the same layout with nothing pending."""
+        return _intern(self.mesh, self.dims, (), None)
+
+    def without_halo(self) -> Layout:
+        """Return the same layout with no halo."""
+        return Layout(
+            self.mesh,
+            [_cut(c.axes, c.split, c.offsets, (0, 0), "clip") for c in self.dims],
+            self.partial,
+            self.reduce_op or "sum",
+        )
+
+    def to_layout(self, rank: int | None = None) -> Layout:
+        """Return this layout; checks the rank, as every other vocabulary's `to_layout` does."""
+        if rank is not None and rank != self.rank:
+            raise BindingError(f"the layout {self} has {self.rank} dims, the tensor has {rank}.")
+        return self
+
+    def to_mesh(self, mesh: DeviceMesh) -> Layout:
+        """Return the layout on another mesh that has axes of the same names."""
+        dims = [_cut(tuple(map(str, c.axes)), c.split, c.offsets, c.halo, c.edge) for c in self.dims]
+        return Layout(mesh, dims, [str(a) for a in self.partial], self.reduce_op or "sum")
+
+    # -- bound to a shape --------------------------------------------------------------------------
+
+    def tiling(self, shape: Sequence[int]) -> Tiling:
+        """Return the tiles of a tensor of this shape, after checking that the layout fits it."""
+        shape = checked_shape(shape)
+        found = self._tilings.get(shape)
+        if found is None:
+            found = self._tilings[shape] = self._bound(shape)
+        return found
+
+    def box(self, shape: Sequence[int], device: int) -> Box:
+        """Return the box, one (start, stop) per dim, that a device owns.
+
+        >>> Layout(DeviceMesh((4,), ("x",)), ["x"]).box((10,), 2)
+        ((6, 8),)
+        """
+        return self.tiling(shape).box(self.mesh.checked_index(device))
+
+    def held_box(self, shape: Sequence[int], device: int) -> Box:
+        """Return the box that a device holds: what it owns, and the halo.
+
+        >>> Layout(DeviceMesh((4,), ("x",)), [Cut("x", halo=(1, 1))]).held_box((10,), 2)
+        ((5, 9),)
+        """
+        return self.tiling(shape).held_box(self.mesh.checked_index(device))
+
+    def local_shape(self, shape: Sequence[int], device: int) -> Shape:
+        """Return the shape of the array that a device holds."""
+        return tuple(stop - start for start, stop in self.held_box(shape, device))
+
+    def max_local_bytes(self, shape: Sequence[int], dtype: Any) -> int:
+        """Return the bytes of the largest shard."""
+        return prod(self.tiling(shape).largest) * checked_dtype(dtype).itemsize
+
+    def tiles(self, shape: Sequence[int]) -> Iterator[tuple[Box, tuple[int, ...]]]:
+        """Yield each distinct tile, as the box it owns, with the devices that hold it.
+
+        >>> for box, devices in Layout(DeviceMesh((2, 2), ("x", "y")), ["x"]).tiles((4,)):
+        ...     print(box, devices)
+        ((0, 2),) (0, 1)
+        ((2, 4),) (2, 3)
+        """
+        tiling = self.tiling(shape)
+        for tile in tiling.tiles():
+            yield tiling.owned(tile), self.holders(tile)
+
+    def tile_of(self, device: int) -> tuple[int, ...]:
+        """Return, per dim, which part of it a device has; needs no shape."""
+        return tile_of(self._radix, device)
+
+    def holders(self, tile: tuple[int, ...]) -> tuple[int, ...]:
+        """Return the devices whose part is `tile`, replicas and contributors alike."""
+        out = [self.first_holder(tile)]
+        for axis in self.mesh.rest(self.sharded_axes):
+            divisor = self.mesh.divisor(axis)
+            out = [first + i * divisor for first in out for i in range(axis.size)]
+        return tuple(out)
+
+    def first_holder(self, tile: tuple[int, ...]) -> int:
+        """Return the first of the devices whose part is `tile`."""
+        first = 0
+        for radix, part in zip(self._radix, tile, strict=True):
+            for divisor, size in reversed(radix):
+                part, digit = divmod(part, size)
+                first += divisor * digit
+        return first
+
+    def check_dtype(self, dtype: Any) -> None:
+        """Raise a BindingError if the pending reduction is not defined for this dtype."""
+        if self.reduce_op is not None:
+            self.reduce_op.check_dtype(dtype)
+
+    def picture(self, shape: Sequence[int]) -> str:
+        """Return a drawing of which device holds which box of a tensor of this shape.
+
+        >>> print(Layout(DeviceMesh((2, 2), ("x", "y")), ["x", None]).picture((4, 6)))
+              0:6
+            ┌─────┐
+        0:2 │ 0,1 │
+            ├─────┤
+        2:4 │ 2,3 │
+            └─────┘
+        """
+        from shardwise.pictures.text import layout_text
+
+        return layout_text(self, checked_shape(shape))
+
+    # -- inside ------------------------------------------------------------------------------------
+
+    @cached_property
+    def _tilings(self) -> dict[Shape, Tiling]:
+        return {}
+
+    @cached_property
+    def _radix(self) -> Radix:
+        return tuple(tuple((self.mesh.divisor(a), a.size) for a in cut.axes) for cut in self.dims)
+
+    def _bound(self, shape: Shape) -> Tiling:
+        if len(shape) != self.rank:
+            raise BindingError(f"the layout {self} has {self.rank} dims, the shape {shape} has {len(shape)}.")
+        dims = tuple(
+            DimTiling(size, self.parts(k), cut.split, cut.offsets, cut.halo, cut.edge)
+            for k, (size, cut) in enumerate(zip(shape, self.dims, strict=True))
+        )
+        for k, dim in enumerate(dims):
+            dim.check(f"dim {k}")
+        return Tiling(dims, self._radix)
+
+
+def checked_shape(shape: Sequence[int]) -> Shape:
+    """Return a shape as a tuple of ints of 0 or more."""
+    given, out = listed(shape, "a shape is a tuple of ints"), []
+    for size in given:
+        number = as_int(size)
+        if number is None:
+            raise ArgumentError(f"the sizes in a shape are ints, got {size!r} in {given}.")
+        if number < 0:
+            raise BindingError(f"the sizes in a shape are 0 or more, got {number} in {given}.")
+        out.append(number)
+    return tuple(out)
+
+
+def _intern(mesh: DeviceMesh, dims: tuple[Cut, ...], partial: tuple[Axis, ...], op: ReduceOp | None) -> Layout:
+    key = (mesh, dims, partial, op)
+    with _lock:
+        layout = _interned.get(key)
+        if layout is None:
+            layout = object.__new__(Layout)
+            for slot, value in zip(("mesh", "dims", "partial", "reduce_op", "_hash"), (*key, hash(key)), strict=True):
+                object.__setattr__(layout, slot, value)
+            _interned[key] = layout
+    return layout
+
+
+def _entries(dims: Iterable[Any]) -> list[Cut]:
+    if isinstance(dims, str | Axis | Cut):
+        raise ArgumentError(f"a Layout needs one entry per dim in a list, got {dims!r}; write [{dims!r}].")
+    if hasattr(dims, "to_layout"):  # a spec says more than its entries
+        raise ArgumentError(f"a Layout needs a list of entries, got {dims!r}; use as_layout to convert it.")
+    out = []
+    for entry in listed(dims, "a Layout needs one entry per dim in a list"):
+        if isinstance(entry, Cut):
+            out.append(entry)
+        elif entry is None:
+            out.append(Cut())
+        elif isinstance(entry, str | Axis) or (
+            isinstance(entry, Sequence) and all(isinstance(a, str | Axis) for a in entry)
+        ):
+            out.append(Cut(entry))
+        else:
+            raise ArgumentError(f"an entry of a Layout is None, an axis, several axes or a Cut, got {entry!r}.")
+    return out
+
+
+def _canonical(cut: Cut, axes: tuple[Axis, ...], where: str) -> Cut:
+    parts = prod(a.size for a in axes)
+    if cut.offsets is not None and len(cut.offsets) != parts + 1:
+        raise LayoutError(
+            f"{len(cut.offsets)} offsets for {parts} shards in {where}: {parts} shards have {parts + 1} boundaries."
+        )
+    if parts > 1:
+        return _cut(axes, cut.split, cut.offsets, cut.halo, cut.edge if cut.halo != (0, 0) else "clip")
+    # A dim in one piece has nothing to cut; a halo has meaning there only as padding.
+    padded = cut.edge == "pad" and cut.halo != (0, 0)
+    return Cut((), halo=cut.halo, edge="pad") if padded else Cut()
+
+
+def _pairs(partial: Any, reduce_op: ReduceOp | str) -> list[tuple[Any, ReduceOp]]:
+    op = ReduceOp.of(reduce_op)
+    if isinstance(partial, Mapping):
+        return [(axis, ReduceOp.of(own)) for axis, own in partial.items()]
+    if isinstance(partial, str | Axis):
+        return [(partial, op)]
+    given = sorted(partial, key=str) if isinstance(partial, Set) else partial  # their order says nothing
+    return [(axis, op) for axis in listed(given, "partial is a list of axes, or a dict from axes to reductions")]
+
+
+def _pending(
+    mesh: DeviceMesh, named: Sequence[tuple[Axis, ReduceOp]], where: str
+) -> tuple[tuple[Axis, ...], ReduceOp | None]:
+    ops = {op for axis, op in named if axis.size > 1}
+    if len(ops) > 1:
+        raise LayoutError(f"two different reductions are pending in {where}.\n  resolve one before making the other.")
+    order = {name: i for i, name in enumerate(mesh.axis_names)}
+    axes = merged(sorted((axis for axis, _ in named), key=lambda a: (order[a.name], a.pre)))
+    return (axes, ops.pop()) if axes else ((), None)
+
+
+def _where(entries: Sequence[Cut], pairs: Sequence[tuple[Any, ReduceOp]]) -> str:
+    dims = f"[{', '.join(map(_entry_text, entries))}]"
+    return dims + (f" with partial {', '.join(f'{axis} ({op})' for axis, op in pairs)}" if pairs else "")
+
+
+def _entry_text(cut: Cut) -> str:
+    if cut.details:
+        return repr(cut)
+    names = tuple(map(str, cut.axes))
+    return "None" if not names else repr(names[0] if len(names) == 1 else names)
+
+
+def _marks(cut: Cut) -> str:
+    # Short marks for tables: c chunk, o offsets, h(low,high) halo.
+    out = {"balanced": "", "chunk": "/chunk", "offsets": "/offsets"}[cut.split]
+    low, high = cut.halo
+    return out + (f"±({low},{high})" if low or high else "") + ("pad" if cut.edge == "pad" else "")

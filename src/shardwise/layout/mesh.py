@@ -1,0 +1,467 @@
+"""Device meshes: named grids of devices."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
+from functools import cached_property
+from itertools import product
+from math import prod
+from threading import Lock
+from typing import Any
+from weakref import WeakValueDictionary
+
+from shardwise.errors import ArgumentError, LayoutError, MeshError, as_int, did_you_mean, listed
+from shardwise.layout.axis import SUB_AXIS, Axis, check_disjoint, gaps
+from shardwise.layout.device import Device
+from shardwise.layout.order import RegularOrder, fitted, joined, virtual_order
+
+Order = RegularOrder | tuple[Device, ...]
+
+_interned: WeakValueDictionary[tuple[Any, ...], DeviceMesh] = WeakValueDictionary()
+_lock = Lock()
+
+
+class DeviceMesh:
+    """An n-dimensional grid of devices whose axes have names.
+
+    Equal meshes are the same object. Nothing that grows with the number of devices is built until
+    somebody asks for it. Wherever an axis name is taken, a sub-axis `"x:(pre)size"` is too.
+
+    >>> mesh = DeviceMesh((2, 4), ("dp", "tp"))
+    >>> mesh
+    DeviceMesh(dp=2, tp=4)
+    >>> mesh.coords(6), mesh.index((1, 2)), mesh.devices[6]
+    ((1, 2), 6, CPU(6))
+    >>> mesh.groups("dp")
+    [(0, 4), (1, 5), (2, 6), (3, 7)]
+    """
+
+    __slots__ = ("__dict__", "__weakref__", "_axes", "_hash", "_order", "axis_names", "mesh_shape", "name")
+
+    mesh_shape: tuple[int, ...]
+    axis_names: tuple[str, ...]
+    name: str
+    _order: Order
+
+    def __new__(
+        cls,
+        mesh_shape: Sequence[int],
+        axis_names: Sequence[str],
+        devices: Iterable[Device] | None = None,
+        *,
+        name: str = "mesh",
+    ) -> DeviceMesh:
+        """Return the mesh of this shape; without `devices`, of as many distinct virtual CPU devices."""
+        shape, names = _checked_shape(mesh_shape), _checked_names(axis_names)
+        if len(shape) != len(names):
+            raise MeshError(
+                f"a mesh needs one name per axis, got {len(shape)} sizes {shape} and {len(names)} names {names}."
+            )
+        if not isinstance(name, str):
+            raise ArgumentError(f"the name of a mesh is a string, got {name!r}.")
+        order = virtual_order(shape) if devices is None else _checked_order(devices, shape)
+        return _intern(cls, shape, names, order, name)
+
+    # -- the value ---------------------------------------------------------------------------------
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _intern, (type(self), self.mesh_shape, self.axis_names, self._order, self.name)
+
+    def __hash__(self) -> int:
+        return self._hash
+
+    def __eq__(self, other: object) -> bool:
+        return self is other
+
+    def __setattr__(self, key: str, value: object) -> None:
+        raise AttributeError(f"a DeviceMesh does not change; make a new one instead of setting {key!r}.")
+
+    def __str__(self) -> str:
+        return ", ".join(f"{n}={s}" for n, s in zip(self.axis_names, self.mesh_shape, strict=True))
+
+    def __repr__(self) -> str:
+        devices = "" if self._order == virtual_order(self.mesh_shape) else f", devices={_brief(self)}"
+        name = "" if self.name == "mesh" else f", name={self.name!r}"
+        return f"DeviceMesh({self}{devices}{name})"
+
+    @property
+    def ndim(self) -> int:
+        """How many axes the mesh has."""
+        return len(self.mesh_shape)
+
+    @cached_property
+    def num_devices(self) -> int:
+        """How many slots the mesh has."""
+        return prod(self.mesh_shape)
+
+    @cached_property
+    def devices(self) -> tuple[Device, ...]:
+        """The devices in row-major order of the mesh; built when first asked for."""
+        return self._order if isinstance(self._order, tuple) else self._order.devices()
+
+    def device(self, index: int) -> Device:
+        """Return the device in one slot, without building the list of all."""
+        index = self.checked_index(index)
+        if isinstance(self._order, tuple):
+            return self._order[index]
+        return self._order.device(self.coords(index))
+
+    @property
+    def is_single(self) -> bool:
+        """Whether the mesh has one slot only."""
+        return self.num_devices == 1
+
+    @property
+    def is_simulated(self) -> bool:
+        """Whether several slots stand for one and the same device."""
+        if self.num_devices == 1:
+            return False
+        if isinstance(self._order, tuple):
+            return len(set(self._order)) == 1
+        return all(stride == 0 for axis in self._order.axes for _, stride in axis)
+
+    @property
+    def order(self) -> Order:
+        """Which device stands where: a formula, or the tuple of devices."""
+        return self._order
+
+    @classmethod
+    def single(cls, device: Device) -> DeviceMesh:
+        """Return the mesh of one device, which has no axes.
+
+        >>> DeviceMesh.single(Device(0)).is_single
+        True
+        """
+        return cls((), (), [device])
+
+    # -- axes and coordinates ----------------------------------------------------------------------
+
+    def axis(self, axis: str | int | Axis, where: str = "") -> Axis:
+        """Return the axis or sub-axis of this name or index; `where` tells the error who asked.
+
+        >>> DeviceMesh((8,), ("x",)).axis("x:(2)4").size
+        4
+        """
+        # Only names and axes are remembered: by number, 1.0 and True would find axis 1.
+        kept = isinstance(axis, str | Axis)
+        found = self._axes.get(axis) if kept else None
+        if found is None:
+            found = self._parsed(axis, f" in {where}" if where else "")
+            if kept:
+                self._axes[axis] = found
+        return found
+
+    def axis_size(self, axis: str | int | Axis) -> int:
+        """Return the size of an axis or sub-axis."""
+        return self.axis(axis).size
+
+    @cached_property
+    def strides(self) -> Mapping[str, int]:
+        """How far apart in the device index two neighbours along each axis are."""
+        return {n: prod(self.mesh_shape[i + 1 :]) for i, n in enumerate(self.axis_names)}
+
+    def divisor(self, axis: Axis) -> int:
+        """Return d such that the position of device i along `axis` is `i // d % axis.size`."""
+        return self.strides[axis.name] * axis.post
+
+    def device_coord(self, index: int, axis: str | int | Axis) -> int:
+        """Return the position of the device with this index along one axis or sub-axis."""
+        found = self.axis(axis)
+        return self.checked_index(index) // self.divisor(found) % found.size
+
+    def coords(self, index: int) -> tuple[int, ...]:
+        """Return the position of a device along every axis."""
+        index = self.checked_index(index)
+        return tuple(index // s % n for n, s in zip(self.mesh_shape, self.strides.values(), strict=True))
+
+    def index(self, coords: Sequence[int]) -> int:
+        """Return the index of the device at these coordinates."""
+        given = listed(coords, f"coordinates are a tuple with one position per axis ({self})")
+        if len(given) != self.ndim:
+            raise MeshError(f"coordinates need one position per axis ({self}), got {given}.")
+        return sum(_position(self.axis(n), c) * s for c, (n, s) in zip(given, self.strides.items(), strict=True))
+
+    def rest(self, axes: Iterable[Axis]) -> tuple[Axis, ...]:
+        """Return the factors of the mesh that these disjoint axes do not use, in mesh order."""
+        used = list(axes)
+        return tuple(gap for name in self.axis_names for gap in gaps(self.axis(name), used))
+
+    # -- groups ------------------------------------------------------------------------------------
+
+    def groups(self, axes: str | int | Sequence[str | int]) -> list[tuple[int, ...]]:
+        """Return the groups of devices that differ only in `axes`.
+
+        The order of the members follows the order of `axes`, major to minor.
+
+        >>> DeviceMesh((2, 2), ("x", "y")).groups(("y", "x"))
+        [(0, 2, 1, 3)]
+        """
+        found = self._several(axes, "groups")
+        steps = _offsets(self, found)
+        return [tuple(first + step for step in steps) for first in _offsets(self, self.rest(found))]
+
+    def group(self, index: int, axes: str | int | Sequence[str | int | Axis]) -> tuple[int, ...]:
+        """Return the one group over `axes` that this device belongs to."""
+        found, first = self._several(axes, "group"), self.checked_index(index)
+        for axis in found:
+            divisor = self.divisor(axis)
+            first -= first // divisor % axis.size * divisor
+        return tuple(first + step for step in _offsets(self, found))
+
+    # -- meshes made from this one -----------------------------------------------------------------
+
+    def select(self, *axes: str | int, names: Sequence[str] | None = None) -> DeviceMesh:
+        """Return the mesh of these axes, in this order, at position 0 of all others.
+
+        An axis made of a sub-axis keeps the name of its mesh axis; `names` gives others.
+
+        >>> DeviceMesh((2, 4), ("dp", "tp")).select("tp").devices
+        (CPU(0), CPU(1), CPU(2), CPU(3))
+        """
+        found = self._several(axes, "select")
+        return self._derived([[axis] for axis in found], names or [a.name for a in found], {})
+
+    def fix(self, positions: Mapping[str, int] | None = None, /, **more: int) -> DeviceMesh:
+        """Return the mesh of the other axes, at these positions of the named ones.
+
+        >>> DeviceMesh((2, 4), ("dp", "tp")).fix(dp=1).devices
+        (CPU(4), CPU(5), CPU(6), CPU(7))
+        """
+        if not isinstance(positions, Mapping | None):
+            raise ArgumentError(f"fix needs positions by axis, such as fix(x=0), got {positions!r}.")
+        given = [(self.axis(name, "fix"), at) for name, at in (*(positions or {}).items(), *more.items())]
+        check_disjoint([axis for axis, _ in given], "fix")
+        fixed = {axis: _position(axis, at) for axis, at in given}
+        names = [n for n in self.axis_names if self.axis(n) not in fixed]
+        return self._derived([[a for a in self.rest(fixed) if a.name == n] for n in names], names, fixed)
+
+    def transpose(self, *axes: str | int, names: Sequence[str] | None = None) -> DeviceMesh:
+        """Return the same devices with the axes in another order; without arguments, reversed.
+
+        >>> DeviceMesh((2, 2), ("x", "y")).transpose().devices
+        (CPU(0), CPU(2), CPU(1), CPU(3))
+        """
+        found = self._several(axes or self.axis_names[::-1], "transpose")
+        left = [*self.rest(found), *(n for n in self.axis_names if n not in {a.name for a in found})]
+        if left := list(dict.fromkeys(map(str, left))):
+            raise MeshError(f"transpose needs every axis of the mesh ({self}); missing: {', '.join(left)}.")
+        return self.select(*axes or self.axis_names[::-1], names=names)
+
+    def flatten(self, *axes: str | int, name: str | None = None) -> DeviceMesh:
+        """Return the mesh in which these axes (all, if none is named) are one, where the first of them stood.
+
+        >>> DeviceMesh((2, 2, 2), ("x", "y", "z")).flatten("y", "z")
+        DeviceMesh(x=2, y_z=4)
+        """
+        found = self._several(axes or self.axis_names, "flatten")
+        names, parts = [], []
+        for own in self.axis_names:
+            if found and own == found[0].name:
+                names.append(name or "_".join(dict.fromkeys(a.name for a in found)))
+                parts.append(list(found))
+            left = [a for a in self.rest(found) if a.name == own]
+            if left or (self.axis(own).size == 1 and self.axis(own) not in found):
+                names.append(own)
+                parts.append(left)
+        return self._derived(parts, names, {})
+
+    # -- inside ------------------------------------------------------------------------------------
+
+    def _derived(self, parts: list[list[Axis]], names: Sequence[str], fixed: Mapping[Axis, int]) -> DeviceMesh:
+        shape, names = tuple(prod(a.size for a in part) for part in parts), _checked_names(names)
+        if len(names) != len(shape):
+            raise MeshError(f"a mesh needs one name per axis, got {len(shape)} axes and names {names}.")
+        first = sum(at * self.divisor(axis) for axis, at in fixed.items())
+        order = self._regular(parts, first)
+        if order is None:
+            steps = product(*(_offsets(self, part) for part in parts))
+            order = _checked_order((self.device(first + sum(step)) for step in steps), shape)
+        return _intern(type(self), shape, names, order, self.name)
+
+    def _regular(self, parts: list[list[Axis]], first: int) -> RegularOrder | None:
+        if isinstance(self._order, tuple):
+            return None
+        factors = [[self.factors(axis) for axis in part] for part in parts]
+        if any(None in part for part in factors):
+            return None
+        axes = tuple(joined([f for found in part if found for f in found]) for part in factors)
+        return RegularOrder(self._order.label, self.device(first).id, axes)
+
+    def factors(self, axis: Axis) -> list[tuple[int, int]] | None:
+        """Return the digits of an axis, major to minor, as (size, stride in device ids).
+
+        None where there is no such formula: the devices are a list, or the sub-axis cuts across the order.
+        """
+        if isinstance(self._order, tuple):
+            return None
+        out, above = [], axis.of
+        lowest, highest = axis.post, axis.post * axis.size
+        for size, stride in self._order.axes[self.axis_names.index(axis.name)]:
+            below = above // size
+            low, high = max(below, lowest), min(above, highest)
+            if low < high:
+                if above % high or high % low or low % below:
+                    return None
+                out.append((high // low, stride * (low // below)))
+            above = below
+        return out
+
+    def _several(self, axes: str | int | Axis | Sequence[str | int | Axis], where: str) -> tuple[Axis, ...]:
+        single = isinstance(axes, str | Axis) or as_int(axes) is not None
+        given: tuple[Any, ...] = (axes,) if single else listed(axes, f"{where} needs one axis or a tuple of axes")
+        found = tuple(self.axis(a, where) for a in given)
+        check_disjoint(found, where)
+        return found
+
+    def checked_index(self, index: int) -> int:
+        """Return the index of a device after checking that the mesh has it."""
+        number = as_int(index)
+        if number is None:
+            raise ArgumentError(f"a device of a mesh is given by its index, an int, got {index!r}.")
+        if not 0 <= number < self.num_devices:
+            last = self.num_devices - 1
+            raise MeshError(f"device {number} is outside the mesh ({self}), which has devices 0 to {last}.")
+        return number
+
+    def _parsed(self, axis: str | int | Axis, where: str) -> Axis:
+        known, number = f"\n  mesh axes: {str(self) or 'none'}", as_int(axis)
+        if number is not None:
+            if not -self.ndim <= number < self.ndim:
+                raise MeshError(f"mesh axis {number} does not exist{where}: the mesh has {self.ndim} axes.{known}")
+            return self.axis(self.axis_names[number])
+        if isinstance(axis, Axis):
+            if self.axis(str(axis)) != axis:
+                raise LayoutError(f"axis {axis} of {axis.of} positions{where} belongs to another mesh.{known}")
+            return axis
+        if not isinstance(axis, str):
+            raise ArgumentError(f"a mesh axis is given by name or index, got {axis!r}{where}.{known}")
+        text = axis
+        if text in self.axis_names:
+            size = self.mesh_shape[self.axis_names.index(text)]
+            return Axis(text, 1, size, size)
+        match = SUB_AXIS.fullmatch(text)
+        name = match["name"] if match else text
+        if name not in self.axis_names:
+            form = "\n  a sub-axis is written 'name:(pre)size'" if ":" in text and not match else ""
+            near = did_you_mean(name, self.axis_names)
+            raise LayoutError(f"unknown mesh axis {text!r}{where}.{known}{form}{near}")
+        assert match
+        of, pre, size = self.axis_size(name), int(match["pre"]), int(match["size"])
+        if pre < 1 or size < 1 or of % (pre * size):
+            raise LayoutError(
+                f"sub-axis {text!r}{where} does not divide mesh axis {name!r}: "
+                f"{pre} x {size} is no factor of {of}.{known}"
+            )
+        return Axis(name, pre, size, of)
+
+
+def _intern(
+    cls: type[DeviceMesh], shape: tuple[int, ...], names: tuple[str, ...], order: Order, name: str
+) -> DeviceMesh:
+    key = (cls, shape, names, order, name)
+    with _lock:
+        mesh = _interned.get(key)
+        if mesh is None:
+            mesh = object.__new__(cls)
+            values = {
+                "mesh_shape": shape,
+                "axis_names": names,
+                "name": name,
+                "_order": order,
+                "_axes": {},
+                "_hash": hash(key),
+            }
+            for slot, value in values.items():
+                object.__setattr__(mesh, slot, value)
+            _interned[key] = mesh
+    return mesh
+
+
+def _checked_shape(shape: Sequence[int]) -> tuple[int, ...]:
+    given, out = listed(shape, "mesh_shape is a tuple of sizes such as (2, 4)"), []
+    for size in given:
+        number = as_int(size)
+        if number is None:
+            raise ArgumentError(f"the sizes of a mesh are ints, got {size!r} in {given}.")
+        if number < 1:
+            raise MeshError(f"the sizes of a mesh are 1 or more, got {number} in {given}.")
+        out.append(number)
+    return tuple(out)
+
+
+def _checked_names(names: Sequence[str]) -> tuple[str, ...]:
+    names = listed(names, "axis_names is a tuple of names such as ('x', 'y')")
+    for name in names:
+        if not isinstance(name, str):
+            raise ArgumentError(f"the names of mesh axes are strings, got {name!r}.")
+        if not name or any(c in ":()," or c.isspace() for c in name):
+            raise MeshError(f"{name!r} cannot name a mesh axis: a name has no spaces, commas, colons or brackets.")
+    if twice := [n for i, n in enumerate(names) if n in names[:i]]:
+        raise MeshError(f"mesh axis names must differ, got {twice[0]!r} twice in {names}.")
+    return names
+
+
+def _checked_order(devices: Iterable[Device], shape: tuple[int, ...]) -> Order:
+    given = listed(devices, "devices is a list of Device values such as [CPU(0), CPU(1)]")
+    for device in given:
+        if not isinstance(device, Device):
+            raise ArgumentError(f"a mesh is made of Device values such as CPU(0), got {device!r}.")
+    if len(given) != prod(shape):
+        raise MeshError(f"a mesh of shape {shape} needs {prod(shape)} devices, got {len(given)}.")
+    return fitted(given, shape) or given
+
+
+def _position(axis: Axis, at: object) -> int:
+    number = as_int(at)
+    if number is None:
+        raise ArgumentError(f"a position along axis {str(axis)!r} is an int, got {at!r}.")
+    if not 0 <= number < axis.size:
+        raise MeshError(f"position {number} is outside axis {str(axis)!r}, which has positions 0 to {axis.size - 1}.")
+    return number
+
+
+def _offsets(mesh: DeviceMesh, axes: Sequence[Axis]) -> list[int]:
+    # Device-index offsets of all positions along `axes`, major to minor.
+    out = [0]
+    for axis in axes:
+        divisor = mesh.divisor(axis)
+        out = [o + i * divisor for o in out for i in range(axis.size)]
+    return out
+
+
+def _brief(mesh: DeviceMesh) -> str:
+    if mesh.num_devices <= 8:
+        return "[" + ", ".join(map(repr, mesh.devices)) + "]"
+    return f"[{mesh.device(0)!r}, {mesh.device(1)!r}, ..., {mesh.device(mesh.num_devices - 1)!r}]"
+
+
+_current: ContextVar[DeviceMesh | None] = ContextVar("mesh", default=None)
+
+
+@contextmanager
+def mesh_context(mesh: DeviceMesh) -> Iterator[DeviceMesh]:
+    """Supply `mesh` wherever a mesh is omitted, inside a `with` block.
+
+    >>> with mesh_context(DeviceMesh((2,), ("x",))):
+    ...     current_mesh()
+    DeviceMesh(x=2)
+    """
+    if not isinstance(mesh, DeviceMesh):
+        raise ArgumentError(f"mesh_context needs a DeviceMesh, got {mesh!r}.")
+    token = _current.set(mesh)
+    try:
+        yield mesh
+    finally:
+        _current.reset(token)
+
+
+def current_mesh(mesh: DeviceMesh | None = None) -> DeviceMesh:
+    """Return `mesh` or, where it is omitted, that of the surrounding `mesh_context`."""
+    found = _current.get() if mesh is None else mesh
+    if found is None:
+        raise MeshError("no mesh was given.\n  pass mesh=DeviceMesh(...), or work inside `with mesh_context(mesh):`.")
+    if not isinstance(found, DeviceMesh):
+        raise ArgumentError(f"a DeviceMesh was expected, got {found!r}.")
+    return found

@@ -1,0 +1,120 @@
+"""Distributed types: dtype, global shape and mapping of a tensor that need not exist."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from shardwise.errors import BindingError
+from shardwise.layout.conversion import LayoutLike, as_layout
+from shardwise.layout.device import Device
+from shardwise.layout.layout import Layout
+from shardwise.layout.mapping import DeviceMapping, PlacementMapping
+from shardwise.layout.mesh import DeviceMesh, current_mesh
+from shardwise.layout.placement import Placement, checked_dtype
+from shardwise.layout.shape import Dim, checked_dims, local_shard_shape_from_global, shard_shape
+from shardwise.layout.spec import P
+
+
+@dataclass(frozen=True, slots=True)
+class LocalType:
+    """The dtype, shape and device of one shard."""
+
+    dtype: np.dtype
+    shape: tuple[Dim, ...]
+    device: Device
+
+
+@dataclass(frozen=True, slots=True)
+class DistributedType:
+    """What `DistributedTensorType` and `DistributedBufferType` share: global shape and shards' shapes."""
+
+    dtype: Any
+    shape: tuple[Dim, ...]
+    mesh: DeviceMesh
+    placements: Sequence[Placement] | LayoutLike
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "dtype", checked_dtype(self.dtype))
+        object.__setattr__(self, "shape", checked_dims(self.shape))
+        object.__setattr__(self, "mesh", current_mesh(self.mesh))
+        if isinstance(self.placements, Sequence):
+            object.__setattr__(self, "placements", tuple(self.placements))
+        layout = self.layout
+        if layout.mesh is not self.mesh:
+            raise BindingError(f"the placements belong to the mesh ({layout.mesh}), the type to ({self.mesh}).")
+        layout.check_dtype(self.dtype)
+        shard_shape(self.shape, layout)
+
+    @property
+    def layout(self) -> Layout:
+        """The canonical layout."""
+        return as_layout(self.placements, len(self.shape), self.mesh)
+
+    def to_layout(self, rank: int | None = None) -> Layout:
+        """Return the canonical layout."""
+        return self.layout.to_layout(rank)
+
+    @property
+    def local_types(self) -> list[LocalType]:
+        """The type of every device's shard, in device order."""
+        shapes = local_shard_shape_from_global(self.shape, self.mesh, self.layout)
+        return [LocalType(self.dtype, s, d) for s, d in zip(shapes, self.mesh.devices, strict=True)]
+
+
+@dataclass(frozen=True, slots=True)
+class DistributedTensorType(DistributedType):
+    """The type of a tensor that is spread over a mesh.
+
+    >>> from shardwise import DeviceMesh, Sharded
+    >>> kind = DistributedTensorType("float32", (10, 4), DeviceMesh((4,), ("x",)), [Sharded(0)])
+    >>> [local.shape for local in kind.local_types]
+    [(3, 4), (3, 4), (2, 4), (2, 4)]
+    """
+
+
+@dataclass(frozen=True, slots=True)
+class DistributedBufferType(DistributedType):
+    """The type of a mutable buffer that is spread over a mesh."""
+
+
+@dataclass(frozen=True, slots=True)
+class TensorLayout:
+    """What a rule needs to know of a tensor: dtype, global shape and mapping.
+
+    >>> from shardwise import DeviceMesh, NamedMapping
+    >>> TensorLayout("int8", (4, 4), NamedMapping(DeviceMesh((2,), ("x",)), ("x",))).layout
+    Layout(mesh(x=2), ['x', None])
+    """
+
+    dtype: Any
+    shape: tuple[Dim, ...]
+    mapping: DeviceMapping | Layout | P
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "dtype", checked_dtype(self.dtype))
+        object.__setattr__(self, "shape", checked_dims(self.shape))
+        self.layout.check_dtype(self.dtype)
+        shard_shape(self.shape, self.layout)
+
+    @property
+    def layout(self) -> Layout:
+        """The canonical layout."""
+        return as_layout(self.mapping, len(self.shape))
+
+    @property
+    def mesh(self) -> DeviceMesh:
+        """The mesh of the mapping."""
+        return self.layout.mesh
+
+    @property
+    def placements(self) -> tuple[Placement, ...]:
+        """One placement per mesh axis, or a ConversionError."""
+        return tuple(PlacementMapping.from_layout(self.layout).placements)
+
+    def to_layout(self, rank: int | None = None) -> Layout:
+        """Return the canonical layout."""
+        return self.layout.to_layout(rank)

@@ -1,0 +1,1 @@
+"""Pictures of meshes, layouts and plans."""

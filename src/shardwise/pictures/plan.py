@@ -1,0 +1,125 @@
+"""Plans as tables."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+from rich.console import Console, Group, RenderableType
+from rich.table import Table
+from rich.text import Text
+
+if TYPE_CHECKING:
+    from shardwise.plan.explain import Explanation
+    from shardwise.plan.plan import Plan
+    from shardwise.plan.steps import Step
+
+EXACT = 4096  # devices up to which the table shows counted bytes; above, those of the cost model
+
+
+def plan_text(plan: Plan) -> str:
+    """Return the table of a plan as plain text."""
+    return _plain(plan_table(plan))
+
+
+def _plain(table: RenderableType) -> str:
+    console = Console(width=120, color_system=None, force_terminal=False, legacy_windows=False)
+    with console.capture() as capture:
+        console.print(table)
+    return "\n".join(line.rstrip() for line in capture.get().rstrip().splitlines())
+
+
+def explanation_text(explanation: Explanation) -> str:
+    """Return the table of an explanation as plain text."""
+    return _plain(explanation_table(explanation))
+
+
+def explanation_table(explanation: Explanation) -> RenderableType:
+    """Return the alternatives to a plan as a table, with the reason below it."""
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    for name in ("way", "steps", "receives at most", "all devices", "time"):
+        table.add_column(name, justify="left" if name in ("way", "steps") else "right")
+    for way in (explanation.chosen, *explanation.alternatives):
+        steps = ", ".join(way.steps) or "nothing"
+        row = [
+            way.name,
+            steps,
+            size_text(way.received_max),
+            size_text(way.received_total),
+            time_text(way.time),
+        ]
+        table.add_row(*map(Text, row), style="green" if way is explanation.chosen else None)
+    return Group(table, Text(explanation.why))
+
+
+def plan_table(plan: Plan) -> RenderableType:
+    """Return the table of a plan: step, group, bytes in and out per device, extra memory and time."""
+    shape = "x".join(map(str, plan.shape)) or "0-d"
+    title = Text(f"{plan.src} -> {plan.dst}  {plan.dtype}[{shape}] on {plan.src.mesh}", style="bold")
+    if not plan.steps:
+        return Group(title, Text("nothing to do"))
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    for name in ("step", "over", "to", "receives", "sends", "staging", "chunks", "time"):
+        table.add_column(name, justify="left" if name in ("step", "over", "to") else "right")
+    for step in plan.steps:
+        table.add_row(*map(Text, _row(step)))
+    return Group(title, table, _total(plan))
+
+
+def _row(step: Step) -> list[str]:
+    over = ", ".join(map(str, step.axes)) or ("" if step.is_local else "all")
+    if step.is_local:
+        return [step.kind, over, str(step.after), "-", "-", "-", "-", "-"]
+    exact = step.ground.count <= EXACT
+    received = size_text(step.received.max) if exact else "~" + size_text(sum(step.estimates))
+    sent = size_text(step.sent.max) if step.ground.count <= EXACT // 16 else "-"
+    return [
+        step.kind,
+        over,
+        str(step.after),
+        received,
+        sent,
+        size_text(step.staging_bytes),
+        str(step.chunks),
+        time_text(step.time),
+    ]
+
+
+def _total(plan: Plan) -> Text:
+    if plan.search.ground.count > EXACT:
+        return Text(f"time {time_text(plan.time)}, staging {size_text(plan.staging_bytes)} a device")
+    return Text(f"receives {_verdict(plan)}, time {time_text(plan.time)}")
+
+
+def _verdict(plan: Plan) -> str:
+    received, bound = plan.received, plan.lower_bound
+    if bound.whole is None:
+        least = " (the least possible)" if np.array_equal(received.each, bound.each) else ""
+        return f"at most {size_text(received.max)} a device{least}"
+    least = " (the least possible)" if received.total == bound.total else ""
+    return f"at most {size_text(received.max)} a device, {size_text(received.total)} in all{least}"
+
+
+def size_text(size: float) -> str:
+    """Return a number of bytes for people.
+
+    >>> size_text(1536), size_text(3), size_text(5 * 2**30)
+    ('1.5 KiB', '3 B', '5 GiB')
+    """
+    for unit in ("B", "KiB", "MiB", "GiB", "TiB"):
+        if size < 1024 or unit == "TiB":
+            return f"{size:.3g} {unit}" if size % 1 or size >= 1000 else f"{int(size)} {unit}"
+        size /= 1024
+    raise AssertionError
+
+
+def time_text(seconds: float) -> str:
+    """Return a time for people.
+
+    >>> time_text(2.5e-5), time_text(0.0123)
+    ('25 us', '12.3 ms')
+    """
+    for scale, unit in ((1e-6, "us"), (1e-3, "ms"), (1, "s")):
+        if seconds < 1000 * scale or unit == "s":
+            return f"{seconds / scale:.3g} {unit}"
+    raise AssertionError

@@ -1,0 +1,1 @@
+"""Plans: the steps, and the bytes, that take a tensor from one layout to another."""

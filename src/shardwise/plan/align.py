@@ -1,0 +1,80 @@
+"""Alignment: a layout on another mesh, said in the axes of this one, where the devices allow it."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+
+from shardwise.layout.axis import Axis, merged
+from shardwise.layout.layout import Cut, Layout
+from shardwise.layout.mesh import DeviceMesh
+from shardwise.layout.order import RegularOrder
+
+
+def aligned(layout: Layout, mesh: DeviceMesh) -> Layout | None:
+    """Return the layout on `mesh` that puts the same boxes on the same devices, or None.
+
+    It exists where both meshes have the same devices and one's axes are factors of the other's, in
+    whatever order; its cost does not depend on the number of devices.
+
+    >>> from shardwise import P
+    >>> mesh = DeviceMesh((2, 4), ("dp", "tp"))
+    >>> aligned(P("row").to_layout(1, mesh.transpose("tp", "dp", names=("row", "col"))), mesh)
+    Layout(mesh(dp=2, tp=4), ['tp'])
+    """
+    if layout.mesh is mesh:
+        return layout
+    theirs, ours = layout.mesh.order, mesh.order
+    if not isinstance(theirs, RegularOrder) or not isinstance(ours, RegularOrder):
+        return None
+    if (theirs.label, theirs.start) != (
+        ours.label,
+        ours.start,
+    ) or layout.mesh.num_devices != mesh.num_devices:
+        return None
+    levels = [level for name in mesh.axis_names for level in _levels(mesh, name)]
+    axes = [layout.mesh.axis(name) for name in layout.mesh.axis_names]
+    if not _distinct(levels) or any(_translated(layout.mesh, axis, levels) is None for axis in axes):
+        return None
+    dims = []
+    for cut in layout.dims:
+        parts = [_translated(layout.mesh, axis, levels) for axis in cut.axes]
+        flat = merged(a for part in parts for a in part or ())
+        dims.append(Cut(flat, split=cut.split, offsets=cut.offsets, halo=cut.halo, edge=cut.edge))
+    partial = [a for axis in layout.partial for a in _translated(layout.mesh, axis, levels) or ()]
+    return Layout(mesh, dims, partial, layout.reduce_op or "sum")
+
+
+Level = tuple[int, int, Axis]  # (lowest stride in ids, one past the highest, the sub-axis that runs over it)
+
+
+def _levels(mesh: DeviceMesh, name: str) -> list[Level]:
+    out, pre, whole = [], 1, mesh.axis(name)
+    for size, stride in mesh.factors(whole) or ():
+        out.append((stride, stride * size, Axis(name, pre, size, whole.of)))
+        pre *= size
+    return out
+
+
+def _distinct(levels: list[Level]) -> bool:
+    # Positions give distinct ids when sorted strides do not run into each other.
+    ordered = sorted(levels, key=lambda level: level[:2])
+    return all(low > 0 for low, _, _ in levels) and all(a[1] <= b[0] and b[0] % a[1] == 0 for a, b in pairwise(ordered))
+
+
+def _translated(mesh: DeviceMesh, axis: Axis, levels: list[Level]) -> list[Axis] | None:
+    out, factors = [], mesh.factors(axis)
+    if factors is None or any(stride <= 0 for _, stride in factors):
+        return None
+    for size, stride in factors:
+        high = stride * size
+        while high > stride:
+            found = next((level for level in levels if level[0] < high <= level[1]), None)
+            if found is None:
+                return None
+            bottom, top, part = found
+            low = max(bottom, stride)
+            if top % high or high % low or low % bottom:
+                return None
+            out.append(Axis(part.name, part.pre * (top // high), high // low, part.of))
+            high = low
+    return out

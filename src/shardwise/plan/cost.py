@@ -1,0 +1,106 @@
+"""Costs: what a movement takes under a simple model of the links between devices."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from math import prod
+
+from shardwise.errors import ArgumentError, PlanError
+from shardwise.layout.axis import Axis, check_disjoint, overlap
+from shardwise.layout.mesh import DeviceMesh
+
+
+@dataclass(frozen=True, slots=True)
+class Link:
+    """How fast neighbours along one mesh axis talk: seconds per message round, bytes per second.
+
+    >>> Link(2e-6, 400e9)
+    Link(latency=2e-06, bandwidth=400000000000.0)
+    """
+
+    latency: float = 1e-5
+    bandwidth: float = 25e9
+
+    def __post_init__(self) -> None:
+        if self.latency < 0 or self.bandwidth <= 0:
+            raise PlanError(
+                f"a Link needs a latency of 0 or more and a bandwidth above 0, got {self.latency} and {self.bandwidth}."
+            )
+
+
+@dataclass(frozen=True, slots=True, init=False)
+class Links:
+    """The link along each mesh axis; axes that are not named have the default.
+
+    A sub-axis may be named, so that an axis which spans machines has slow outer and fast inner links.
+
+    >>> Links({"dp": Link(2e-5, 10e9), "tp": Link(1e-6, 400e9)}).default
+    Link(latency=1e-05, bandwidth=25000000000.0)
+    >>> _ = Links({"gpu:(1)4": Link(2e-5, 10e9), "gpu:(4)8": Link(1e-6, 400e9)})  # 4 machines of 8
+    """
+
+    axes: tuple[tuple[str, Link], ...]
+    default: Link = field(default=Link())
+
+    def __init__(self, axes: Mapping[str, Link] | None = None, default: Link | None = None) -> None:
+        """Give the link per axis name, and one for all others."""
+        given = dict(axes or {})
+        for name, link in given.items():
+            if not isinstance(name, str) or not isinstance(link, Link):
+                raise ArgumentError(f"links map axis names to Link values, got {name!r}: {link!r}.")
+        object.__setattr__(self, "axes", tuple(sorted(given.items())))
+        object.__setattr__(self, "default", default or Link())
+
+    @classmethod
+    def of(cls, links: Links | Mapping[str, Link] | Link | None) -> Links:
+        """Return links from what a user may give: nothing, one link for all, or one per axis."""
+        if links is None or isinstance(links, Link):
+            return cls(default=links)
+        if isinstance(links, Links):
+            return links
+        if isinstance(links, Mapping):
+            return cls(links)
+        raise ArgumentError(f"links are a Link, a mapping from axis to Link, or Links, got {links!r}.")
+
+    def on(self, mesh: DeviceMesh, axes: Sequence[Axis]) -> list[tuple[int, Link]]:
+        """Return the (size, link) of each level that `axes` run over, slowest first."""
+        named = [(mesh.axis(name, "links"), link) for name, link in self.axes]
+        check_disjoint([axis for axis, _ in named], "links")
+        out: list[tuple[int, Link]] = []
+        for axis in axes:
+            left = axis.size
+            for part, link in named:
+                size = _common(axis, part) if overlap(axis, part) else 1
+                if size > 1:
+                    out.append((size, link))
+                    left //= size
+            if left > 1:
+                out.append((left, self.default))
+        return sorted(out, key=lambda level: (level[1].bandwidth, -level[1].latency, level[0]))
+
+
+def _common(a: Axis, b: Axis) -> int:
+    # The positions that two factors of one axis share; factors that do not nest count as far as they do.
+    low, high = max(a.pre, b.pre), min(a.pre * a.size, b.pre * b.size)
+    return max(1, high // low)
+
+
+def move_time(levels: Sequence[tuple[int, Link]], received: float) -> float:
+    """Return the seconds for one round in which a device receives `received` bytes over a group.
+
+    The group is the product of the levels, slowest first, and the bytes come evenly from its other members:
+    those that differ at a level travel over that level's link. The round takes the latency of its slowest
+    link and the time of each link's bytes, one after the other.
+
+    >>> round(move_time([(2, Link(0, 10)), (4, Link(0, 100))], 7), 3)  # 4 of 7 peers are across the slow link
+    0.43
+    """
+    if not levels:
+        return 0.0
+    members = prod(size for size, _ in levels)
+    total, inner = max(link.latency for _, link in levels), members
+    for size, link in levels:
+        inner //= size
+        total += received * (size - 1) * inner / (members - 1) / link.bandwidth
+    return total

@@ -1,0 +1,132 @@
+"""Explanations: a plan beside the obvious alternatives."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from math import prod
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from shardwise.layout.axis import Axis, common, merged, without
+from shardwise.layout.layout import Cut, Layout
+from shardwise.layout.tiling import Box, box_size, intersect
+from shardwise.plan.cost import move_time
+from shardwise.plan.steps import Step
+
+if TYPE_CHECKING:
+    from rich.console import RenderableType
+
+    from shardwise.plan.plan import Plan
+
+
+@dataclass(frozen=True, slots=True)
+class Alternative:
+    """One way to make a transition: its steps, the bytes that devices receive, and its modelled time."""
+
+    name: str
+    steps: tuple[str, ...]
+    received_max: int
+    received_total: int
+    time: float
+
+
+@dataclass(frozen=True, slots=True)
+class Explanation:
+    """A plan beside the obvious alternatives, and why it won."""
+
+    chosen: Alternative
+    alternatives: tuple[Alternative, ...]
+    why: str
+
+    def __str__(self) -> str:
+        from shardwise.pictures.plan import explanation_text
+
+        return explanation_text(self)
+
+    def __rich__(self) -> RenderableType:
+        from shardwise.pictures.plan import explanation_table
+
+        return explanation_table(self)
+
+
+def explained(plan: Plan) -> Explanation:
+    """Return a plan beside the obvious alternatives."""
+    chosen = _alternative("this plan", plan.steps)
+    others = tuple(_alternative(name, steps) for name, steps in _ways(plan))
+    if plan.steps:
+        others += (_fetched(plan),)
+    return Explanation(chosen, others, _why(chosen, others))
+
+
+def _alternative(name: str, steps: list[Step] | tuple[Step, ...]) -> Alternative:
+    each = sum((step.received.each for step in steps if not step.is_local), np.zeros(1, dtype=np.int64))
+    kinds = tuple(map(str, steps))
+    return Alternative(name, kinds, int(each.max()), int(each.sum()), sum(step.time for step in steps))
+
+
+def _ways(plan: Plan) -> Iterator[tuple[str, list[Step]]]:
+    search = plan.search
+    if not plan.steps:
+        return
+    if search.numbers is None:
+        whole = Layout.replicated(search.src.mesh, search.src.rank)
+        yield "gather, then slice", search.chained([search.src, whole, search.dst])
+        yield "axis by axis", search.chained(list(_axis_by_axis(search.src, search.dst)))
+
+
+def _fetched(plan: Plan) -> Alternative:
+    # Every device fetches all it needs, every contribution to it included, in one round.
+    search = plan.search
+    src, dst = search.side(search.src, 0), search.side(search.dst, 1)
+    pending = without(search.src.partial, search.dst.partial)
+    each = []
+    for slot in range(search.ground.count):
+        need, own = dst.held(slot), src.held(slot)
+        boxes = [] if need is None else [intersect(need, src.tiling.owned(tile)) for tile in src.tiling.over(need)]
+        own_size = sum(_size(intersect(box, own)) for box in boxes if box and own)
+        each.append((sum(map(_size, boxes)) * prod(a.size for a in pending) - own_size) * search.itemsize)
+    levels = [(search.ground.count, search.links.default)]
+    if search.numbers is None:
+        levels = search.links.on(search.src.mesh, [search.src.mesh.axis(n) for n in search.src.mesh.axis_names])
+    return Alternative("one direct exchange", ("exchange",), max(each), sum(each), move_time(levels, max(each)))
+
+
+def _size(box: Box | None) -> int:
+    return 0 if box is None else box_size(box)
+
+
+def _axis_by_axis(src: Layout, dst: Layout) -> Iterator[Layout]:
+    # One mesh axis after the other takes its new role, the last axis of the mesh first.
+    yield src
+    done: list[Axis] = []
+    for name in reversed(src.mesh.axis_names):
+        done.append(src.mesh.axis(name))
+        dims = [
+            merged([*without(old.axes, done), *common(new.axes, done)])
+            for old, new in zip(src.dims, dst.dims, strict=True)
+        ]
+        same = src.reduce_op is dst.reduce_op or not (src.partial and dst.partial)
+        pending = [*without(src.partial, done), *(common(dst.partial, done) if same else ())]
+        yield Layout(src.mesh, [Cut(axes) for axes in dims], pending, (src.reduce_op or dst.reduce_op or "sum"))
+    yield dst
+
+
+def _why(chosen: Alternative, others: tuple[Alternative, ...]) -> str:
+    if not chosen.steps:
+        return "Both layouts put the same boxes on the same devices, so there is nothing to do."
+    if chosen.received_total == 0:
+        return "Every device already holds what it needs, so nothing is sent."
+    out = []
+    for other in others:
+        if other.received_total > chosen.received_total:
+            ratio = other.received_total / chosen.received_total
+            out.append(f"{other.name} would move {ratio:.3g} times the bytes")
+        elif other.time > chosen.time * 1.001:
+            out.append(f"{other.name} would move as much, but take {other.time / chosen.time:.3g} times as long")
+        elif len(other.steps) > len(chosen.steps):
+            out.append(f"{other.name} would need {len(other.steps)} steps instead of {len(chosen.steps)}")
+        else:
+            out.append(f"{other.name} comes to the same")
+    return "; ".join(out) + "."

@@ -1,0 +1,162 @@
+"""Kinds: which collective a transition without pending reductions is, told from axes and cuts alone."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+from shardwise.layout.axis import Axis, merged, overlap
+from shardwise.layout.layout import Cut, Layout, Shape
+from shardwise.layout.tiling import DimTiling
+
+Kind = Literal[
+    "slice",
+    "all_gather",
+    "all_to_all",
+    "reduce_scatter",
+    "all_reduce",
+    "permute",
+    "halo_exchange",
+    "halo_accumulate",
+    "fill",
+    "exchange",
+]
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """What a transition does: the kind of its communication, over which axes, and what is sliced first."""
+
+    kind: Kind | None
+    axes: tuple[Axis, ...] = ()
+    sliced: tuple[Cut, ...] | None = None
+
+    def start(self, src: Layout) -> Layout:
+        """Return the layout after what can be sliced has been."""
+        return src if self.sliced is None else Layout(src.mesh, self.sliced, src.partial, src.reduce_op or "sum")
+
+
+def change_of(src: Layout, dst: Layout, shape: Shape) -> Change:
+    """Return what a transition between layouts on one mesh does; partial axes are not looked at.
+
+    >>> from shardwise import DeviceMesh, P
+    >>> mesh = DeviceMesh((2, 4), ("dp", "tp"))
+    >>> a, b = P("dp", None).to_layout(2, mesh), P(None, "dp").to_layout(2, mesh)
+    >>> change_of(a, b, (8, 8)).kind
+    'all_to_all'
+    """
+    if src.has_halo or dst.has_halo:
+        return _halo_change(src, dst, shape)
+    before, after = src.tiling(shape).dims, dst.tiling(shape).dims
+    moved = _moved(src, dst)
+    gathered: list[Axis] = []
+    sliced: list[Axis] = []
+    middle: list[Cut] = []
+    for old, new, s, d in zip(src.dims, dst.dims, before, after, strict=True):
+        less, more = remainder(old.axes, new.axes), remainder(new.axes, old.axes)
+        if more is not None and nested(d, s):
+            sliced += more
+            middle.append(new)
+        elif less is not None and nested(s, d):
+            gathered += less
+            middle.append(old)
+        elif all(same_cut(s, d) for s, d in zip(before, after, strict=True)):
+            return Change("permute", moved)
+        else:
+            return Change("exchange", moved)
+    if not gathered:
+        return Change("slice" if sliced else None, tuple(sliced))
+    if not any(overlap(a, b) for a in gathered for b in sliced):
+        return Change("all_gather", tuple(gathered), tuple(middle) if sliced else None)
+    if _canonical(gathered) == _canonical(sliced):
+        return Change("all_to_all", tuple(gathered))
+    return Change("exchange", moved)
+
+
+def _halo_change(src: Layout, dst: Layout, shape: Shape) -> Change:
+    before, after = src.tiling(shape).dims, dst.tiling(shape).dims
+    same = all(
+        old.axes == new.axes and same_cut(s, d)
+        for old, new, s, d in zip(src.dims, dst.dims, before, after, strict=True)
+    )
+    if not same:
+        inner = change_of(src.without_halo(), dst.without_halo(), shape)
+        local = inner.kind in (None, "slice") and not any(d.parts > 1 and max(d.halo) for d in after)
+        return Change("slice" if local else "exchange", () if local else _moved(src, dst))
+    wider = [
+        cut.axes
+        for cut, s, d in zip(dst.dims, before, after, strict=True)
+        if d.parts > 1 and (d.halo[0] > s.halo[0] or d.halo[1] > s.halo[1])
+    ]
+    if wider:
+        return Change("halo_exchange", tuple(a for axes in wider for a in axes))
+    padded = any((d.edge == "pad" and d.halo != s.halo) or d.edge != s.edge for s, d in zip(before, after, strict=True))
+    if padded and any(d.edge == "pad" for d in after):
+        return Change("fill")
+    return Change("slice" if before != after else None)
+
+
+def _moved(src: Layout, dst: Layout) -> tuple[Axis, ...]:
+    # The axes whose role differs, where axes name the same thing on both sides; coarse is good enough.
+    old = {(k, i, a) for k, cut in enumerate(src.dims) for i, a in enumerate(cut.axes)}
+    new = {(k, i, a) for k, cut in enumerate(dst.dims) for i, a in enumerate(cut.axes)}
+    changed = {a for _, _, a in old ^ new}
+    names = {a.name for a in changed}
+    return tuple(src.mesh.axis(name) for name in src.mesh.axis_names if name in names)
+
+
+def remainder(longer: Sequence[Axis], shorter: Sequence[Axis]) -> list[Axis] | None:
+    """Return the axes of `longer` after its prefix `shorter`, or None if that is no prefix.
+
+    >>> x = Axis("x", 1, 8, 8)
+    >>> remainder([x], [Axis("x", 1, 2, 8)]), remainder([x], [Axis("x", 2, 4, 8)])
+    ([x:(2)4], None)
+    """
+    rest = list(longer)
+    for axis in shorter:
+        if not rest or rest[0].name != axis.name or rest[0].pre != axis.pre or rest[0].size % axis.size:
+            return None
+        whole = rest.pop(0)
+        if whole.size > axis.size:
+            rest.insert(0, Axis(whole.name, whole.pre * axis.size, whole.size // axis.size, whole.of))
+    return rest
+
+
+def _canonical(axes: Iterable[Axis]) -> tuple[Axis, ...]:
+    return merged(sorted(axes))
+
+
+def nested(fine: DimTiling, coarse: DimTiling) -> bool:
+    """Whether each part of `coarse` is exactly a run of equally many parts of `fine`.
+
+    >>> nested(DimTiling(12, 4), DimTiling(12, 2)), nested(DimTiling(10, 4), DimTiling(10, 2))
+    (True, False)
+    """
+    ratio, left = divmod(fine.parts, coarse.parts)
+    if left:
+        return False
+    # Both sets of boundaries are straight between their bends, so that it is enough to look there.
+    points = {0, 1, coarse.parts - 1, coarse.parts}
+    for tiling, scale in ((fine, ratio), (coarse, 1)):
+        for bend in _bends(tiling):
+            points |= {bend // scale, bend // scale + 1}
+    return all(_boundary(coarse, i) == _boundary(fine, i * ratio) for i in points if 0 <= i <= coarse.parts)
+
+
+def same_cut(a: DimTiling, b: DimTiling) -> bool:
+    """Whether two cuts have the same boundaries."""
+    return a.parts == b.parts and nested(a, b)
+
+
+def _boundary(tiling: DimTiling, i: int) -> int:
+    return tiling.size if i == tiling.parts else tiling.interval(i)[0]
+
+
+def _bends(tiling: DimTiling) -> Iterable[int]:
+    if tiling.offsets is not None:
+        return range(tiling.parts + 1)
+    if tiling.split == "chunk":
+        width = -(-tiling.size // tiling.parts)
+        return (tiling.size // width,) if width else ()
+    return (tiling.size % tiling.parts,)

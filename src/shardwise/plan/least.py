@@ -1,0 +1,50 @@
+"""The least messages that a way to treat partial axes can do with, element by element."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from math import prod
+
+from shardwise.layout.axis import Axis
+from shardwise.layout.tiling import box_size, intersect
+from shardwise.plan.side import Side
+
+
+@dataclass(frozen=True, slots=True)
+class Option:
+    """One way to treat partial axes: those reduced, those that become partial, those left as they are."""
+
+    pending: tuple[Axis, ...]
+    fresh: tuple[Axis, ...]
+    batch: tuple[Axis, ...]
+
+
+def least(src: Side, dst: Side, option: Option) -> int:
+    """Return the least number of elements that must travel in all.
+
+    With c contributors and t targets an element takes c + t - 2 messages, one more where no contributor is
+    a target: each contribution but one must leave its device, and each target but one must be told. Where
+    nothing is reduced it takes one message for each target that does not hold it.
+    """
+    total = 0
+    takers = {tile: _by_position(dst, tile, option) for tile in dst.tiling.tiles()}
+    for tile in src.tiling.tiles():
+        own, givers = src.tiling.owned(tile), set(src.slots(tile, option.batch))
+        for other in dst.tiling.over(own) if box_size(own) else ():
+            box = intersect(own, dst.tiling.owned(other))
+            if box is not None:
+                total += box_size(box) * min(_messages(givers, slots, option) for slots in takers[other])
+    return total * prod(axis.size for axis in option.batch)
+
+
+def _by_position(dst: Side, tile: tuple[int, ...], option: Option) -> list[list[int]]:
+    positions: dict[int, list[int]] = {}
+    for slot in dst.slots(tile, option.batch):
+        positions.setdefault(dst.position(slot, option.fresh), []).append(slot)
+    return list(positions.values())
+
+
+def _messages(givers: set[int], takers: list[int], option: Option) -> int:
+    if not option.pending:
+        return sum(slot not in givers for slot in takers)
+    return prod(axis.size for axis in option.pending) + len(takers) - 2 + givers.isdisjoint(takers)

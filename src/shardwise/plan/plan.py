@@ -1,0 +1,217 @@
+"""Plans: how a tensor gets from one layout to another, as a value that can be read, costed and run."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property, lru_cache
+from hashlib import sha256
+from math import prod
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from shardwise.errors import ArgumentError, PlanError
+from shardwise.layout.conversion import LayoutLike, as_layout
+from shardwise.layout.layout import Layout, Shape, checked_shape
+from shardwise.layout.mesh import DeviceMesh
+from shardwise.layout.types import checked_dtype
+from shardwise.plan.align import aligned
+from shardwise.plan.bound import lower_bound
+from shardwise.plan.cost import Link, Links
+from shardwise.plan.search import Search
+from shardwise.plan.steps import Bytes, Ground, Step
+from shardwise.plan.transfer import Slot, Transfer
+
+if TYPE_CHECKING:
+    from rich.console import RenderableType
+
+    from shardwise.plan.explain import Explanation
+
+STAGING = 64 * 2**20  # bytes that a device may use beside its shards, unless told otherwise
+
+
+@dataclass(frozen=True)
+class Plan:
+    """The steps that take a tensor from layout `src` to layout `dst`, with their traffic and time.
+
+    >>> from shardwise import DeviceMesh, P, mesh_context
+    >>> mesh = DeviceMesh((2, 4), ("dp", "tp"))
+    >>> with mesh_context(mesh):
+    ...     plan = plan_reshard(P("dp", "tp"), P(None, "dp"), (1024, 4096), "float32")
+    >>> plan.received.max == plan.lower_bound.max
+    True
+    """
+
+    src: Layout
+    dst: Layout
+    shape: Shape
+    dtype: np.dtype
+    links: Links
+    memory_limit: int
+    steps: tuple[Step, ...]
+    search: Search = field(repr=False)
+
+    # -- traffic -----------------------------------------------------------------------------------
+
+    @property
+    def received(self) -> Bytes:
+        """The bytes that each device receives."""
+        return self._summed("received")
+
+    @property
+    def sent(self) -> Bytes:
+        """The bytes that each device sends."""
+        return self._summed("sent")
+
+    @property
+    def lower_bound(self) -> Bytes:
+        """The bytes that each device must receive under any plan."""
+        return lower_bound(self.search)
+
+    def _summed(self, which: str) -> Bytes:
+        parts: list[Bytes] = [getattr(step, which) for step in self.steps if not step.is_local]
+        ground = self.search.ground
+        return Bytes(
+            ground,
+            lambda slot: sum(part.count(slot) for part in parts),
+            lambda: sum((part.each for part in parts), np.zeros(ground.count, dtype=np.int64)),
+        )
+
+    def transfers(self, device: Slot) -> list[list[Transfer]]:
+        """Return, step by step, the transfers that concern one device."""
+        return [step.transfers(device) for step in self.steps]
+
+    def traffic(self) -> np.ndarray:
+        """Return the bytes from each device (row) to each device (column); for meshes small enough to print."""
+        ground = self.search.ground
+        if ground.count > 4096:
+            raise PlanError(f"a traffic matrix of {ground.count} devices is too large; ask transfers(device) of some.")
+        out = np.zeros((ground.count, ground.count), dtype=np.int64)
+        for step in self.steps:
+            for slot in range(ground.count):
+                for transfer in step.transfers(ground.name(slot)):
+                    if transfer.target == ground.name(slot):
+                        out[ground.slot(transfer.source), slot] += transfer.size * self.dtype.itemsize
+        return out
+
+    # -- cost --------------------------------------------------------------------------------------
+
+    @property
+    def time(self) -> float:
+        """The seconds that the plan takes under the model of the links."""
+        return sum(step.time for step in self.steps)
+
+    @property
+    def staging_bytes(self) -> int:
+        """The bytes that a device needs at most beside its source and target shard."""
+        return max((step.staging_bytes for step in self.steps), default=0)
+
+    @property
+    def rounds(self) -> int:
+        """How many rounds of messages there are, chunks not counted."""
+        return sum(len(step.moves) for step in self.steps)
+
+    @cached_property
+    def digest(self) -> str:
+        """A stable name for the plan: equal in every process, whatever its hash seed."""
+        mesh = [(m.name, m.mesh_shape, m.axis_names, repr(m.order)) for m in (self.src.mesh, self.dst.mesh)]
+        steps = [(s.kind, tuple(map(str, s.axes)), str(s.before), str(s.after), s.chunks, s.grain) for s in self.steps]
+        text = repr((mesh, repr(self.src), repr(self.dst), self.shape, str(self.dtype), steps))
+        return sha256(text.encode()).hexdigest()[:16]
+
+    # -- for people --------------------------------------------------------------------------------
+
+    def explain(self) -> Explanation:
+        """Return this plan beside the obvious alternatives, with the bytes and time of each."""
+        from shardwise.plan.explain import explained
+
+        return explained(self)
+
+    def __str__(self) -> str:
+        from shardwise.pictures.plan import plan_text
+
+        return plan_text(self)
+
+    def __rich__(self) -> RenderableType:
+        from shardwise.pictures.plan import plan_table
+
+        return plan_table(self)
+
+
+def plan_reshard(
+    src: LayoutLike,
+    dst: LayoutLike,
+    shape: Sequence[int],
+    dtype: Any,
+    *,
+    links: Links | Mapping[str, Link] | Link | None = None,
+    memory_limit: int | None = None,
+) -> Plan:
+    """Return the cheapest plan that takes a tensor from layout `src` to layout `dst`.
+
+    The layouts are on one mesh or on two (of other shape or device order, subsets, disjoint). `links` gives
+    latency and bandwidth per mesh axis, `memory_limit` the bytes a device may use beside its shards.
+
+    >>> from shardwise import DeviceMesh, P, mesh_context
+    >>> with mesh_context(DeviceMesh((4,), ("x",))):
+    ...     print([step.kind for step in plan_reshard(P("x", None), P(None, "x"), (8, 8), "int8").steps])
+    ['all_to_all']
+    """
+    key = (src, dst, shape, dtype, links, memory_limit)
+    try:
+        if found := _hits.get(key):
+            return found
+    except TypeError:  # a list for a shape, a dict for links: the slow way
+        key = None
+    sizes, kind = checked_shape(shape), checked_dtype(dtype)
+    limit = STAGING if memory_limit is None else memory_limit
+    if isinstance(limit, bool) or not isinstance(limit, int):
+        raise ArgumentError(f"memory_limit is a number of bytes, got {memory_limit!r}.")
+    if limit < 0:
+        raise PlanError(f"memory_limit is 0 bytes or more, got {limit}.")
+    a, b = as_layout(src, len(sizes)), as_layout(dst, len(sizes))
+    plan = _planned(a, b, sizes, kind, Links.of(links), limit)
+    if key is not None and isinstance(src, Layout) and isinstance(dst, Layout):  # a P depends on the context
+        if len(_hits) >= MOST_HITS:
+            _hits.clear()
+        _hits[key] = plan
+    return plan
+
+
+MOST_HITS = 4096
+_hits: dict[Any, Plan] = {}
+
+
+@lru_cache(maxsize=4096)
+def _planned(src: Layout, dst: Layout, shape: Shape, dtype: np.dtype, links: Links, limit: int) -> Plan:
+    for layout in (src, dst):
+        layout.tiling(shape)
+        layout.check_dtype(dtype)
+    search = _search(src, dst, shape, dtype, links)
+    steps = tuple(step.staged(limit) for step in search.best()) if prod(shape) else ()
+    return Plan(src, dst, shape, dtype, links, limit, steps, search)
+
+
+def _search(src: Layout, dst: Layout, shape: Shape, dtype: np.dtype, links: Links) -> Search:
+    if src.mesh is dst.mesh:
+        return Search(src, dst, shape, dtype.itemsize, links, Ground(src.mesh.num_devices))
+    same = aligned(dst, src.mesh)
+    if same is not None:
+        return Search(src, same, shape, dtype.itemsize, links, Ground(src.mesh.num_devices, src.mesh))
+    for mesh in (src.mesh, dst.mesh):
+        _check_distinct(mesh)
+    names = tuple(dict.fromkeys((*src.mesh.devices, *dst.mesh.devices)))
+    slot = {device: i for i, device in enumerate(names)}
+    numbers = tuple(slot[d] for d in src.mesh.devices), tuple(slot[d] for d in dst.mesh.devices)
+    return Search(src, dst, shape, dtype.itemsize, links, Ground(len(names), names), numbers)
+
+
+def _check_distinct(mesh: DeviceMesh) -> None:
+    if len(set(mesh.devices)) == mesh.num_devices:
+        return
+    twice = next(d for i, d in enumerate(mesh.devices) if d in mesh.devices[:i])
+    raise PlanError(
+        f"{mesh!r} has {twice!r} in several slots; between two meshes it is the device that tells who holds what.\n"
+        "  use meshes of distinct devices, or put both layouts on one mesh."
+    )

@@ -1,0 +1,289 @@
+"""Search: the candidates for a transition, and the cheapest of them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from itertools import pairwise
+from math import prod
+
+from shardwise.layout.axis import Axis, common, merged, without
+from shardwise.layout.layout import Cut, Layout, Shape
+from shardwise.layout.placement import ReduceOp
+from shardwise.plan.cost import Links, move_time
+from shardwise.plan.kinds import Change, Kind, change_of, nested, remainder
+from shardwise.plan.least import Option, least
+from shardwise.plan.moves import DirectMove, Move, ReduceMove, Shares, SpreadMove
+from shardwise.plan.side import ListedSide, MeshSide, Side
+from shardwise.plan.steps import Ground, State, Step
+
+EXACT = 64  # devices up to which the totals of options are counted cell by cell rather than estimated
+
+
+@dataclass(frozen=True)
+class Search:
+    """The transition to plan: both layouts, on one mesh or each on its own, and what links them."""
+
+    src: Layout
+    dst: Layout
+    shape: Shape
+    itemsize: int
+    links: Links
+    ground: Ground
+    numbers: tuple[tuple[int, ...], tuple[int, ...]] | None = None  # slots of either mesh, where they differ
+
+    def best(self) -> list[Step]:
+        """Return the steps of the cheapest candidate."""
+        candidates = [self.direct(self.src, self.dst)]
+        if self.numbers is None:
+            candidates += map(self.chained, chains(self))
+        # Candidates move equally many bytes; the earlier one wins a tie.
+        return min(candidates, key=lambda steps: (round(sum(s.time for s in steps), 12), _rounds(steps)))
+
+    def chained(self, layouts: Sequence[Layout]) -> list[Step]:
+        """Return the steps that visit these layouts one after the other."""
+        return [step for a, b in pairwise(layouts) for step in self.direct(a, b)]
+
+    # -- one transition ----------------------------------------------------------------------------
+
+    def direct(self, src: Layout, dst: Layout) -> list[Step]:
+        """Return the steps of one transition in as few rounds as it needs."""
+        ways = [(option, self._steps(src, dst, option)) for option in self.options(src, dst)]
+        if len(ways) == 1:
+            return ways[0][1]
+        return min(ways, key=lambda way: (self._total(src, dst, *way), len(way[1])))[1]
+
+    def options(self, src: Layout, dst: Layout) -> Iterator[Option]:
+        """Yield the ways to treat the partial axes of a transition."""
+        kept = common(src.partial, dst.partial) if src.reduce_op is dst.reduce_op and self.numbers is None else ()
+        keep = Option(without(src.partial, kept), without(dst.partial, kept), kept)
+        # The mean of equal copies is the copy: an average becomes pending along an axis by replicating, and
+        # has no identity element that could stand elsewhere.
+        average = dst.reduce_op is ReduceOp.AVG
+        if average:
+            keep = replace(keep, fresh=())
+        options = [keep]
+        if kept and not average and not (not keep.pending and not keep.fresh and self._is_local(src, dst)):
+            options.append(Option(src.partial, dst.partial, ()))
+        for option in options:
+            yield option
+            both = common(src.replicated_axes, dst.replicated_axes) if self.numbers is None else ()
+            if option.pending and both:
+                yield replace(option, batch=(*option.batch, *both))
+
+    def _is_local(self, src: Layout, dst: Layout) -> bool:
+        return change_of(src, dst, self.shape).kind in (None, "slice", "fill")
+
+    def _steps(self, src: Layout, dst: Layout, option: Option) -> list[Step]:
+        if not option.pending and not option.fresh:
+            return self._moved(src, dst, option.batch)
+        start, end = src.without_halo(), dst.without_halo()
+        steps = [self._step("slice", (), src, start)] if start is not src else []
+        a, b = self.side(start, 0), self.side(end, 1)
+        shares = Shares(a, b, option.pending, option.fresh, option.batch)
+        steps += self._reduced(start, end, shares) if option.pending else self._filled(start, end, shares)
+        return steps + (self._moved(end, dst, dst.partial, after=True) if end is not dst else [])
+
+    def _moved(self, src: Layout, dst: Layout, batch: tuple[Axis, ...], after: bool = False) -> list[Step]:
+        # No reduction: slice what can be sliced, then one round.
+        if self.numbers is not None and not after:
+            a, b = self.side(src, 0), self.side(dst, 1)
+            return [self._step("exchange", (), src, dst, (DirectMove(a, b),), (float(_volume(b)),))]
+        change = change_of(src, dst, self.shape)
+        if change.kind is None:
+            return []
+        if change.kind in ("slice", "fill"):
+            return [self._step(change.kind, change.axes, src, dst)]
+        first = change.start(src)
+        steps = [self._step("slice", _added(src, first), src, first)] if first is not src else []
+        which = 1 if after else 0
+        a, b = self.side(first, which), self.side(dst, 1)
+        estimate = _volume(b) * (1 - _overlap(first, dst, self.shape))
+        return [
+            *steps,
+            self._step(change.kind, change.axes, first, dst, (DirectMove(a, b, batch),), (estimate,)),
+        ]
+
+    def _reduced(self, src: Layout, dst: Layout, shares: Shares) -> list[Step]:
+        targets = without(dst.replicated_axes, shares.batch) if self.numbers is None else dst.replicated_axes
+        change = change_of(src, dst, self.shape) if self.numbers is None else Change("exchange")
+        size = _volume(shares.dst) / prod(a.size for a in (*targets, *shares.fresh))
+        reduce_bytes = size * (prod(a.size for a in shares.pending) - (change.kind is None))
+        spread_bytes = size * (prod(a.size for a in targets) - 1)
+        moves: list[tuple[Move, float]] = [(ReduceMove(shares), reduce_bytes)]
+        if targets:
+            moves.append((SpreadMove(shares), spread_bytes))
+        over = merged(sorted({*shares.pending, *without(change.axes, shares.pending)}))
+        last = dst if not shares.fresh else shares
+        if change.kind is None and targets and merged(targets) == merged(shares.pending) and not shares.fresh:
+            steps = [self._step("all_reduce", shares.pending, src, dst, *zip(*moves, strict=True))]
+        elif len(moves) == 1:
+            steps = [self._step("reduce_scatter", over, src, last, *zip(*moves, strict=True))]
+        else:
+            one, two = ((move,) for move, _ in moves), ((estimate,) for _, estimate in moves)
+            (reduce, spread), (first, second) = one, two
+            steps = [
+                self._step("reduce_scatter", over, src, shares, reduce, first),
+                self._step("all_gather", targets, shares, last, spread, second),
+            ]
+        return [*steps, self._fill(last, dst, shares)] if shares.fresh else steps
+
+    def _filled(self, src: Layout, dst: Layout, shares: Shares) -> list[Step]:
+        # Nothing to reduce: bring each device the boxes it keeps, then put identities elsewhere.
+        if self.numbers is None:
+            change = change_of(src, dst, self.shape)
+            if change.kind in (None, "slice", "fill") or _stays(src, dst, self.shape):
+                return [self._fill(src, dst, shares)]
+            clean = change.kind == "all_gather" and not common(change.axes, shares.fresh)
+            kind: Kind = "all_gather" if clean else "exchange"
+            axes = change.axes
+        else:
+            kind, axes = "exchange", ()
+        size = _volume(shares.dst) / prod(a.size for a in shares.fresh)
+        move = DirectMove(shares.src, shares.dst, shares.batch, shares)
+        return [self._step(kind, axes, src, shares, (move,), (size,)), self._fill(shares, dst, shares)]
+
+    def _fill(self, before: State, after: Layout, shares: Shares) -> Step:
+        return replace(self._step("fill", shares.fresh, before, after), shares=shares)
+
+    # -- pieces ------------------------------------------------------------------------------------
+
+    def side(self, layout: Layout, which: int) -> Side:
+        """Return who holds what under a layout of the source mesh (0) or the target mesh (1)."""
+        if self.numbers is None:
+            return MeshSide(layout, self.shape)
+        return ListedSide(layout, self.shape, self.numbers[which])
+
+    def _step(
+        self,
+        kind: Kind,
+        axes: Sequence[Axis],
+        before: State,
+        after: State,
+        moves: tuple[Move, ...] = (),
+        estimates: tuple[float, ...] = (),
+    ) -> Step:
+        axes, bytes_ = tuple(axes), tuple(e * self.itemsize for e in estimates)
+        levels = self.links.on(self.src.mesh, axes) if moves and self.numbers is None else []
+        if moves and not levels:
+            levels = [(self.ground.count, self.links.default)]
+        time = sum(move_time(levels, size) for size in bytes_)
+        return Step(kind, axes, before, after, self.ground, self.itemsize, moves, bytes_, time)
+
+    def _total(self, src: Layout, dst: Layout, option: Option, steps: list[Step]) -> float:
+        if self.ground.count > EXACT:
+            return sum(sum(step.estimates) for step in steps) * self.ground.count
+        return least(self.side(src.without_halo(), 0), self.side(dst.without_halo(), 1), option)
+
+
+def _volume(side: Side) -> int:
+    return prod(side.tiling.largest)
+
+
+def _added(src: Layout, dst: Layout) -> list[Axis]:
+    return [a for old, new in zip(src.dims, dst.dims, strict=True) for a in remainder(new.axes, old.axes) or ()]
+
+
+def _overlap(src: Layout, dst: Layout, shape: Shape) -> float:
+    # The part of its target that the worst-off device holds already.
+    out = 1.0
+    before, after = src.tiling(shape).dims, dst.tiling(shape).dims
+    for old, new, s, d in zip(src.dims, dst.dims, before, after, strict=True):
+        if remainder(new.axes, old.axes) is not None:
+            out *= 1.0 if not d.halo[0] + d.halo[1] else s.largest / max(1, d.largest)
+        elif remainder(old.axes, new.axes) is not None:
+            out *= min(1.0, s.largest / max(1, d.largest))
+        else:
+            return 0.0
+    return min(1.0, out)
+
+
+def _stays(src: Layout, dst: Layout, shape: Shape) -> bool:
+    # Whether some device that needs an element always holds it: no axis that splits a dim before and after
+    # disagrees about an element, and no copies are to be made.
+    if without(dst.replicated_axes, src.replicated_axes):
+        return False
+    old, new = [], []
+    for before, after, s, d in zip(src.dims, dst.dims, src.tiling(shape).dims, dst.tiling(shape).dims, strict=True):
+        same = 0
+        while same < min(len(before.axes), len(after.axes)) and before.axes[same] == after.axes[same]:
+            same += 1
+        if same and not (s.is_even and d.is_even) and not (nested(s, d) or nested(d, s)):
+            return False
+        old += before.axes[same:]
+        new += after.axes[same:]
+    return not common(old, new)
+
+
+def _rounds(steps: Sequence[Step]) -> int:
+    return sum(len(step.moves) for step in steps)
+
+
+# -- detours that move the same bytes over faster links ---------------------------------------------
+
+
+def chains(search: Search) -> Iterator[list[Layout]]:
+    """Yield the sequences of layouts worth a look beside the direct way: level by level of the links."""
+    src, dst, shape = search.src, search.dst, search.shape
+    if not search.links.axes or src.has_halo or dst.has_halo:
+        return
+    change = change_of(src, dst, shape)
+    if change.kind == "all_gather" and src.partial == dst.partial:
+        start = change.start(src)
+        middle = list(_gathers(search, start, dst))
+        if len(middle) > 1 and _all_gather(shape, [start, *middle]):
+            yield [src, *([start] if start is not src else []), *middle]
+    pending = without(src.partial, dst.partial)
+    if change.kind is None and not dst.partial and merged(pending) == merged(dst.replicated_axes) and pending:
+        yield from _reductions(search, pending)
+
+
+def _levels(search: Search, axes: Sequence[Axis]) -> list[Axis]:
+    # The axes cut where the links change, slowest first.
+    mesh, links = search.src.mesh, search.links
+    named = [mesh.axis(name, "links") for name, _ in links.axes]
+    parts = [part for axis in axes for part in (*common([axis], named), *without([axis], named))]
+    return sorted(parts, key=lambda a: (links.on(mesh, [a])[0][1].bandwidth, -links.on(mesh, [a])[0][1].latency, a))
+
+
+def _gathers(search: Search, src: Layout, dst: Layout) -> Iterator[Layout]:
+    # Gather one level at a time, the slowest of those that are minor in their dim first.
+    layout = src
+    while layout is not dst:
+        ends = {}
+        for dim, (old, new) in enumerate(zip(layout.dims, dst.dims, strict=True)):
+            rest = remainder(old.axes, new.axes)
+            if rest:
+                levels = sorted(_levels(search, rest[-1:]), key=lambda a: a.pre)
+                ends[levels[-1]] = (dim, merged([*new.axes, *rest[:-1], *levels[:-1]]))
+        if not ends:
+            return
+        slowest = _levels(search, list(ends))[0]
+        dim, axes = ends[slowest]
+        dims = [axes if k == dim else cut for k, cut in enumerate(layout.dims)]
+        layout = Layout(layout.mesh, dims, layout.partial, layout.reduce_op or "sum")
+        yield layout
+
+
+def _all_gather(shape: Shape, layouts: Sequence[Layout]) -> bool:
+    return all(change_of(a, b, shape).kind == "all_gather" for a, b in pairwise(layouts))
+
+
+def _reductions(search: Search, pending: Sequence[Axis]) -> Iterator[list[Layout]]:
+    # Reduce-scatter over the fast links, all-reduce the small rest over the slow ones, gather back.
+    src, dst, shape = search.src, search.dst, search.shape
+    levels = _levels(search, pending)
+    if len(levels) < 2:
+        return
+    tiling = src.tiling(shape)
+    for slow in range(1, len(levels)):
+        fast = sorted(levels[slow:])
+        parts = prod(a.size for a in fast)
+        for dim in sorted(range(len(shape)), key=lambda k: -tiling.dims[k].largest):
+            cut = src.dims[dim]
+            if cut.offsets is not None or shape[dim] % (tiling.dims[dim].parts * parts):
+                continue
+            dims: list[Cut | tuple[Axis, ...]] = [(*c.axes, *fast) if k == dim else c for k, c in enumerate(src.dims)]
+            op = src.reduce_op or "sum"
+            yield [src, Layout(src.mesh, dims, levels[:slow], op), Layout(src.mesh, dims), dst]
+            break

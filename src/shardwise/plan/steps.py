@@ -1,0 +1,303 @@
+"""Steps: what a plan is made of, each one collective or one local change."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from functools import cached_property
+from math import prod
+
+import numpy as np
+
+from shardwise.errors import PlanError
+from shardwise.layout.axis import Axis, without
+from shardwise.layout.device import Device
+from shardwise.layout.layout import Layout
+from shardwise.layout.mesh import DeviceMesh
+from shardwise.layout.tiling import Box, box_size
+from shardwise.plan.kinds import Kind
+from shardwise.plan.moves import MANY, DirectMove, Move, Shares
+from shardwise.plan.side import MeshSide
+from shardwise.plan.transfer import Slot, Transfer, grain_of, pieces
+
+State = Layout | Shares  # between reducing and spreading, devices hold shares rather than a layout
+
+# What undoes a step, where that needs nothing from elsewhere but what the step itself moved or dropped.
+INVERSES: dict[Kind, Kind] = {
+    "slice": "all_gather",
+    "all_gather": "slice",
+    "all_to_all": "all_to_all",
+    "permute": "permute",
+    "exchange": "exchange",
+    "halo_exchange": "slice",
+}
+
+# The transposed linear map: what was copied is summed, what was summed is copied, what was dropped is zero.
+ADJOINTS: dict[Kind, Kind] = {
+    "slice": "fill",
+    "fill": "slice",
+    "all_gather": "reduce_scatter",
+    "reduce_scatter": "all_gather",
+    "all_reduce": "all_reduce",
+    "all_to_all": "all_to_all",
+    "permute": "permute",
+    "exchange": "exchange",
+    "halo_exchange": "halo_accumulate",
+    "halo_accumulate": "halo_exchange",
+}
+
+
+@dataclass(frozen=True)
+class Ground:
+    """Which devices take part: slots 0 to `count` - 1, known by index or, where two meshes meet, by device."""
+
+    count: int
+    devices: DeviceMesh | tuple[Device, ...] | None = None
+
+    def name(self, slot: int) -> Slot:
+        """Return how a slot is known outside: its index, or its device."""
+        if self.devices is None:
+            return slot
+        return self.devices[slot] if isinstance(self.devices, tuple) else self.devices.device(slot)
+
+    def slot(self, device: Slot) -> int:
+        """Return the slot of a device index, or of a device where two meshes meet."""
+        if self.devices is None:
+            if isinstance(device, bool) or not isinstance(device, int) or not 0 <= device < self.count:
+                raise PlanError(f"the plan has devices 0 to {self.count - 1}, got {device!r}.")
+            return device
+        found = self._slots.get(device) if isinstance(device, Device) else None
+        if found is None:
+            some = ", ".join(repr(self.name(slot)) for slot in range(min(4, self.count)))
+            raise PlanError(
+                f"this plan goes between two meshes, where a device is given as a Device, got {device!r}.\n"
+                f"  devices: {some}{', ...' if self.count > 4 else ''}"
+            )
+        return found
+
+    @cached_property
+    def _slots(self) -> dict[Slot, int]:
+        return {self.name(slot): slot for slot in range(self.count)}
+
+
+@dataclass(frozen=True)
+class Bytes:
+    """Bytes per device: of one device, or the largest, the mean and the total over all.
+
+    Nothing is computed before it is asked for.
+    """
+
+    ground: Ground
+    count: Callable[[int], int]
+    every: Callable[[], np.ndarray] | None = None
+    whole: Callable[[], int] | None = None
+
+    def of(self, device: Slot) -> int:
+        """Return the bytes of one device, given as its index (or as a Device where two meshes meet)."""
+        return int(self.count(self.ground.slot(device)))
+
+    @cached_property
+    def each(self) -> np.ndarray:
+        """The bytes of every slot."""
+        if self.every is not None:
+            return self.every()
+        return np.array([self.count(slot) for slot in range(self.ground.count)], dtype=np.int64)
+
+    @property
+    def max(self) -> int:
+        """The bytes of the device that has most."""
+        return int(self.each.max())
+
+    @property
+    def mean(self) -> float:
+        """The mean over all devices."""
+        return self.total / self.ground.count
+
+    @property
+    def total(self) -> int:
+        """The sum over all devices."""
+        return int(self.each.sum()) if self.whole is None else self.whole()
+
+    def __repr__(self) -> str:
+        return f"Bytes(max={self.max}, mean={self.mean:.1f}, total={self.total})"
+
+
+@dataclass(frozen=True)
+class Step:
+    """One step of a plan: a collective over the devices that differ in `axes`, or a local change.
+
+    `moves` are its rounds of communication: none for a local step, two for an all-reduce. `estimates` are
+    the bytes that the busiest device receives in each, as the cost model sees them.
+    """
+
+    kind: Kind
+    axes: tuple[Axis, ...]
+    before: State
+    after: State
+    ground: Ground
+    itemsize: int
+    moves: tuple[Move, ...] = ()
+    estimates: tuple[float, ...] = ()
+    time: float = 0.0
+    staging_bytes: int = 0
+    grain: tuple[int, ...] | None = None
+    chunks: int = 1
+    reverses: bool = False
+    shares: Shares | None = None  # of a fill that makes partial values: who keeps what
+
+    def kept(self, device: Slot) -> list[Box] | None:
+        """Return the boxes whose value a device keeps in a fill; it has identities elsewhere. None is all."""
+        return None if self.shares is None else list(self.shares.kept(self.ground.slot(device)))
+
+    @property
+    def is_local(self) -> bool:
+        """Whether no device sends anything."""
+        return not self.moves
+
+    @property
+    def groups(self) -> list[tuple[Slot, ...]]:
+        """The groups of devices that talk to each other."""
+        if isinstance(self.before, Layout) and self.ground.devices is None:
+            return list(self.before.mesh.groups([str(a) for a in self.axes])) if self.axes else []
+        if self.ground.devices is None and isinstance(self.before, Shares):
+            return list(self.before.src.layout.mesh.groups([str(a) for a in self.axes]))
+        return [tuple(self.ground.name(slot) for slot in range(self.ground.count))]
+
+    @property
+    def received(self) -> Bytes:
+        """The bytes that each device receives."""
+        return Bytes(self.ground, lambda slot: self._bytes(slot, not self.reverses), self._every)
+
+    @property
+    def sent(self) -> Bytes:
+        """The bytes that each device sends."""
+        return Bytes(self.ground, lambda slot: self._bytes(slot, self.reverses))
+
+    def _bytes(self, slot: int, inward: bool) -> int:
+        total = 0
+        for move in self.moves:
+            if inward and isinstance(move, DirectMove):
+                total += move.received(slot)
+            else:
+                total += sum(box_size(t.box) for t in (move.incoming(slot) if inward else move.outgoing(slot)))
+        return total * self.itemsize
+
+    def _every(self) -> np.ndarray:
+        out = np.zeros(self.ground.count, dtype=np.int64)
+        for move in self.moves:
+            counted = None if self.reverses else _missing(move)
+            if counted is not None:
+                out += counted * self.itemsize
+            else:
+                one = replace(self, moves=(move,))
+                out += np.array([one._bytes(s, not self.reverses) for s in range(self.ground.count)], dtype=np.int64)
+        return out
+
+    def transfers(self, device: Slot, chunk: int | None = None) -> list[Transfer]:
+        """Return the transfers that concern one device; with `chunk`, those of one of its `chunks` only."""
+        slot = self.ground.slot(device)
+        return [t for moved in self.rounds(slot) for t in self._chunk(moved, chunk)]
+
+    def rounds(self, slot: int) -> Iterator[list[Transfer]]:
+        """Yield, per round, the transfers that concern one slot: what it receives, then what it sends."""
+        for move in self.moves[:: -1 if self.reverses else 1]:
+            found = [*move.incoming(slot), *move.outgoing(slot)]
+            yield [self._named(t) for t in found]
+
+    def _named(self, transfer: Transfer) -> Transfer:
+        source, target = (self.ground.name(slot) for slot in transfer[:2] if isinstance(slot, int))
+        return Transfer(target, source, transfer.box) if self.reverses else Transfer(source, target, transfer.box)
+
+    def _chunk(self, moved: list[Transfer], chunk: int | None) -> Iterator[Transfer]:
+        for transfer in moved:
+            if chunk is None or self.grain is None:
+                if not chunk:
+                    yield transfer
+                continue
+            for index, box in enumerate(pieces(transfer.box, self.grain)):
+                if index == chunk:
+                    yield transfer._replace(box=box)
+
+    def staged(self, limit: int) -> Step:
+        """Return the step cut into chunks so that no device stages more than `limit` bytes at once."""
+        if self.is_local:
+            return self
+        largest, peers = self._reach()
+        need = prod(largest) * peers * self.itemsize
+        if need <= limit:
+            return replace(self, staging_bytes=need)
+        if limit < peers * self.itemsize:
+            raise PlanError(
+                f"memory_limit={limit} is too small for {self.kind} over {_names(self.axes)}: a device takes in up to "
+                f"{peers} boxes at once.\n  the smallest limit that would do is {peers * self.itemsize} bytes."
+            )
+        grain = grain_of(largest, limit // (peers * self.itemsize))
+        chunks = prod(-(-size // most) for size, most in zip(largest, grain, strict=True))
+        return replace(self, staging_bytes=prod(grain) * peers * self.itemsize, grain=grain, chunks=chunks)
+
+    def _reach(self) -> tuple[tuple[int, ...], int]:
+        # The largest box that travels, and the most boxes that one device takes in, as bounds per dim.
+        largest, peers = (), 1
+        for move in self.moves:
+            src, dst = (move.src, move.dst) if isinstance(move, DirectMove) else (move.shares.src, move.shares.dst)
+            sizes = tuple(map(min, src.tiling.largest, dst.tiling.largest, src.shape))
+            tiles = prod(
+                min(s.parts, -(-d.largest // max(1, s.size // s.parts)) + 1) if s.parts > 1 else 1
+                for s, d in zip(src.tiling.dims, dst.tiling.dims, strict=True)
+            )
+            shares = move.shares
+            if shares is None:
+                most = tiles * (2 * max(1, len(sizes)) if src.layout.has_halo else 1)
+            else:
+                able = prod(a.size for a in without(dst.layout.mesh.rest(dst.layout.sharded_axes), shares.batch))
+                boxes = tiles * able if tiles * able <= MANY else tiles + able
+                reduced = tiles if tiles * able <= MANY else -(-tiles // able) + 1
+                most = reduced * prod(a.size for a in shares.pending) if move.reduces else boxes
+            largest = tuple(map(max, largest or sizes, sizes))
+            peers = max(peers, most)
+        return largest, peers
+
+    @property
+    def inverse(self) -> Kind | None:
+        """The kind of step that undoes this one, or None where the step loses information."""
+        return INVERSES.get(self.kind)
+
+    @property
+    def adjoint(self) -> Step:
+        """The transposed step: the same transfers the other way round, what was copied now summed."""
+        return replace(self, kind=ADJOINTS[self.kind], before=self.after, after=self.before, reverses=not self.reverses)
+
+    def __str__(self) -> str:
+        return f"{self.kind} over {_names(self.axes)}" if self.axes else self.kind
+
+
+def _names(axes: tuple[Axis, ...]) -> str:
+    return ", ".join(map(str, axes)) or "all devices"
+
+
+def _missing(move: Move) -> np.ndarray | None:
+    if not isinstance(move, DirectMove) or move.shares is not None:
+        return None
+    src, dst = move.src, move.dst
+    return missing(src, dst) if isinstance(src, MeshSide) and isinstance(dst, MeshSide) else None
+
+
+def missing(src: MeshSide, dst: MeshSide) -> np.ndarray:
+    """Return, for every device of the mesh, how many elements of its target box it does not hold."""
+    slots = np.arange(src.layout.mesh.num_devices)
+    need = np.ones(len(slots), dtype=np.int64)
+    own = np.ones(len(slots), dtype=np.int64)
+    for dim in range(src.layout.rank):
+        (start, stop), (first, last) = (_held(side, dim, slots) for side in (dst, src))
+        need *= stop - start
+        own *= np.maximum(0, np.minimum(stop, last) - np.maximum(start, first))
+    return need - own
+
+
+def _held(side: MeshSide, dim: int, slots: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    tiling = side.tiling.dims[dim]
+    table = np.array([tiling.held(part) for part in range(tiling.parts)], dtype=np.int64).clip(0, tiling.size)
+    part = np.zeros_like(slots)
+    for divisor, size in side.tiling.radix[dim]:
+        part = part * size + slots // divisor % size
+    return table[part, 0], table[part, 1]
