@@ -6,6 +6,7 @@
     │   ├── BindingError             a layout does not fit this shape or dtype
     │   └── ConversionError          a conversion would lose information
     ├── PlanError (ValueError)       no plan can be made from what was given
+    ├── EngineError (RuntimeError)   an engine cannot do what was asked
     └── ArgumentError (TypeError)    a value of the wrong kind was passed
 
 Texts say what was got, what was expected and what is available; further lines are indented.
@@ -39,6 +40,10 @@ class ConversionError(LayoutError):
 
 class PlanError(ShardwiseError, ValueError):
     """No plan can be made from what was given."""
+
+
+class EngineError(ShardwiseError, RuntimeError):
+    """An engine cannot do what was asked."""
 
 
 class ArgumentError(ShardwiseError, TypeError):

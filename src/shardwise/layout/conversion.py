@@ -33,7 +33,7 @@ def as_layout(value: LayoutLike, rank: int, mesh: DeviceMesh | None = None) -> L
     """
     if isinstance(value, P):
         return value.to_layout(rank, mesh)
-    if isinstance(value, HasLayout):
+    if isinstance(value, HasLayout) and not isinstance(value, type):
         return value.to_layout(rank)
     if isinstance(value, Placement):
         return PlacementMapping(current_mesh(mesh), (value,)).to_layout(rank)

@@ -118,7 +118,7 @@ class Layout:
     @classmethod
     def replicated(cls, mesh: DeviceMesh, rank: int) -> Layout:
         """Return the layout of which every device holds the whole tensor."""
-        return cls(mesh, [None] * rank)
+        return cls(mesh, [None] * checked_rank(rank))
 
     # -- the value ---------------------------------------------------------------------------------
 
@@ -190,7 +190,7 @@ class Layout:
 
     def to_layout(self, rank: int | None = None) -> Layout:
         """Return this layout; checks the rank, as every other vocabulary's `to_layout` does."""
-        if rank is not None and rank != self.rank:
+        if rank is not None and checked_rank(rank) != self.rank:
             raise BindingError(f"the layout {self} has {self.rank} dims, the tensor has {rank}.")
         return self
 
@@ -306,6 +306,16 @@ class Layout:
         for k, dim in enumerate(dims):
             dim.check(f"dim {k}")
         return Tiling(dims, self._radix)
+
+
+def checked_rank(rank: int) -> int:
+    """Return a number of dims as an int of 0 or more."""
+    number = as_int(rank)
+    if number is None:
+        raise ArgumentError(f"a rank is the number of dims, an int, got {rank!r}.")
+    if number < 0:
+        raise BindingError(f"a rank is 0 or more, got {number}.")
+    return number
 
 
 def checked_shape(shape: Sequence[int]) -> Shape:

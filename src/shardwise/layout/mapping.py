@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from shardwise.errors import ArgumentError, BindingError, ConversionError, LayoutError, listed
-from shardwise.layout.layout import Cut, Layout
+from shardwise.layout.layout import Cut, Layout, checked_rank
 from shardwise.layout.mesh import DeviceMesh, current_mesh
 from shardwise.layout.placement import Partial, Placement, ReduceOp, Replicated, Sharded
 from shardwise.layout.spec import P, SpecEntry, Unreduced, checked_entry, reductions, spec_layout
@@ -71,6 +71,7 @@ class PlacementMapping(DeviceMapping):
 
     def to_layout(self, rank: int) -> Layout:
         """Return the canonical layout of a tensor of `rank` dims."""
+        rank = checked_rank(rank)
         dims: list[Cut] = [Cut()] * rank
         partial = {}
         for name, placement in zip(self.mesh.axis_names, self.placements, strict=True):

@@ -396,7 +396,7 @@ def _checked_names(names: Sequence[str]) -> tuple[str, ...]:
     for name in names:
         if not isinstance(name, str):
             raise ArgumentError(f"the names of mesh axes are strings, got {name!r}.")
-        if not name or any(c in ":()," or c.isspace() for c in name):
+        if not name or any(c in ":()[]," or c.isspace() for c in name):
             raise MeshError(f"{name!r} cannot name a mesh axis: a name has no spaces, commas, colons or brackets.")
     if twice := [n for i, n in enumerate(names) if n in names[:i]]:
         raise MeshError(f"mesh axis names must differ, got {twice[0]!r} twice in {names}.")

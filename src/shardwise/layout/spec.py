@@ -8,7 +8,7 @@ from typing import Any
 
 from shardwise.errors import ArgumentError, BindingError, ConversionError, LayoutError, as_int, listed
 from shardwise.layout.axis import check_disjoint
-from shardwise.layout.layout import Layout
+from shardwise.layout.layout import Layout, checked_rank
 from shardwise.layout.mesh import DeviceMesh, current_mesh
 from shardwise.layout.placement import ReduceOp
 
@@ -131,8 +131,11 @@ class ShardingSpec:
             if not isinstance(spec, DimSpec):
                 raise ArgumentError(f"ShardingSpec needs one DimSpec per dim, got {spec!r}; write DimSpec([{spec!r}]).")
         kept = [self.replicated_axes] if isinstance(self.replicated_axes, str) else self.replicated_axes
+        kept = frozenset(kept) if isinstance(kept, Iterable) else {kept}
+        if not all(isinstance(axis, str) for axis in kept):
+            raise ArgumentError(f"replicated_axes are names of mesh axes, got {self.replicated_axes!r}.")
         object.__setattr__(self, "dim_specs", specs)
-        object.__setattr__(self, "replicated_axes", frozenset(kept))
+        object.__setattr__(self, "replicated_axes", kept)
         object.__setattr__(self, "partial_axes", tuple(reductions(self.partial_axes).items()))
         layout = self.to_layout()
         names = [self.mesh.axis(a, "replicated_axes") for a in sorted(self.replicated_axes)]
@@ -200,14 +203,15 @@ def spec_layout(
     text: str,
 ) -> Layout:
     """Return the layout of a spec; missing trailing entries mean whole dims."""
-    if rank is not None and len(entries) > rank:
+    rank = len(entries) if rank is None else checked_rank(rank)
+    if len(entries) > rank:
         raise BindingError(f"{text} has {len(entries)} entries, the tensor has {rank} dims.")
     for entry in entries:
         for axis in (entry,) if isinstance(entry, str) else entry or ():
             mesh.axis(axis, text)
     for axis in unreduced:
         mesh.axis(axis, text)
-    return Layout(mesh, [*entries, *[None] * ((rank or 0) - len(entries))], unreduced)
+    return Layout(mesh, [*entries, *[None] * (rank - len(entries))], unreduced)
 
 
 def spec_entries(layout: Layout, target: str) -> list[SpecEntry]:

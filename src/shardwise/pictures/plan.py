@@ -19,10 +19,10 @@ EXACT = 4096  # devices up to which the table shows counted bytes; above, those 
 
 def plan_text(plan: Plan) -> str:
     """Return the table of a plan as plain text."""
-    return _plain(plan_table(plan))
+    return plain(plan_table(plan))
 
 
-def _plain(table: RenderableType) -> str:
+def plain(table: RenderableType) -> str:
     console = Console(width=120, color_system=None, force_terminal=False, legacy_windows=False)
     with console.capture() as capture:
         console.print(table)
@@ -31,7 +31,7 @@ def _plain(table: RenderableType) -> str:
 
 def explanation_text(explanation: Explanation) -> str:
     """Return the table of an explanation as plain text."""
-    return _plain(explanation_table(explanation))
+    return plain(explanation_table(explanation))
 
 
 def explanation_table(explanation: Explanation) -> RenderableType:
