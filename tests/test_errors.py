@@ -17,6 +17,7 @@ PARENTS = {
     "ConversionError": (errors.LayoutError,),
     "PlanError": (ShardwiseError, ValueError),
     "EngineError": (ShardwiseError, RuntimeError),
+    "DerivativeError": (ShardwiseError, ValueError),
     "ArgumentError": (ShardwiseError, TypeError),
 }
 

@@ -10,10 +10,17 @@ The words, used in code, errors and documentation alike:
 - global view: what the value is, as if on one device; local view: what one device holds.
 """
 
+from shardwise.autodiff.transforms import jvp, stop_gradient, vjp
+from shardwise.engine.abstract import AbstractEngine
+from shardwise.engine.current import current_engine, engine_context
+from shardwise.engine.local import LocalEngine
+from shardwise.engine.log import trace_communication
 from shardwise.errors import (
     ArgumentError,
     BindingError,
     ConversionError,
+    DerivativeError,
+    EngineError,
     LayoutError,
     MeshError,
     PlanError,
@@ -35,14 +42,37 @@ from shardwise.layout.types import (
     LocalType,
     TensorLayout,
 )
+from shardwise.ops import graph_ops
+from shardwise.ops.communication import (
+    accelerator,
+    all_gather,
+    all_reduce,
+    all_slice,
+    all_to_all,
+    cpu,
+    distributed_broadcast,
+    gpu,
+    halo_exchange,
+    pmean,
+    ppermute,
+    reduce_scatter,
+    reshard,
+    shard,
+    shift,
+    to_device,
+    transfer_to,
+)
+from shardwise.ops.local_view import LocalTensor, axis_index, broadcast, gather, reduce, scatter, send_recv, shard_map
 from shardwise.plan.cost import Link, Links
 from shardwise.plan.plan import Plan, plan_reshard
 from shardwise.plan.steps import Step
 from shardwise.plan.transfer import Transfer
+from shardwise.prim.tensor import Shard, Tensor, asarray, from_shards
 
 __version__ = "0.1.0"
 
 __all__ = [
+    "AbstractEngine",
     "Accelerator",
     "ArgumentError",
     "Axis",
@@ -50,6 +80,7 @@ __all__ = [
     "CPU",
     "ConversionError",
     "Cut",
+    "DerivativeError",
     "Device",
     "DeviceMapping",
     "DeviceMesh",
@@ -57,10 +88,13 @@ __all__ = [
     "DistributedBufferType",
     "DistributedTensorType",
     "DistributedType",
+    "EngineError",
     "Layout",
     "LayoutError",
     "Link",
     "Links",
+    "LocalEngine",
+    "LocalTensor",
     "LocalType",
     "MeshError",
     "NamedMapping",
@@ -72,20 +106,55 @@ __all__ = [
     "PlanError",
     "ReduceOp",
     "Replicated",
+    "Shard",
     "Sharded",
     "ShardingSpec",
     "ShardwiseError",
     "SpecEntry",
     "Step",
+    "Tensor",
     "TensorLayout",
     "Transfer",
+    "accelerator",
     "accelerator_count",
+    "all_gather",
+    "all_reduce",
+    "all_slice",
+    "all_to_all",
     "as_layout",
+    "asarray",
+    "axis_index",
+    "broadcast",
+    "cpu",
+    "current_engine",
     "current_mesh",
     "default_device",
+    "distributed_broadcast",
+    "engine_context",
+    "from_shards",
+    "gather",
+    "graph_ops",
     "global_shape_from_local",
+    "gpu",
+    "halo_exchange",
+    "jvp",
     "local_shard_shape_from_global",
     "mesh_context",
     "plan_reshard",
+    "pmean",
+    "ppermute",
+    "reduce",
+    "reduce_scatter",
+    "reshard",
+    "scatter",
+    "send_recv",
+    "shard",
+    "shard_map",
     "shard_shape",
+    "shift",
+    "to_device",
+    "trace_communication",
+    "transfer_to",
+    "stop_gradient",
+    "vjp",
 ]

@@ -7,6 +7,7 @@
     │   └── ConversionError          a conversion would lose information
     ├── PlanError (ValueError)       no plan can be made from what was given
     ├── EngineError (RuntimeError)   an engine cannot do what was asked
+    ├── DerivativeError (ValueError) something cannot be differentiated
     └── ArgumentError (TypeError)    a value of the wrong kind was passed
 
 Texts say what was got, what was expected and what is available; further lines are indented.
@@ -44,6 +45,10 @@ class PlanError(ShardwiseError, ValueError):
 
 class EngineError(ShardwiseError, RuntimeError):
     """An engine cannot do what was asked."""
+
+
+class DerivativeError(ShardwiseError, ValueError):
+    """Something cannot be differentiated."""
 
 
 class ArgumentError(ShardwiseError, TypeError):

@@ -9,12 +9,12 @@ from rich.console import Console, Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
+from shardwise.plan.steps import COUNTED
+
 if TYPE_CHECKING:
     from shardwise.plan.explain import Explanation
     from shardwise.plan.plan import Plan
     from shardwise.plan.steps import Step
-
-EXACT = 4096  # devices up to which the table shows counted bytes; above, those of the cost model
 
 
 def plan_text(plan: Plan) -> str:
@@ -23,6 +23,7 @@ def plan_text(plan: Plan) -> str:
 
 
 def plain(table: RenderableType) -> str:
+    """Return what a terminal would show, as plain text."""
     console = Console(width=120, color_system=None, force_terminal=False, legacy_windows=False)
     with console.capture() as capture:
         console.print(table)
@@ -55,7 +56,8 @@ def explanation_table(explanation: Explanation) -> RenderableType:
 def plan_table(plan: Plan) -> RenderableType:
     """Return the table of a plan: step, group, bytes in and out per device, extra memory and time."""
     shape = "x".join(map(str, plan.shape)) or "0-d"
-    title = Text(f"{plan.src} -> {plan.dst}  {plan.dtype}[{shape}] on {plan.src.mesh}", style="bold")
+    where = f"on {plan.src.mesh}" if plan.src.mesh is plan.dst.mesh else f"from {plan.src.mesh} to {plan.dst.mesh}"
+    title = Text(f"{plan.src} -> {plan.dst}  {plan.dtype}[{shape}] {where}", style="bold")
     if not plan.steps:
         return Group(title, Text("nothing to do"))
     table = Table(box=None, pad_edge=False, header_style="bold")
@@ -70,9 +72,9 @@ def _row(step: Step) -> list[str]:
     over = ", ".join(map(str, step.axes)) or ("" if step.is_local else "all")
     if step.is_local:
         return [step.kind, over, str(step.after), "-", "-", "-", "-", "-"]
-    exact = step.ground.count <= EXACT
+    exact = step.ground.count <= COUNTED
     received = size_text(step.received.max) if exact else "~" + size_text(sum(step.estimates))
-    sent = size_text(step.sent.max) if step.ground.count <= EXACT // 16 else "-"
+    sent = size_text(step.sent.max) if step.ground.count <= COUNTED // 16 else "-"
     return [
         step.kind,
         over,
@@ -86,7 +88,7 @@ def _row(step: Step) -> list[str]:
 
 
 def _total(plan: Plan) -> Text:
-    if plan.search.ground.count > EXACT:
+    if plan.search.ground.count > COUNTED:
         return Text(f"time {time_text(plan.time)}, staging {size_text(plan.staging_bytes)} a device")
     return Text(f"receives {_verdict(plan)}, time {time_text(plan.time)}")
 
@@ -106,9 +108,9 @@ def size_text(size: float) -> str:
     >>> size_text(1536), size_text(3), size_text(5 * 2**30)
     ('1.5 KiB', '3 B', '5 GiB')
     """
-    for unit in ("B", "KiB", "MiB", "GiB", "TiB"):
-        if size < 1024 or unit == "TiB":
-            return f"{size:.3g} {unit}" if size % 1 or size >= 1000 else f"{int(size)} {unit}"
+    for unit in ("B", "KiB", "MiB", "GiB", "TiB", "PiB"):
+        if size < 1024 or unit == "PiB":
+            return f"{_short(size)} {unit}"
         size /= 1024
     raise AssertionError
 
@@ -121,5 +123,9 @@ def time_text(seconds: float) -> str:
     """
     for scale, unit in ((1e-6, "us"), (1e-3, "ms"), (1, "s")):
         if seconds < 1000 * scale or unit == "s":
-            return f"{seconds / scale:.3g} {unit}"
+            return f"{_short(seconds / scale)} {unit}"
     raise AssertionError
+
+
+def _short(number: float) -> str:
+    return f"{number:.3g}" if number < 999.5 else f"{number:.0f}"

@@ -5,6 +5,7 @@ from __future__ import annotations
 from itertools import pairwise
 
 from shardwise.layout.axis import Axis, merged
+from shardwise.layout.device import Device
 from shardwise.layout.layout import Cut, Layout
 from shardwise.layout.mesh import DeviceMesh
 from shardwise.layout.order import RegularOrder
@@ -32,16 +33,31 @@ def aligned(layout: Layout, mesh: DeviceMesh) -> Layout | None:
     ) or layout.mesh.num_devices != mesh.num_devices:
         return None
     levels = [level for name in mesh.axis_names for level in _levels(mesh, name)]
-    axes = [layout.mesh.axis(name) for name in layout.mesh.axis_names]
-    if not _distinct(levels) or any(_translated(layout.mesh, axis, levels) is None for axis in axes):
+    whole = [layout.mesh.axis(name) for name in layout.mesh.axis_names]
+    said = {axis: _translated(layout.mesh, axis, levels) for axis in (*whole, *layout.sharded_axes, *layout.partial)}
+    if not _distinct(levels) or None in said.values():  # sub-axes may cut across where the whole axis does not
         return None
     dims = []
     for cut in layout.dims:
-        parts = [_translated(layout.mesh, axis, levels) for axis in cut.axes]
-        flat = merged(a for part in parts for a in part or ())
-        dims.append(Cut(flat, split=cut.split, offsets=cut.offsets, halo=cut.halo, edge=cut.edge))
-    partial = [a for axis in layout.partial for a in _translated(layout.mesh, axis, levels) or ()]
+        axes = merged(a for axis in cut.axes for a in said[axis] or ())
+        dims.append(Cut(axes, split=cut.split, offsets=cut.offsets, halo=cut.halo, edge=cut.edge))
+    partial = [a for axis in layout.partial for a in said[axis] or ()]
     return Layout(mesh, dims, partial, layout.reduce_op or "sum")
+
+
+def index_of(mesh: DeviceMesh, device: Device) -> int | None:
+    """Return where a device stands in a mesh whose distinct devices have a regular order, or None.
+
+    >>> from shardwise import CPU
+    >>> index_of(DeviceMesh((2, 4), ("x", "y")).transpose(), CPU(6))
+    5
+    """
+    if not isinstance(mesh.order, RegularOrder):
+        return None
+    levels = (level for name in mesh.axis_names for level in _levels(mesh, name))
+    at = device.id - mesh.order.start
+    index = sum(at // low % axis.size * mesh.divisor(axis) for low, _, axis in levels)
+    return index if mesh.device(index) == device else None
 
 
 Level = tuple[int, int, Axis]  # (lowest stride in ids, one past the highest, the sub-axis that runs over it)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from math import prod
+from numbers import Real
 
 from shardwise.errors import ArgumentError, PlanError
 from shardwise.layout.axis import Axis, check_disjoint, overlap
@@ -23,7 +24,10 @@ class Link:
     bandwidth: float = 25e9
 
     def __post_init__(self) -> None:
-        if self.latency < 0 or self.bandwidth <= 0:
+        for value in (self.latency, self.bandwidth):
+            if isinstance(value, bool) or not isinstance(value, Real):
+                raise ArgumentError(f"a Link is made of two numbers, seconds and bytes per second, got {value!r}.")
+        if not self.latency >= 0 or not self.bandwidth > 0:  # not a number fails too
             raise PlanError(
                 f"a Link needs a latency of 0 or more and a bandwidth above 0, got {self.latency} and {self.bandwidth}."
             )
@@ -49,7 +53,9 @@ class Links:
         for name, link in given.items():
             if not isinstance(name, str) or not isinstance(link, Link):
                 raise ArgumentError(f"links map axis names to Link values, got {name!r}: {link!r}.")
-        object.__setattr__(self, "axes", tuple(sorted(given.items())))
+        if not isinstance(default, Link | None):
+            raise ArgumentError(f"the default of links is a Link, got {default!r}.")
+        object.__setattr__(self, "axes", tuple(sorted(given.items(), key=lambda item: item[0])))
         object.__setattr__(self, "default", default or Link())
 
     @classmethod
@@ -62,6 +68,15 @@ class Links:
         if isinstance(links, Mapping):
             return cls(links)
         raise ArgumentError(f"links are a Link, a mapping from axis to Link, or Links, got {links!r}.")
+
+    def check(self, *meshes: DeviceMesh) -> None:
+        """Raise a LayoutError if a name is no axis of any of the meshes, or two of them overlap."""
+        for name, _ in self.axes:
+            known = [mesh for mesh in meshes if name.partition(":")[0] in mesh.axis_names]
+            (known or meshes)[0].axis(name, "links")
+        for mesh in meshes:
+            names = [name for name, _ in self.axes if name.partition(":")[0] in mesh.axis_names]
+            check_disjoint([mesh.axis(name, "links") for name in names], "links")
 
     def on(self, mesh: DeviceMesh, axes: Sequence[Axis]) -> list[tuple[int, Link]]:
         """Return the (size, link) of each level that `axes` run over, slowest first."""

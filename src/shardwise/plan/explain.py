@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from math import prod
 from typing import TYPE_CHECKING
@@ -13,7 +13,7 @@ from shardwise.layout.axis import Axis, common, merged, without
 from shardwise.layout.layout import Cut, Layout
 from shardwise.layout.tiling import Box, box_size, intersect
 from shardwise.plan.cost import move_time
-from shardwise.plan.steps import Step
+from shardwise.plan.steps import COUNTED, Step
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -52,18 +52,22 @@ class Explanation:
 
 
 def explained(plan: Plan) -> Explanation:
-    """Return a plan beside the obvious alternatives."""
-    chosen = _alternative("this plan", plan.steps)
-    others = tuple(_alternative(name, steps) for name, steps in _ways(plan))
+    """Return a plan beside the obvious alternatives; on very large meshes with bytes as the cost model sees them."""
+    count = plan.search.ground.count
+    chosen = _alternative("this plan", plan.steps, count)
+    others = tuple(_alternative(name, steps, count) for name, steps in _ways(plan))
     if plan.steps:
         others += (_fetched(plan),)
     return Explanation(chosen, others, _why(chosen, others))
 
 
-def _alternative(name: str, steps: list[Step] | tuple[Step, ...]) -> Alternative:
+def _alternative(name: str, steps: Sequence[Step], count: int) -> Alternative:
+    kinds, time = tuple(map(str, steps)), sum(step.time for step in steps)
+    if count > COUNTED:
+        most = round(sum(sum(step.estimates) for step in steps))
+        return Alternative(name, kinds, most, most * count, time)
     each = sum((step.received.each for step in steps if not step.is_local), np.zeros(1, dtype=np.int64))
-    kinds = tuple(map(str, steps))
-    return Alternative(name, kinds, int(each.max()), int(each.sum()), sum(step.time for step in steps))
+    return Alternative(name, kinds, int(each.max()), int(each.sum()), time)
 
 
 def _ways(plan: Plan) -> Iterator[tuple[str, list[Step]]]:
@@ -81,8 +85,8 @@ def _fetched(plan: Plan) -> Alternative:
     search = plan.search
     src, dst = search.side(search.src, 0), search.side(search.dst, 1)
     pending = without(search.src.partial, search.dst.partial)
-    each = []
-    for slot in range(search.ground.count):
+    each, count = [], search.ground.count
+    for slot in range(count) if count <= COUNTED else (0, count - 1):
         need, own = dst.held(slot), src.held(slot)
         boxes = [] if need is None else [intersect(need, src.tiling.owned(tile)) for tile in src.tiling.over(need)]
         own_size = sum(_size(intersect(box, own)) for box in boxes if box and own)
@@ -90,7 +94,8 @@ def _fetched(plan: Plan) -> Alternative:
     levels = [(search.ground.count, search.links.default)]
     if search.numbers is None:
         levels = search.links.on(search.src.mesh, [search.src.mesh.axis(n) for n in search.src.mesh.axis_names])
-    return Alternative("one direct exchange", ("exchange",), max(each), sum(each), move_time(levels, max(each)))
+    total = sum(each) if len(each) == count else max(each) * count
+    return Alternative("one direct exchange", ("exchange",), max(each), total, move_time(levels, max(each)))
 
 
 def _size(box: Box | None) -> int:

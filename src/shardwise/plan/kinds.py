@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from math import prod
 from typing import Literal
 
-from shardwise.layout.axis import Axis, merged, overlap
+from shardwise.layout.axis import Axis, merged, overlap, without
 from shardwise.layout.layout import Cut, Layout, Shape
 from shardwise.layout.tiling import DimTiling
 
@@ -49,7 +50,7 @@ def change_of(src: Layout, dst: Layout, shape: Shape) -> Change:
     if src.has_halo or dst.has_halo:
         return _halo_change(src, dst, shape)
     before, after = src.tiling(shape).dims, dst.tiling(shape).dims
-    moved = _moved(src, dst)
+    moved = _moved(src, dst, shape)
     gathered: list[Axis] = []
     sliced: list[Axis] = []
     middle: list[Cut] = []
@@ -71,7 +72,30 @@ def change_of(src: Layout, dst: Layout, shape: Shape) -> Change:
         return Change("all_gather", tuple(gathered), tuple(middle) if sliced else None)
     if _canonical(gathered) == _canonical(sliced):
         return Change("all_to_all", tuple(gathered))
-    return Change("exchange", moved)
+    early = _sliced_early(src, dst, shape, gathered)
+    return Change("exchange", moved) if early is None else Change("all_to_all", tuple(gathered), early)
+
+
+def _sliced_early(src: Layout, dst: Layout, shape: Shape, gathered: Sequence[Axis]) -> tuple[Cut, ...] | None:
+    # The cuts after slicing by the axes that are not gathered elsewhere, if an all-to-all does the rest.
+    cuts, left = [], []
+    for old, new, fine in zip(src.dims, dst.dims, dst.tiling(shape).dims, strict=True):
+        more = remainder(new.axes, old.axes)
+        early = without(more or (), gathered)
+        late = remainder(more or (), early)
+        if late is None:
+            return None
+        if early and late:
+            axes = merged([*old.axes, *early])
+            offsets = new.offsets and new.offsets[:: prod(a.size for a in late)]
+            cut = Cut(axes, split=new.split, offsets=offsets)
+            if not nested(fine, DimTiling(fine.size, prod(a.size for a in axes), cut.split, offsets)):
+                return None
+        else:
+            cut = new if early else old
+        cuts.append(cut)
+        left += late
+    return tuple(cuts) if _canonical(left) == _canonical(gathered) else None
 
 
 def _halo_change(src: Layout, dst: Layout, shape: Shape) -> Change:
@@ -83,7 +107,7 @@ def _halo_change(src: Layout, dst: Layout, shape: Shape) -> Change:
     if not same:
         inner = change_of(src.without_halo(), dst.without_halo(), shape)
         local = inner.kind in (None, "slice") and not any(d.parts > 1 and max(d.halo) for d in after)
-        return Change("slice" if local else "exchange", () if local else _moved(src, dst))
+        return Change("slice" if local else "exchange", () if local else _moved(src, dst, shape))
     wider = [
         cut.axes
         for cut, s, d in zip(dst.dims, before, after, strict=True)
@@ -97,12 +121,19 @@ def _halo_change(src: Layout, dst: Layout, shape: Shape) -> Change:
     return Change("slice" if before != after else None)
 
 
-def _moved(src: Layout, dst: Layout) -> tuple[Axis, ...]:
-    # The axes whose role differs, where axes name the same thing on both sides; coarse is good enough.
-    old = {(k, i, a) for k, cut in enumerate(src.dims) for i, a in enumerate(cut.axes)}
-    new = {(k, i, a) for k, cut in enumerate(dst.dims) for i, a in enumerate(cut.axes)}
-    changed = {a for _, _, a in old ^ new}
-    names = {a.name for a in changed}
+def _moved(src: Layout, dst: Layout, shape: Shape) -> tuple[Axis, ...]:
+    # Whole axes that between them hold all who may talk: those of each dim whose cut changes, less the major
+    # ones that stay, if all parts are equal and nothing reaches over their boundaries.
+    names = set()
+    before, after = src.tiling(shape).dims, dst.tiling(shape).dims
+    for old, new, s, d in zip(src.dims, dst.dims, before, after, strict=True):
+        if old == new:
+            continue
+        same = 0
+        if s.is_even and d.is_even and old.halo == new.halo == (0, 0):
+            while same < min(len(old.axes), len(new.axes)) and old.axes[same] == new.axes[same]:
+                same += 1
+        names |= {axis.name for axis in (*old.axes[same:], *new.axes[same:])}
     return tuple(src.mesh.axis(name) for name in src.mesh.axis_names if name in names)
 
 

@@ -13,7 +13,7 @@ from functools import cached_property
 from heapq import heappop, heappush
 from itertools import product
 
-from shardwise.layout.axis import Axis, overlap
+from shardwise.layout.axis import Axis, common, overlap
 from shardwise.layout.tiling import Box, box_size, intersect, subtract
 from shardwise.plan.side import MeshSide, Side, Tile
 from shardwise.plan.transfer import Transfer, portion
@@ -164,11 +164,18 @@ class DirectMove:
             overlap(a, b) for a in self.src.layout.replicated_axes for b in self.dst.layout.sharded_axes
         )
 
+    @cached_property
+    def apart(self) -> tuple[Axis, ...]:
+        """The axes along which every position moves by itself: `batch`, and those that neither side splits."""
+        if not isinstance(self.src, MeshSide):
+            return self.batch
+        return (*self.batch, *common(self.src.layout.replicated_axes, self.dst.layout.replicated_axes))
+
     def _candidates(self, tile: Tile, slot: int) -> Iterator[int]:
         # Who may need something of a tile from the holder `slot`.
-        fixed = self.src.layout.replicated_axes if self.is_symmetric else ()
+        fixed = (*self.src.layout.replicated_axes, *self.batch) if self.is_symmetric else self.apart
         for other in self._tiles_over(tile):
-            yield from self.dst.slots(other, (*fixed, *self.batch), slot)
+            yield from self.dst.slots(other, fixed, slot)
 
     def _tiles_over(self, tile: Tile) -> Iterator[Tile]:
         box = self.src.tiling.owned(tile)
@@ -179,7 +186,7 @@ class DirectMove:
     def _source(self, tile: Tile, target: int) -> int:
         if self.is_symmetric:
             return self.src.sources(tile, target, ())[0]
-        key = (tile, self.dst.position(target, self.batch) if self.batch else 0)
+        key = (tile, self.dst.position(target, self.apart) if self.apart else 0)
         if key not in self._assigned:
             self._assigned[key] = self._assign(tile, target)
         return self._assigned[key][target]
@@ -195,7 +202,7 @@ class DirectMove:
         for target in self._candidates(tile, like):
             if size := sum(map(box_size, self._boxes(tile, target))):
                 targets[target] = size
-        holders = self.src.slots(tile, self.batch, like)
+        holders = self.src.slots(tile, self.apart, like)
         fair = sum(targets.values()) / len(holders)
         loads = dict.fromkeys(holders, 0)
         least = [(0, i, holder) for i, holder in enumerate(holders)]

@@ -6,7 +6,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property, lru_cache
 from hashlib import sha256
-from math import prod
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -15,12 +14,12 @@ from shardwise.errors import ArgumentError, PlanError
 from shardwise.layout.conversion import LayoutLike, as_layout
 from shardwise.layout.layout import Layout, Shape, checked_shape
 from shardwise.layout.mesh import DeviceMesh
-from shardwise.layout.types import checked_dtype
+from shardwise.layout.placement import checked_dtype
 from shardwise.plan.align import aligned
 from shardwise.plan.bound import lower_bound
 from shardwise.plan.cost import Link, Links
 from shardwise.plan.search import Search
-from shardwise.plan.steps import Bytes, Ground, Step
+from shardwise.plan.steps import COUNTED, Bytes, Ground, Step
 from shardwise.plan.transfer import Slot, Transfer
 
 if TYPE_CHECKING:
@@ -85,7 +84,7 @@ class Plan:
     def traffic(self) -> np.ndarray:
         """Return the bytes from each device (row) to each device (column); for meshes small enough to print."""
         ground = self.search.ground
-        if ground.count > 4096:
+        if ground.count > COUNTED:
             raise PlanError(f"a traffic matrix of {ground.count} devices is too large; ask transfers(device) of some.")
         out = np.zeros((ground.count, ground.count), dtype=np.int64)
         for step in self.steps:
@@ -158,11 +157,12 @@ def plan_reshard(
     ...     print([step.kind for step in plan_reshard(P("x", None), P(None, "x"), (8, 8), "int8").steps])
     ['all_to_all']
     """
-    key = (src, dst, shape, dtype, links, memory_limit)
     try:
+        # The types tell 1 from True and 1.0, which are refused.
+        key = (src, dst, shape, *map(type, shape), dtype, links, memory_limit, type(memory_limit))
         if found := _hits.get(key):
             return found
-    except TypeError:  # a list for a shape, a dict for links: the slow way
+    except TypeError:  # a list for a shape, a dict for links, or what is no shape at all: the slow way
         key = None
     sizes, kind = checked_shape(shape), checked_dtype(dtype)
     limit = STAGING if memory_limit is None else memory_limit
@@ -188,9 +188,21 @@ def _planned(src: Layout, dst: Layout, shape: Shape, dtype: np.dtype, links: Lin
     for layout in (src, dst):
         layout.tiling(shape)
         layout.check_dtype(dtype)
+    links.check(src.mesh, dst.mesh)
     search = _search(src, dst, shape, dtype, links)
-    steps = tuple(step.staged(limit) for step in search.best()) if prod(shape) else ()
+    steps = tuple(step.staged(limit) for step in _stageable(search.best(), limit))
     return Plan(src, dst, shape, dtype, links, limit, steps, search)
+
+
+def _stageable(steps: list[Step], limit: int) -> list[Step]:
+    least = max((step.least_staging for step in steps), default=0)
+    if limit >= least:
+        return steps
+    tight = next(step for step in steps if step.least_staging == least)
+    raise PlanError(
+        f"memory_limit={limit} is too small for {tight}: a device takes in up to {least // tight.itemsize} boxes "
+        f"at once.\n  the smallest limit that would do is {least} bytes."
+    )
 
 
 def _search(src: Layout, dst: Layout, shape: Shape, dtype: np.dtype, links: Links) -> Search:

@@ -105,10 +105,10 @@ class Search:
         ]
 
     def _reduced(self, src: Layout, dst: Layout, shares: Shares) -> list[Step]:
-        targets = without(dst.replicated_axes, shares.batch) if self.numbers is None else dst.replicated_axes
+        targets = dst.mesh.rest((*dst.sharded_axes, *shares.fresh, *shares.batch))
         change = change_of(src, dst, self.shape) if self.numbers is None else Change("exchange")
         size = _volume(shares.dst) / prod(a.size for a in (*targets, *shares.fresh))
-        reduce_bytes = size * (prod(a.size for a in shares.pending) - (change.kind is None))
+        reduce_bytes = size * (prod(a.size for a in shares.pending) - (change.kind in (None, "slice")))
         spread_bytes = size * (prod(a.size for a in targets) - 1)
         moves: list[tuple[Move, float]] = [(ReduceMove(shares), reduce_bytes)]
         if targets:

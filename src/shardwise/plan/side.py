@@ -87,8 +87,8 @@ class ListedSide:
     def _indices(self) -> dict[int, int]:
         return {number: index for index, number in enumerate(self.numbers)}
 
-    def _index(self, slot: int) -> int:
-        # A device outside the mesh is taken to stand somewhere in it, so that outsiders ask different holders.
+    def index(self, slot: int) -> int:
+        """Return the index in the mesh of a slot; an outsider is taken to stand somewhere in it."""
         return self._indices.get(slot, slot % len(self.numbers))
 
     def tile(self, slot: int) -> Tile | None:
@@ -101,15 +101,15 @@ class ListedSide:
 
     def slots(self, tile: Tile, batch: Sequence[Axis] = (), like: int = 0) -> list[int]:
         """Return the slots that have a tile, at the position of `like` along the axes of `batch`."""
-        return [self.numbers[i] for i in self._mesh.slots(tile, batch, self._index(like))]
+        return [self.numbers[i] for i in self._mesh.slots(tile, batch, self.index(like))]
 
     def sources(self, tile: Tile, slot: int, pending: Sequence[Axis]) -> list[int]:
         """Return one slot per contribution over the axes `pending`, each the nearest to `slot`."""
-        return [self.numbers[i] for i in self._mesh.sources(tile, self._index(slot), pending)]
+        return [self.numbers[i] for i in self._mesh.sources(tile, self.index(slot), pending)]
 
     def position(self, slot: int, axes: Sequence[Axis]) -> int:
         """Return a number that tells positions along `axes` apart."""
-        return self._mesh.position(self._index(slot), axes)
+        return self._mesh.position(self.index(slot), axes)
 
 
 Side = MeshSide | ListedSide

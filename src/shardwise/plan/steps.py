@@ -14,25 +14,17 @@ from shardwise.layout.axis import Axis, without
 from shardwise.layout.device import Device
 from shardwise.layout.layout import Layout
 from shardwise.layout.mesh import DeviceMesh
-from shardwise.layout.tiling import Box, box_size
+from shardwise.layout.tiling import Box, DimTiling, box_size
+from shardwise.plan.align import index_of
 from shardwise.plan.kinds import Kind
 from shardwise.plan.moves import MANY, DirectMove, Move, Shares
 from shardwise.plan.side import MeshSide
-from shardwise.plan.transfer import Slot, Transfer, grain_of, pieces
+from shardwise.plan.transfer import Slot, Transfer, grain_of, pieces, portion
 
 State = Layout | Shares  # between reducing and spreading, devices hold shares rather than a layout
+COUNTED = 4096  # devices up to which bytes are counted for people; above, those of the cost model are shown
 
-# What undoes a step, where that needs nothing from elsewhere but what the step itself moved or dropped.
-INVERSES: dict[Kind, Kind] = {
-    "slice": "all_gather",
-    "all_gather": "slice",
-    "all_to_all": "all_to_all",
-    "permute": "permute",
-    "exchange": "exchange",
-    "halo_exchange": "slice",
-}
-
-# The transposed linear map: what was copied is summed, what was summed is copied, what was dropped is zero.
+# What a step is called when it is transposed; a fill that makes partial values is its own transpose.
 ADJOINTS: dict[Kind, Kind] = {
     "slice": "fill",
     "fill": "slice",
@@ -66,7 +58,7 @@ class Ground:
             if isinstance(device, bool) or not isinstance(device, int) or not 0 <= device < self.count:
                 raise PlanError(f"the plan has devices 0 to {self.count - 1}, got {device!r}.")
             return device
-        found = self._slots.get(device) if isinstance(device, Device) else None
+        found = self._found(device) if isinstance(device, Device) else None
         if found is None:
             some = ", ".join(repr(self.name(slot)) for slot in range(min(4, self.count)))
             raise PlanError(
@@ -74,6 +66,9 @@ class Ground:
                 f"  devices: {some}{', ...' if self.count > 4 else ''}"
             )
         return found
+
+    def _found(self, device: Device) -> int | None:
+        return index_of(self.devices, device) if isinstance(self.devices, DeviceMesh) else self._slots.get(device)
 
     @cached_property
     def _slots(self) -> dict[Slot, int]:
@@ -157,11 +152,12 @@ class Step:
     @property
     def groups(self) -> list[tuple[Slot, ...]]:
         """The groups of devices that talk to each other."""
-        if isinstance(self.before, Layout) and self.ground.devices is None:
-            return list(self.before.mesh.groups([str(a) for a in self.axes])) if self.axes else []
-        if self.ground.devices is None and isinstance(self.before, Shares):
-            return list(self.before.src.layout.mesh.groups([str(a) for a in self.axes]))
-        return [tuple(self.ground.name(slot) for slot in range(self.ground.count))]
+        if self.is_local:
+            return []
+        if isinstance(self.ground.devices, tuple):  # two meshes meet, whose axes say nothing about each other
+            return [self.ground.devices]
+        mesh = (self.before if isinstance(self.before, Layout) else self.before.src.layout).mesh
+        return [tuple(map(self.ground.name, group)) for group in mesh.groups([str(a) for a in self.axes])]
 
     @property
     def received(self) -> Bytes:
@@ -219,32 +215,38 @@ class Step:
                     yield transfer._replace(box=box)
 
     def staged(self, limit: int) -> Step:
-        """Return the step cut into chunks so that no device stages more than `limit` bytes at once."""
+        """Return the step cut into chunks so that no device stages more than `limit` bytes at once.
+
+        The limit is at least `least_staging`.
+        """
         if self.is_local:
             return self
-        largest, peers = self._reach()
+        largest, peers = self._reach
         need = prod(largest) * peers * self.itemsize
         if need <= limit:
             return replace(self, staging_bytes=need)
-        if limit < peers * self.itemsize:
-            raise PlanError(
-                f"memory_limit={limit} is too small for {self.kind} over {_names(self.axes)}: a device takes in up to "
-                f"{peers} boxes at once.\n  the smallest limit that would do is {peers * self.itemsize} bytes."
-            )
         grain = grain_of(largest, limit // (peers * self.itemsize))
         chunks = prod(-(-size // most) for size, most in zip(largest, grain, strict=True))
         return replace(self, staging_bytes=prod(grain) * peers * self.itemsize, grain=grain, chunks=chunks)
 
+    @property
+    def least_staging(self) -> int:
+        """The smallest limit that the step can be staged under: one element from everyone it hears at once."""
+        if self.is_local or not prod(self._reach[0]):
+            return 0
+        return self._reach[1] * self.itemsize
+
+    @cached_property
     def _reach(self) -> tuple[tuple[int, ...], int]:
         # The largest box that travels, and the most boxes that one device takes in, as bounds per dim.
         largest, peers = (), 1
         for move in self.moves:
             src, dst = (move.src, move.dst) if isinstance(move, DirectMove) else (move.shares.src, move.shares.dst)
             sizes = tuple(map(min, src.tiling.largest, dst.tiling.largest, src.shape))
-            tiles = prod(
-                min(s.parts, -(-d.largest // max(1, s.size // s.parts)) + 1) if s.parts > 1 else 1
-                for s, d in zip(src.tiling.dims, dst.tiling.dims, strict=True)
-            )
+            if self.kind == "all_reduce":  # every member of the group has its share
+                box = portion(tuple((0, size) for size in sizes), prod(a.size for a in self.axes), 0)
+                sizes = tuple(stop for _, stop in box)[: len(sizes)]
+            tiles = prod(_most_parts(s, d) for s, d in zip(src.tiling.dims, dst.tiling.dims, strict=True))
             shares = move.shares
             if shares is None:
                 most = tiles * (2 * max(1, len(sizes)) if src.layout.has_halo else 1)
@@ -258,14 +260,18 @@ class Step:
         return largest, peers
 
     @property
-    def inverse(self) -> Kind | None:
-        """The kind of step that undoes this one, or None where the step loses information."""
-        return INVERSES.get(self.kind)
-
-    @property
     def adjoint(self) -> Step:
-        """The transposed step: the same transfers the other way round, what was copied now summed."""
-        return replace(self, kind=ADJOINTS[self.kind], before=self.after, after=self.before, reverses=not self.reverses)
+        """The transposed step, as a linear map between the stacks of local arrays.
+
+        A step (one whose reduction, if it has one, is the sum) gives each device, in every round, what it
+        keeps of its own array, zero elsewhere, plus the boxes that it receives. It keeps what it has both
+        before and after (between the two rounds of an all-reduce: its shares), and in a fill that makes
+        partial values only its `kept` boxes. Transposed, the same boxes travel the other way, the rounds in
+        reverse: what was copied is summed, what was summed is copied, what was dropped is zero. Boxes are added
+        as they arrive; `staging_bytes` and `chunks` are still those of the step itself.
+        """
+        kind: Kind = ADJOINTS[self.kind] if self.shares is None else self.kind
+        return replace(self, kind=kind, before=self.after, after=self.before, reverses=not self.reverses)
 
     def __str__(self) -> str:
         return f"{self.kind} over {_names(self.axes)}" if self.axes else self.kind
@@ -273,6 +279,16 @@ class Step:
 
 def _names(axes: tuple[Axis, ...]) -> str:
     return ", ".join(map(str, axes)) or "all devices"
+
+
+def _most_parts(src: DimTiling, dst: DimTiling) -> int:
+    # The most source parts that one target part meets.
+    length, width = dst.largest, src.size // src.parts
+    if src.parts == 1 or not width or src.offsets is not None:  # offsets may put all boundaries close together
+        return src.parts
+    if src.is_even and dst.is_even and dst.halo == (0, 0) and length and not max(length, width) % min(length, width):
+        return max(1, length // width)
+    return min(src.parts, -(-length // width) + 1)
 
 
 def _missing(move: Move) -> np.ndarray | None:

@@ -1,0 +1,99 @@
+"""Transforms: functions to their derivatives."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, cast
+
+import numpy as np
+import optree
+
+from shardwise.errors import DerivativeError
+from shardwise.prim.bind import Node, Traced, new_level, pulled_back
+from shardwise.prim.elementwise import add
+from shardwise.prim.relayout import relayout
+from shardwise.prim.tensor import Tensor, asarray, placed, plain
+
+
+def vjp(fn: Callable[..., Any], *primals: Any) -> tuple[Any, Callable[[Any], tuple[Any, ...]]]:
+    """Return `fn(*primals)` and the function from cotangents of the result to cotangents of the arguments.
+
+    Each comes in the layout of its argument.
+
+    >>> from shardwise import DeviceMesh, P, all_reduce, shard
+    >>> x = shard(np.array([1.0, 2.0]), DeviceMesh((2,), ("x",)), P("x"))
+    >>> y, back = vjp(all_reduce, x)
+    >>> back(asarray([1.0]))[0]
+    Tensor([1., 1.], float64[2@x] on x=2)
+    """
+    leaves, tree = optree.tree_flatten(cast(Any, primals))
+    values = [leaf if isinstance(leaf, Tensor) else asarray(leaf) for leaf in leaves]
+    with new_level() as level:
+        starts = [Node(out=value) for value in values]
+        traced = [Traced(level, v, node=n) for v, n in zip(values, starts, strict=True)]
+        out = fn(*optree.tree_unflatten(tree, traced))
+    ends, out_tree = optree.tree_flatten(out)
+    plain = [end.value if isinstance(end, Traced) and end.level == level else end for end in ends]
+
+    def back(cotangents: Any) -> tuple[Any, ...]:
+        given = optree.tree_leaves(cotangents)
+        if len(given) != len(ends):
+            raise DerivativeError(f"the function returns {len(ends)} tensors, got {len(given)} cotangents.")
+        totals: list[Tensor | None] = [None] * len(starts)
+        for end, cotangent in zip(ends, given, strict=True):
+            if isinstance(end, Traced) and end.level == level and end.node is not None:
+                found = pulled_back(end.node, _like(cotangent, end.value), starts, add)
+                totals = [_sum(a, b) for a, b in zip(totals, found, strict=True)]
+        return cast(Any, optree.tree_unflatten(tree, [_settled(t, v) for t, v in zip(totals, values, strict=True)]))
+
+    return optree.tree_unflatten(out_tree, plain), back
+
+
+def jvp(fn: Callable[..., Any], primals: Sequence[Any], tangents: Sequence[Any]) -> tuple[Any, Any]:
+    """Return `fn(*primals)` and its derivative in the direction of the tangents.
+
+    >>> from shardwise import DeviceMesh, P, all_reduce, shard
+    >>> x = shard(np.array([1.0, 2.0]), DeviceMesh((2,), ("x",)), P("x"))
+    >>> jvp(all_reduce, (x,), (x,))[1].numpy()
+    array([3.])
+    """
+    leaves, tree = optree.tree_flatten(cast(Any, tuple(primals)))
+    directions, other = optree.tree_flatten(cast(Any, tuple(tangents)))
+    if tree != other:
+        raise DerivativeError(f"primals and tangents must have the same structure, got {tree} and {other}.")
+    values = [leaf if isinstance(leaf, Tensor) else asarray(leaf) for leaf in leaves]
+    with new_level() as level:
+        traced = [Traced(level, v, tangent=_like(t, v)) for v, t in zip(values, directions, strict=True)]
+        out = fn(*optree.tree_unflatten(tree, traced))
+    ends, out_tree = optree.tree_flatten(out)
+    watched = [isinstance(end, Traced) and end.level == level for end in ends]
+    plain = [end.value if w else end for end, w in zip(ends, watched, strict=True)]
+    moved = [_settled(end.tangent if w else None, value) for end, value, w in zip(ends, plain, watched, strict=True)]
+    return optree.tree_unflatten(out_tree, plain), optree.tree_unflatten(out_tree, moved)
+
+
+def stop_gradient(x: Any) -> Any:
+    """Return the same values as constants to every derivative.
+
+    >>> x = asarray([3.0])
+    >>> vjp(lambda x: x * stop_gradient(x), x)[1](asarray([1.0]))[0].item()
+    3.0
+    """
+    return optree.tree_map(lambda leaf: plain(leaf) if isinstance(leaf, Tensor) else leaf, x)
+
+
+def _like(given: Any, value: Tensor) -> Tensor:
+    # A tangent or cotangent given by the user, checked against the value it belongs to.
+    found = given if isinstance(given, Tensor) else asarray(given, None if isinstance(given, Tensor) else value.dtype)
+    if found.shape != value.shape:
+        raise DerivativeError(f"a value of shape {value.shape} has derivatives of that shape, got {found.shape}.")
+    return relayout(found, layout=value.layout.resolved())
+
+
+def _sum(a: Tensor | None, b: Tensor | None) -> Tensor | None:
+    return b if a is None else a if b is None else add(a, b)
+
+
+def _settled(found: Tensor | None, value: Tensor) -> Tensor:
+    layout = value.layout.resolved()
+    return placed(np.zeros(value.shape, value.dtype), layout) if found is None else relayout(found, layout=layout)

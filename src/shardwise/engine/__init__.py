@@ -1,0 +1,1 @@
+"""Engines: what executes plans, and the arrays that devices hold."""

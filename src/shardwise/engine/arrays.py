@@ -1,0 +1,203 @@
+"""Array libraries: the few things an engine asks of NumPy or torch arrays, in one place."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import ml_dtypes
+import numpy as np
+
+from shardwise.errors import ArgumentError
+from shardwise.layout.device import Accelerator, Device
+from shardwise.layout.placement import ReduceOp
+
+Array = Any  # a NumPy array or a torch tensor
+
+UFUNCS: dict[ReduceOp, np.ufunc] = {
+    ReduceOp.SUM: np.add,
+    ReduceOp.AVG: np.add,
+    ReduceOp.MIN: np.minimum,
+    ReduceOp.MAX: np.maximum,
+    ReduceOp.PROD: np.multiply,
+    ReduceOp.BAND: np.bitwise_and,
+    ReduceOp.BOR: np.bitwise_or,
+    ReduceOp.BXOR: np.bitwise_xor,
+}
+TORCH_NAMES: dict[ReduceOp, str] = {
+    ReduceOp.SUM: "add",
+    ReduceOp.AVG: "add",
+    ReduceOp.MIN: "minimum",
+    ReduceOp.MAX: "maximum",
+    ReduceOp.PROD: "mul",
+    ReduceOp.BAND: "bitwise_and",
+    ReduceOp.BOR: "bitwise_or",
+    ReduceOp.BXOR: "bitwise_xor",
+}
+
+
+def is_torch(array: Array) -> bool:
+    """Whether an array is a torch tensor; never imports torch."""
+    kind = type(array)
+    return kind is not np.ndarray and kind.__module__.partition(".")[0] == "torch"
+
+
+def dtype_of(array: Array) -> np.dtype:
+    """Return the NumPy dtype of an array of either library."""
+    if not is_torch(array):
+        return array.dtype
+    return np.dtype(str(array.dtype).removeprefix("torch."))
+
+
+def identity(op: ReduceOp, dtype: np.dtype) -> Any:
+    """Return the element that changes nothing under a reduction."""
+    if op in (ReduceOp.SUM, ReduceOp.BOR, ReduceOp.BXOR):
+        return 0
+    if op is ReduceOp.PROD:
+        return 1
+    if op is ReduceOp.BAND:
+        return True if dtype.kind == "b" else -1 if dtype.kind == "i" else np.iinfo(dtype).max
+    if op is ReduceOp.AVG:
+        raise ArgumentError("an average has no identity element.")
+    if dtype.kind == "b":
+        return op is ReduceOp.MIN
+    if dtype.kind in "iu":
+        info = np.iinfo(dtype)
+        return info.min if op is ReduceOp.MAX else info.max
+    return -np.inf if op is ReduceOp.MAX else np.inf
+
+
+def reduce_into(out: Array, terms: Sequence[Array], op: ReduceOp) -> None:
+    """Write the reduction of several equally shaped arrays into `out`, in the order given."""
+    if is_torch(out):
+        _torch_reduce(out, terms, op)
+        return
+    ufunc = UFUNCS[op]
+    if len(terms) == 1:
+        np.copyto(out, terms[0])
+    else:
+        ufunc(terms[0], terms[1], out=out)
+    for term in terms[2:]:
+        ufunc(out, term, out=out)
+    if op is ReduceOp.AVG:
+        np.divide(out, out.dtype.type(len(terms)), out=out)
+
+
+def _torch_reduce(out: Array, terms: Sequence[Array], op: ReduceOp) -> None:
+    import torch
+
+    function = getattr(torch, TORCH_NAMES[op])
+    if len(terms) == 1:
+        out.copy_(terms[0])
+    else:
+        function(terms[0], terms[1], out=out)
+    for term in terms[2:]:
+        function(out, term, out=out)
+    if op is ReduceOp.AVG:
+        out.div_(len(terms))
+
+
+def copy_into(out: Array, source: Array) -> None:
+    """Copy one array into another of the same shape and library."""
+    if is_torch(out):
+        out.copy_(source)
+    else:
+        np.copyto(out, source)
+
+
+def join_into(out: Array, parts: Sequence[Array], dim: int) -> None:
+    """Copy arrays into `out`, side by side along a dim."""
+    if len(parts) == 1:
+        copy_into(out, parts[0])
+    elif not is_torch(out):
+        np.concatenate(parts, dim, out)
+    else:
+        for place, part in zip(placed_along(out, parts, dim), parts, strict=True):
+            place.copy_(part)
+
+
+def placed_along(out: Array, parts: Sequence[Array], dim: int) -> Iterator[Array]:
+    """Yield the views of `out` in which arrays come to lie that are joined along a dim."""
+    start = 0
+    for part in parts:
+        stop = start + part.shape[dim]
+        yield out[(*(slice(None),) * dim, slice(start, stop))] if part.ndim else out
+        start = stop
+
+
+def pieces(arrays: Sequence[Array], most: int) -> Iterator[Sequence[Array]]:
+    """Yield equally shaped arrays cut alike, leading dims first, into pieces of at most `most` bytes.
+
+    >>> [piece.shape for (piece,) in pieces([np.zeros((2, 8), "int8")], 6)]
+    [(6,), (6,), (4,)]
+    """
+    first = arrays[0]
+    if first.nbytes <= most:
+        yield arrays
+        return
+    if all(array.flags.c_contiguous for array in arrays):
+        arrays = [array.reshape(-1) for array in arrays]
+    dim = next(dim for dim, size in enumerate(arrays[0].shape) if size > 1)
+    size = arrays[0].shape[dim]
+    step = max(1, most * size // first.nbytes)
+    for start in range(0, size, step):
+        at = (*(slice(None),) * dim, slice(start, start + step))
+        part = [array[at] for array in arrays]
+        if step > 1 or part[0].nbytes <= most or part[0].size == 1:
+            yield part
+        else:
+            yield from pieces(part, most)
+
+
+def runs_of(arrays: Sequence[Array], length: int) -> list[Array] | None:
+    """Return NumPy arrays seen as of elements that are `length` long along the last dim, if they can be."""
+    if not all(type(a) is np.ndarray and (a.strides[-1] == a.itemsize or not a.size) for a in arrays):
+        return None
+    wide = np.dtype((np.void, length * arrays[0].itemsize))
+    return [array.view(wide) for array in arrays]
+
+
+def readonly(array: Array) -> Array:
+    """Return a view that cannot be written through; of a torch tensor, which has no such thing, a copy."""
+    if is_torch(array):
+        return array.clone()
+    if not array.flags.writeable:
+        return array
+    view = array.view()
+    view.flags.writeable = False
+    return view
+
+
+def to_numpy(array: Array) -> np.ndarray:
+    """Return an array of either library as a NumPy array, without a copy where that is possible."""
+    if not is_torch(array):
+        return array
+    array = array.detach().cpu()
+    if str(array.dtype) == "torch.bfloat16":
+        import torch
+
+        return array.contiguous().view(torch.int16).numpy().view(ml_dtypes.bfloat16)
+    return array.numpy()
+
+
+def on_device(array: Array, device: Device) -> Array:
+    """Return an array in the memory of a device: a torch tensor on an accelerator, or what it is on the host.
+
+    What is already there is passed through without a copy.
+    """
+    if isinstance(device, Accelerator):
+        import torch
+
+        if not is_torch(array):
+            array = _torch_of(array)
+        return array.to(torch.device("cuda", device.id))
+    return array.cpu() if is_torch(array) else array
+
+
+def _torch_of(array: np.ndarray) -> Array:
+    import torch
+
+    ready = array if array.flags.writeable and array.flags.c_contiguous else array.copy()
+    if array.dtype == ml_dtypes.bfloat16:
+        return torch.from_numpy(ready.view(np.int16)).view(torch.bfloat16)
+    return torch.from_numpy(ready)

@@ -1,0 +1,45 @@
+"""Counters: what an engine really did, counted where it does it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+
+@dataclass
+class Counters:
+    """Bytes between devices by kind of step, copies made and their bytes, kernel calls, bytes allocated.
+
+    >>> counters = Counters()
+    >>> counters.moved("all_gather", 64)
+    >>> counters.bytes_moved, counters.total
+    ({'all_gather': 64}, 64)
+    """
+
+    bytes_moved: dict[str, int] = field(default_factory=dict)
+    copies: int = 0
+    bytes_copied: int = 0
+    kernel_calls: int = 0
+    bytes_allocated: int = 0
+
+    def moved(self, kind: str, size: int) -> None:
+        """Count bytes that went from one device to another."""
+        self.bytes_moved[kind] = self.bytes_moved.get(kind, 0) + size
+
+    @property
+    def total(self) -> int:
+        """All bytes between devices."""
+        return sum(self.bytes_moved.values())
+
+    def reset(self) -> None:
+        """Start from zero."""
+        self.bytes_moved.clear()
+        self.copies = self.bytes_copied = self.kernel_calls = self.bytes_allocated = 0
+
+    def add(self, other: Counters) -> None:
+        """Add what another thread counted."""
+        for kind, size in other.bytes_moved.items():
+            self.moved(kind, size)
+        self.copies += other.copies
+        self.bytes_copied += other.bytes_copied
+        self.kernel_calls += other.kernel_calls
+        self.bytes_allocated += other.bytes_allocated

@@ -1,0 +1,331 @@
+"""Programs: a plan as the copies and reductions between distinct arrays, compiled when first needed.
+
+The transfers of a plan are the only description of its movement. Devices that hold equal data share one
+array, so an element that several of them receive is copied once, and the instruction that copies it remembers
+how many bytes that is between devices.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property, lru_cache
+from math import gcd
+from typing import NamedTuple
+
+import numpy as np
+
+from shardwise.engine.boxes import Placed, disjoint, joined, merged
+from shardwise.engine.storage import Region, Storage, region, storage_of
+from shardwise.layout.layout import Layout
+from shardwise.layout.placement import ReduceOp
+from shardwise.layout.tiling import Box, box_size, intersect
+from shardwise.plan.moves import DirectMove, Shares
+from shardwise.plan.plan import Plan
+from shardwise.plan.side import ListedSide, MeshSide, Side, clipped
+from shardwise.plan.steps import Step
+
+Moved = tuple[tuple[str, int], ...]  # per kind of step, the bytes that devices receive in all
+Term = tuple[int, Region]  # a part of one of the arrays; an empty region is all of it
+
+
+class StepNote(NamedTuple):
+    """What the log says of a step."""
+
+    kind: str
+    axes: tuple[str, ...]
+    before: str
+    after: str
+
+
+class Take(NamedTuple):
+    """Array `out` is a view of array `source`."""
+
+    out: int
+    source: int
+    region: Region
+
+
+class Join(NamedTuple):
+    """Parts of arrays are copied, side by side along `dim`, to the part `at` of array `out`."""
+
+    out: int
+    at: Region
+    dim: int
+    terms: tuple[Term, ...]
+    moved: Moved
+    size: int  # in bytes
+
+
+class Reduce(NamedTuple):
+    """Parts of several arrays are reduced into the part `at` of array `out`."""
+
+    out: int
+    at: Region
+    terms: tuple[Term, ...]
+    moved: Moved
+    size: int  # in bytes
+
+
+@dataclass(frozen=True)
+class Stage:
+    """One or a few steps of a plan, between two layouts."""
+
+    steps: tuple[StepNote, ...]
+    before: Storage
+    after: Storage
+    op: ReduceOp | None
+    takes: tuple[Take, ...]
+    fresh: tuple[int, ...]  # arrays to allocate
+    blank: tuple[int, ...]  # those of them that no copy fills entirely
+    joins: tuple[Join, ...]
+    reduces: tuple[Reduce, ...]
+    free: Moved  # what devices receive in views of arrays that others hold
+
+    @cached_property
+    def size(self) -> int:
+        """The bytes that are written."""
+        return sum(job.size for job in (*self.joins, *self.reduces))
+
+    @cached_property
+    def rows(self) -> tuple[int, tuple[Join, ...]] | None:
+        """The copies as of whole runs of elements along the last dim, and the length of a run.
+
+        Runs are as long as every boundary allows. Copying each as one wide element saves the inner loop.
+        """
+        length = 0
+        for storage in (self.before, self.after):
+            for shape in storage.shapes:
+                length = gcd(length, shape[-1] if shape else 1)
+        whole = length
+        for join in self.joins:
+            for where in (join.at, *(where for _, where in join.terms)):
+                if where:
+                    length = gcd(length, where[-2].start, where[-2].stop)
+        if length <= 1 or length == whole:  # rows that are never cut are contiguous already
+            return None
+        return length, tuple(_in_runs(join, length) for join in self.joins)
+
+
+def _in_runs(join: Join, length: int) -> Join:
+    def scaled(where: Region) -> Region:
+        if not where:
+            return where
+        return (*where[:-2], slice(where[-2].start // length, where[-2].stop // length), ...)
+
+    terms = tuple((source, scaled(where)) for source, where in join.terms)
+    return join._replace(at=scaled(join.at), terms=terms)
+
+
+@dataclass(frozen=True)
+class Program:
+    """How the arrays of one layout are made from those of another: the stages of a plan, or given ones."""
+
+    target: Storage
+    dtype: np.dtype
+    plan: Plan | None = None
+    given: tuple[Stage, ...] = ()
+
+    @cached_property
+    def stages(self) -> tuple[Stage, ...]:
+        """What is to be done, one after the other."""
+        if self.plan is None:
+            return self.given
+        return tuple(_stage(self.plan, steps) for steps in groups(self.plan.steps))
+
+    @cached_property
+    def order(self) -> tuple[int, ...] | None:
+        """Which of the last stage's arrays is each array of the target, if not the one with its number."""
+        plan = self.plan
+        if plan is None or plan.search.numbers is not None or plan.dst is plan.search.dst:
+            return None
+        # The target is on a mesh of its own, which the plan has put into the axes of the source's.
+        ground, own = plan.search.ground, storage_of(plan.search.dst, plan.shape)
+        return tuple(own.index(ground.slot(plan.dst.mesh.device(ds[0]))) for ds in self.target.holders)
+
+
+def compiled(plan: Plan) -> Program:
+    """Return the program of a plan; made once and kept with the plan."""
+    found = plan.__dict__.get("_program")
+    if found is None:
+        found = plan.__dict__["_program"] = Program(storage_of(plan.dst, plan.shape), plan.dtype, plan)
+    return found
+
+
+def groups(steps: Sequence[Step]) -> Iterator[list[Step]]:
+    """Yield the steps of each stage: those between which devices hold shares, not a layout, are run as one."""
+    group: list[Step] = []
+    for step in steps:
+        group.append(step)
+        if isinstance(step.after, Layout):
+            yield group
+            group = []
+
+
+def notes(steps: Sequence[Step]) -> tuple[StepNote, ...]:
+    """Return what the log says of some steps."""
+    return tuple(StepNote(s.kind, tuple(map(str, s.axes)), str(s.before), str(s.after)) for s in steps)
+
+
+# -- from transfers to instructions ----------------------------------------------------------------------
+
+
+@dataclass
+class _Builder:
+    """Collects what goes into the arrays of one stage."""
+
+    before: Storage
+    after: Storage
+    itemsize: int
+    # Per target array and box: the source arrays, and per kind of step how often devices received the box.
+    parts: list[dict[tuple[Box, tuple[int, ...]], dict[str, int]]] = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.parts = [{} for _ in range(self.after.count)]
+
+    def add(self, out: int, box: Box, sources: tuple[int, ...], kind: str = "", times: int = 0) -> None:
+        if not box_size(box):
+            return
+        found = self.parts[out].setdefault((box, sources), {})
+        if times:
+            found[kind] = found.get(kind, 0) + times
+
+    def stage(self, steps: Sequence[Step], op: ReduceOp | None) -> Stage:
+        takes, fresh, blank, joins, reduces = [], [], [], [], []
+        free: dict[str, int] = {}
+        for out, parts in enumerate(self.parts):
+            box = self.after.boxes[out]
+            found = merged(disjoint(merged([self._placed(*part) for part in parts.items()])))
+            if len(found) == 1 and found[0].box == box and len(found[0].sources) == 1:
+                takes.append(Take(out, *self._terms(found[0])[0]))
+                for kind, size in found[0].moved.items():
+                    free[kind] = free.get(kind, 0) + size
+                continue
+            fresh.append(out)
+            if sum(box_size(part.box) for part in found) < box_size(box):
+                blank.append(out)
+            for part in found:
+                if len(part.sources) > 1:
+                    reduces.append(Reduce(out, self._at(out, part.box), self._terms(part), *self._count([part])))
+            for where, dim, group in joined([part for part in found if len(part.sources) == 1]):
+                terms = tuple(term for part in group for term in self._terms(part))
+                joins.append(Join(out, self._at(out, where), dim, terms, *self._count(group)))
+        moved = tuple(sorted(free.items()))
+        return Stage(notes(steps), self.before, self.after, op, *map(tuple, (takes, fresh, blank, joins, reduces)), moved)
+
+    def _placed(self, key: tuple[Box, tuple[int, ...]], times: dict[str, int]) -> Placed:
+        box, sources = key
+        return Placed(box, sources, {kind: n * box_size(box) * self.itemsize for kind, n in times.items()})
+
+    def _at(self, out: int, box: Box) -> Region:
+        return _where(box, self.after.boxes[out])
+
+    def _terms(self, part: Placed) -> tuple[Term, ...]:
+        return tuple((i, _where(part.box, self.before.boxes[i])) for i in part.sources)
+
+    def _count(self, group: Sequence[Placed]) -> tuple[Moved, int]:
+        moved: dict[str, int] = {}
+        for part in group:
+            for kind, size in part.moved.items():
+                moved[kind] = moved.get(kind, 0) + size
+        return tuple(sorted(moved.items())), sum(box_size(part.box) for part in group) * self.itemsize
+
+
+def _where(box: Box, inside: Box) -> Region:
+    return () if box == inside else region(box, inside)
+
+
+def _stage(plan: Plan, steps: Sequence[Step]) -> Stage:
+    first, last = steps[0], steps[-1]
+    assert isinstance(first.before, Layout) and isinstance(last.after, Layout)
+    before, after = storage_of(first.before, plan.shape), storage_of(last.after, plan.shape)
+    build = _Builder(before, after, plan.dtype.itemsize)
+    shares = next((move.shares for step in steps for move in step.moves if move.shares), last.shares)
+    if shares is None:
+        _build_direct(build, first, plan)
+    elif shares.pending:
+        _build_reduced(build, steps, shares)
+    else:
+        _build_filled(build, steps, shares)
+    # Contributions are combined with the source's reduction; identities stand in for the target's.
+    return build.stage(steps, first.before.reduce_op if shares is None or shares.pending else last.after.reduce_op)
+
+
+def _build_direct(build: _Builder, step: Step, plan: Plan) -> None:
+    if step.is_local:
+        for out, devices in enumerate(build.after.holders):
+            source = build.before.index(devices[0])
+            inside = clipped(build.after.boxes[out], plan.shape)
+            common = intersect(inside, build.before.boxes[source]) if inside else ()
+            if common is not None:
+                build.add(out, common, (source,))
+        return
+    move = step.moves[0]
+    assert isinstance(move, DirectMove)
+    slots = _slots(move.dst)
+    for out, devices in enumerate(build.after.holders):
+        for slot in (slots(device) for device in devices):
+            own, need = move.src.held(slot), move.dst.held(slot)
+            common = intersect(need, own) if own is not None and need is not None else None
+            if common is not None:
+                build.add(out, common, (build.before.index(_index(move.src, slot)),))
+            for transfer in move.incoming(slot):
+                source = build.before.index(_index(move.src, transfer.source))
+                build.add(out, transfer.box, (source,), step.kind, 1)
+
+
+def _build_reduced(build: _Builder, steps: Sequence[Step], shares: Shares) -> None:
+    moves = [(step.kind, move) for step in steps for move in step.moves]
+    slots = _slots(shares.dst)
+    for out, devices in enumerate(build.after.holders):
+        for slot in (slots(device) for device in devices):
+            for tile, box in shares.of(slot):
+                sources = shares.src.sources(tile, slot, shares.pending)
+                terms = tuple(build.before.index(_index(shares.src, s)) for s in sources)
+                build.add(out, box, terms, moves[0][0], sum(s != slot for s in sources))
+        # The spread goes to devices that share this very array, so it is counted but not copied.
+        for slot in (slots(device) for device in devices):
+            for kind, move in moves[1:]:
+                for transfer in move.incoming(slot):
+                    build.add(out, transfer.box, (), kind, 1)
+
+
+def _build_filled(build: _Builder, steps: Sequence[Step], shares: Shares) -> None:
+    slots = _slots(shares.dst)
+    for out, devices in enumerate(build.after.holders):
+        for slot in (slots(device) for device in devices):
+            own = shares.src.held(slot)
+            for box in shares.kept(slot):
+                common = None if own is None else intersect(box, own)
+                if common is not None:
+                    build.add(out, common, (build.before.index(_index(shares.src, slot)),))
+            for step in steps:
+                for move in step.moves:
+                    for transfer in move.incoming(slot):
+                        source = build.before.index(_index(shares.src, transfer.source))
+                        build.add(out, transfer.box, (source,), step.kind, 1)
+
+
+def _slots(side: Side) -> Callable[[int], int]:
+    return side.numbers.__getitem__ if isinstance(side, ListedSide) else int
+
+
+def _index(side: Side, slot: int) -> int:
+    return slot if isinstance(side, MeshSide) else side.index(slot)
+
+
+@lru_cache(maxsize=4096)
+def permutation(
+    storage: Storage, picks: tuple[int | None, ...], times: tuple[int, ...], dtype: np.dtype
+) -> Program:
+    """Return the program in which array i becomes array `picks[i]`, or zeros where that is None.
+
+    `times[i]` is how many devices receive it.
+    """
+    takes = tuple(Take(out, pick, ()) for out, pick in enumerate(picks) if pick is not None)
+    zeros = tuple(out for out, pick in enumerate(picks) if pick is None)
+    moved = sum(box_size(storage.boxes[take.out]) * times[take.out] for take in takes) * dtype.itemsize
+    note = StepNote("permute", (), str(storage.layout), str(storage.layout))
+    free = (("permute", moved),) if moved else ()
+    stage = Stage((note,), storage, storage, None, takes, zeros, zeros, (), (), free)
+    return Program(storage, dtype, given=(stage,))

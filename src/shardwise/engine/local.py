@@ -1,0 +1,199 @@
+"""The local engine: all devices live in this process."""
+
+from __future__ import annotations
+
+import os
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from functools import cached_property
+from math import prod
+from time import perf_counter
+
+import numpy as np
+
+from shardwise.engine.arrays import Array, identity, is_torch, join_into, pieces, placed_along, reduce_into, runs_of
+from shardwise.engine.counters import Counters
+from shardwise.engine.execute import Moved, Program, Stage
+from shardwise.engine.log import Record, active_logs, user_line
+from shardwise.engine.pool import Pool
+from shardwise.layout.placement import ReduceOp
+
+PARALLEL = 1 << 22  # bytes read and written above which work is shared between the cores
+PIECE = 1 << 20  # bytes of a copy that a core takes on at a time
+BLOCK = 1 << 17  # bytes of a result that are reduced at a time, so that they stay in cache
+WIDE = 1 << 15  # bytes above which copies go by runs of elements
+
+
+class LocalEngine:
+    """Runs programs on arrays in this process, NumPy's by default or torch's."""
+
+    name = "local"
+
+    def __init__(self, pool: Pool | None = None, threads: int | None = None) -> None:
+        """Use this pool of buffers and as many threads (one per core by default)."""
+        self.pool = pool or Pool()
+        self.counters = Counters()
+        self.threads = threads or min(8, os.cpu_count() or 1)
+
+    @cached_property
+    def _workers(self) -> ThreadPoolExecutor:
+        return ThreadPoolExecutor(max(1, self.threads - 1), thread_name_prefix="shardwise")
+
+    # -- verbs -------------------------------------------------------------------------------------
+
+    def empty(self, shape: Sequence[int], dtype: np.dtype, like: Array | None = None) -> Array:
+        """Return an array with arbitrary contents, of the library and on the device of `like`."""
+        if like is not None and is_torch(like):
+            self.counters.bytes_allocated += prod(shape) * dtype.itemsize
+            return like.new_empty(tuple(shape))
+        before = self.pool.allocated
+        out = self.pool.empty(shape, dtype)
+        self.counters.bytes_allocated += self.pool.allocated - before
+        return out
+
+    def copy(self, out: Array, parts: Sequence[Array], dim: int, moved: Moved, counters: Counters) -> None:
+        """Copy arrays into one, side by side along a dim, and count what that is between devices."""
+        join_into(out, parts, dim)
+        counters.copies += len(parts)
+        counters.bytes_copied += out.nbytes
+        for kind, size in moved:
+            counters.moved(kind, size)
+
+    def reduce(self, out: Array, terms: Sequence[Array], op: ReduceOp, moved: Moved, counters: Counters) -> None:
+        """Reduce arrays into one, in the order given, and count what that is between devices."""
+        reduce_into(out, terms, op)
+        counters.kernel_calls += 1
+        for kind, size in moved:
+            counters.moved(kind, size)
+
+    def apply(self, kernel: Callable[..., Array], arrays: Sequence[Array], shape: Sequence[int]) -> Array:
+        """Return what a kernel makes of local arrays: an array of this shape."""
+        self.counters.kernel_calls += 1
+        return kernel(*arrays)
+
+    # -- programs ----------------------------------------------------------------------------------
+
+    def run(self, program: Program, arrays: Sequence[Array]) -> tuple[Array, ...]:
+        """Return the arrays of the target layout."""
+        run = self._logged if active_logs() else self._run
+        for stage in program.stages:
+            arrays = run(stage, arrays, program.dtype)
+        order = program.order
+        return tuple(arrays) if order is None else tuple([arrays[i] for i in order])
+
+    def _logged(self, stage: Stage, arrays: Sequence[Array], dtype: np.dtype) -> list[Array]:
+        moved, start = dict(self.counters.bytes_moved), perf_counter()
+        out = self._run(stage, arrays, dtype)
+        seconds, line = perf_counter() - start, user_line()
+        for note in stage.steps:
+            size = self.counters.bytes_moved.get(note.kind, 0) - moved.get(note.kind, 0)
+            for log in active_logs():
+                log.records.append(Record(*note, size, seconds, line))
+            seconds = 0.0  # steps that are run as one take their time together
+        return out
+
+    def _run(self, stage: Stage, arrays: Sequence[Array], dtype: np.dtype) -> list[Array]:
+        out: list[Array] = [None] * stage.after.count
+        for target, source, where in stage.takes:
+            out[target] = arrays[source][where] if where else arrays[source]
+        for kind, size in stage.free:
+            self.counters.moved(kind, size)
+        shapes = stage.after.shapes
+        for i in stage.fresh:
+            out[i] = self.empty(shapes[i], dtype, arrays[0])
+        for i in stage.blank:
+            out[i][...] = identity(stage.op, dtype) if stage.op is not None and stage.after.layout.partial else 0
+        if stage.joins:
+            self._copy(stage, arrays, out)
+        if stage.reduces:
+            self._reduce(stage, arrays, out)
+        return out
+
+    def _copy(self, stage: Stage, arrays: Sequence[Array], out: Sequence[Array]) -> None:
+        joins, sources, targets = stage.joins, arrays, out
+        if stage.size > WIDE and stage.rows is not None:
+            length, wide = stage.rows
+            seen = runs_of([*arrays, *(out[i] for i in stage.fresh)], length)
+            if seen is not None:
+                joins, sources = wide, seen[: len(arrays)]
+                targets = dict(zip(stage.fresh, seen[len(arrays) :], strict=True))
+        jobs = (
+            (
+                targets[target][at] if at else targets[target],
+                [sources[i][where] if where else sources[i] for i, where in terms],
+                dim,
+                moved,
+            )
+            for target, at, dim, terms, moved, _ in joins
+        )
+        if not self._shared(stage, arrays, 2):
+            for into, parts, dim, moved in jobs:
+                self.copy(into, parts, dim, moved, self.counters)
+            return
+        self._share(self.copy, [piece for job in jobs for piece in _copy_pieces(*job)])
+
+    def _reduce(self, stage: Stage, arrays: Sequence[Array], out: Sequence[Array]) -> None:
+        op = stage.op or ReduceOp.SUM
+        jobs = (
+            (
+                out[target][at] if at else out[target],
+                [arrays[i][where] if where else arrays[i] for i, where in terms],
+                op,
+                moved,
+            )
+            for target, at, terms, moved, _ in stage.reduces
+        )
+        if stage.size <= BLOCK or is_torch(arrays[0]):
+            for into, terms, op, moved in jobs:
+                self.reduce(into, terms, op, moved, self.counters)
+            return
+        parts = [piece for job in jobs for piece in _reduce_pieces(*job)]
+        if self._shared(stage, arrays, 1 + len(stage.reduces[0].terms)):
+            self._share(self.reduce, parts)
+            return
+        for part in parts:
+            self.reduce(*part, self.counters)
+
+    def _shared(self, stage: Stage, arrays: Sequence[Array], touched: int) -> bool:
+        return self.threads > 1 and stage.size * touched > PARALLEL and not is_torch(arrays[0])
+
+    def _share(self, verb: Callable[..., None], parts: Sequence[tuple]) -> None:
+        # Whoever is free takes the next piece, so that a core that is busy elsewhere holds nothing up.
+        left = deque(parts)
+        helpers = [self._workers.submit(_drain, verb, left) for _ in range(min(self.threads, len(parts)) - 1)]
+        try:
+            self.counters.add(_drain(verb, left))
+        finally:
+            left.clear()
+            done = [helper.result() for helper in helpers if not helper.cancel()]
+        for counted in done:
+            self.counters.add(counted)
+
+
+def _drain(verb: Callable[..., None], left: deque[tuple]) -> Counters:
+    counters = Counters()
+    while left:
+        try:
+            part = left.popleft()
+        except IndexError:  # another thread was faster
+            break
+        verb(*part, counters)
+    return counters
+
+
+def _copy_pieces(
+    out: Array, parts: Sequence[Array], dim: int, moved: Moved
+) -> Iterator[tuple[Array, Sequence[Array], int, Moved]]:
+    for place, part in zip(placed_along(out, parts, dim), parts, strict=True):
+        for into, piece in pieces([place, part], PIECE):
+            yield into, [piece], 0, moved
+            moved = ()  # counted once
+
+
+def _reduce_pieces(
+    out: Array, terms: Sequence[Array], op: ReduceOp, moved: Moved
+) -> Iterator[tuple[Array, Sequence[Array], ReduceOp, Moved]]:
+    for into, *some in pieces([out, *terms], BLOCK):
+        yield into, some, op, moved
+        moved = ()

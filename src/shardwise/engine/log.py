@@ -1,0 +1,93 @@
+"""The communication log: every step that an engine runs, with bytes, time and the user's line."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from rich.console import RenderableType
+
+PACKAGE = str(Path(__file__).parent.parent)
+
+
+@dataclass(frozen=True, slots=True)
+class Record:
+    """One step that was run."""
+
+    kind: str
+    axes: tuple[str, ...]
+    before: str
+    after: str
+    bytes: int  # between devices
+    seconds: float
+    line: str  # file and line of the user's call
+
+
+@dataclass
+class CommunicationLog:
+    """The steps run inside a `trace_communication` block, in order."""
+
+    records: list[Record] = field(default_factory=list)
+
+    @property
+    def bytes(self) -> int:
+        """All bytes between devices."""
+        return sum(record.bytes for record in self.records)
+
+    def __len__(self) -> int:
+        return len(self.records)
+
+    def __iter__(self) -> Iterator[Record]:
+        return iter(self.records)
+
+    def __str__(self) -> str:
+        from shardwise.pictures.log import log_text
+
+        return log_text(self)
+
+    def __rich__(self) -> RenderableType:
+        from shardwise.pictures.log import log_table
+
+        return log_table(self)
+
+
+_active: ContextVar[tuple[CommunicationLog, ...]] = ContextVar("communication_logs", default=())
+
+
+@contextmanager
+def trace_communication() -> Iterator[CommunicationLog]:
+    """Record every communication step inside a `with` block.
+
+    >>> import numpy as np
+    >>> from shardwise import DeviceMesh, P, shard, trace_communication
+    >>> mesh = DeviceMesh((4,), ("x",))
+    >>> with trace_communication() as log:
+    ...     y = shard(shard(np.zeros((8, 8), "float32"), mesh, P("x")), mesh, P(None, "x"))
+    >>> [(record.kind, record.bytes) for record in log]
+    [('slice', 0), ('all_to_all', 192)]
+    """
+    log = CommunicationLog()
+    token = _active.set((*_active.get(), log))
+    try:
+        yield log
+    finally:
+        _active.reset(token)
+
+
+def active_logs() -> tuple[CommunicationLog, ...]:
+    """Return the logs that are being written."""
+    return _active.get()
+
+
+def user_line() -> str:
+    """Return file and line of the innermost call from outside this package."""
+    frame = sys._getframe(1)
+    while frame is not None and frame.f_code.co_filename.startswith(PACKAGE):
+        frame = frame.f_back
+    return "" if frame is None else f"{frame.f_code.co_filename}:{frame.f_lineno}"

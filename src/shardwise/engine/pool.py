@@ -1,0 +1,130 @@
+"""The pool of buffers: memory that is used again once nothing refers to it.
+
+Fresh pages cost more than the copy into them. A buffer is a block of bytes that the pool keeps; what it
+hands out are NumPy views of it. NumPy counts every view, slice, DLPack export or torch tensor that still
+shares the block as a reference to it, so the block is free exactly when only the pool refers to it.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from math import prod
+from threading import RLock
+
+import numpy as np
+
+SMALLEST = 1 << 16  # bytes below which the allocator of NumPy is as good
+HUGE = 1 << 21  # bytes of a huge page; blocks of several begin at the start of one
+LOOKS = 256  # blocks that are looked at before a fresh one is taken
+
+
+class Pool:
+    """Buffers to use again: the pool knows blocks of at most `limit` bytes in all.
+
+    >>> pool = Pool(limit=1 << 24)
+    >>> first = pool.empty((1024, 1024), np.dtype("float32"))
+    >>> address = first.ctypes.data
+    >>> del first
+    >>> pool.empty((1024, 1024), np.dtype("float32")).ctypes.data == address
+    True
+    """
+
+    def __init__(self, limit: int = 1 << 30) -> None:
+        """Keep at most `limit` bytes."""
+        self.limit = limit
+        self.allocated = 0  # bytes ever taken fresh
+        self._known = 0  # bytes of all blocks in the lists, used or not
+        self._blocks: dict[int, list[np.ndarray]] = {}
+        # An allocation may run the garbage collector, and that a finalizer which allocates: reentrant.
+        self._lock = RLock()
+
+    def empty(self, shape: Sequence[int], dtype: np.dtype) -> np.ndarray:
+        """Return an array with arbitrary contents."""
+        size = prod(shape) * dtype.itemsize
+        if size < SMALLEST:
+            self.allocated += size
+            return np.empty(shape, dtype)
+        capacity = _capacity(size)
+        with self._lock:
+            block = self._free(capacity)
+            if block is None:
+                block = self._fresh(capacity)
+            start = -block.__array_interface__["data"][0] % HUGE if len(block) > capacity else 0
+            return block[start : start + size].view(dtype).reshape(shape)
+
+    def _free(self, capacity: int) -> np.ndarray | None:
+        blocks = self._blocks.get(capacity, [])
+        for i in range(min(LOOKS, len(blocks))):
+            if _references(blocks, i) == UNUSED:
+                # The next search begins behind it, among the blocks that were handed out longest ago.
+                block = blocks[i]
+                self._blocks[capacity] = [*blocks[i + 1 :], *blocks[: i + 1]]
+                return block
+        return None
+
+    def _fresh(self, capacity: int) -> np.ndarray:
+        self._trim(self.limit - capacity)
+        # NumPy asks for huge pages, which a block only gets from the first 2 MiB boundary in it.
+        block = np.empty(capacity + HUGE if capacity > 2 * HUGE else capacity, np.uint8)
+        self.allocated += capacity
+        if capacity <= self.limit:
+            self._blocks.setdefault(capacity, []).append(block)
+            self._known += capacity
+        return block
+
+    @property
+    def held(self) -> int:
+        """How many bytes the pool keeps that nobody uses."""
+        with self._lock:
+            return sum(
+                capacity
+                for capacity, blocks in self._blocks.items()
+                for i in range(len(blocks))
+                if _references(blocks, i) == UNUSED
+            )
+
+    @property
+    def blocks(self) -> int:
+        """How many blocks the pool knows, in use or not."""
+        return sum(map(len, self._blocks.values()))
+
+    def clear(self) -> None:
+        """Give back all memory that nobody uses."""
+        with self._lock:
+            self._drop(0, unused=True)
+
+    def _trim(self, most: int) -> None:
+        if self._known > most:
+            self._drop(most, unused=True)
+        if self._known > most:
+            self._drop(most, unused=False)
+
+    def _drop(self, most: int, *, unused: bool) -> None:
+        # Oldest first. A block in use can be forgotten too: it goes when its last user does.
+        for capacity, blocks in list(self._blocks.items()):
+            stay = []
+            for i in range(len(blocks)):
+                if self._known > most and (not unused or _references(blocks, i) == UNUSED):
+                    self._known -= capacity
+                else:
+                    stay.append(blocks[i])
+            if stay:
+                self._blocks[capacity] = stay
+            else:
+                del self._blocks[capacity]
+
+
+def _references(blocks: list[np.ndarray], index: int) -> int:
+    return sys.getrefcount(blocks[index])
+
+
+def _capacity(size: int) -> int:
+    # Round up to an eighth of the power of two below, so that nearly equal sizes share blocks.
+    step = max(4096, 1 << (size.bit_length() - 4))
+    return -(-size // step) * step
+
+
+# What the count is when only the list refers to a block; interpreters differ. Without a global lock counts
+# say nothing about other threads, so there no block is ever taken to be unused.
+UNUSED = _references([np.empty(0, np.uint8)], 0) if getattr(sys, "_is_gil_enabled", lambda: True)() else -1

@@ -1,0 +1,94 @@
+"""Storage: the distinct arrays of a tensor, one for all devices that hold equal data."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property, lru_cache
+from itertools import product
+from math import prod
+from typing import Any
+
+from shardwise.layout.layout import Layout, Shape
+from shardwise.layout.tiling import Box, Tiling
+
+
+@dataclass(frozen=True)
+class Storage:
+    """How a tensor of one layout and shape is stored: by tile and, where values are partial, by contribution.
+
+    >>> from shardwise import DeviceMesh, P
+    >>> storage_of(P("x").to_layout(1, DeviceMesh((2, 4), ("x", "y"))), (8,)).count
+    2
+    """
+
+    layout: Layout
+    shape: Shape
+
+    @cached_property
+    def tiling(self) -> Tiling:
+        """The tiles of the layout on the shape."""
+        return self.layout.tiling(self.shape)
+
+    @cached_property
+    def count(self) -> int:
+        """How many distinct arrays there are."""
+        return prod(dim.parts for dim in self.tiling.dims) * prod(axis.size for axis in self.layout.partial)
+
+    def index(self, device: int) -> int:
+        """Return which array a device holds."""
+        if device in self._known:
+            return self._known[device]
+        found = 0
+        for dim, part in zip(self.tiling.dims, self.layout.tile_of(device), strict=True):
+            found = found * dim.parts + part
+        for divisor, size in self._pending:
+            found = found * size + device // divisor % size
+        self._known[device] = found
+        return found
+
+    @cached_property
+    def _known(self) -> dict[int, int]:
+        return {}
+
+    @cached_property
+    def _pending(self) -> tuple[tuple[int, int], ...]:
+        return tuple((self.layout.mesh.divisor(axis), axis.size) for axis in self.layout.partial)
+
+    @cached_property
+    def holders(self) -> tuple[tuple[int, ...], ...]:
+        """The devices that hold each array."""
+        out: list[list[int]] = [[] for _ in range(self.count)]
+        for device in range(self.layout.mesh.num_devices):
+            out[self.index(device)].append(device)
+        return tuple(map(tuple, out))
+
+    @cached_property
+    def boxes(self) -> tuple[Box, ...]:
+        """The box, halo included, of each array."""
+        held = product(*([dim.held(part) for part in range(dim.parts)] for dim in self.tiling.dims))
+        terms = prod(axis.size for axis in self.layout.partial)
+        return tuple(box for box in held for _ in range(terms))
+
+    @cached_property
+    def shapes(self) -> tuple[Shape, ...]:
+        """The shape of each array."""
+        return tuple(tuple(stop - start for start, stop in box) for box in self.boxes)
+
+
+@lru_cache(maxsize=4096)
+def storage_of(layout: Layout, shape: Shape) -> Storage:
+    """Return the storage of a layout and shape; equal ones are the same object."""
+    return Storage(layout, shape)
+
+
+Region = tuple[Any, ...]  # a slice per dim, then an ellipsis, without which NumPy makes scalars of 0-d arrays
+
+
+def region(box: Box, inside: Box) -> Region:
+    """Return where a box lies in the array of another box.
+
+    >>> region(((4, 6),), ((3, 9),))
+    (slice(1, 3, None), Ellipsis)
+    """
+    slices = (slice(start - first, stop - first) for (start, stop), (first, _) in zip(box, inside, strict=True))
+    return (*slices, ...)

@@ -1,0 +1,501 @@
+"""Communication functions: tensors move between layouts and devices.
+
+Each is defined in the local view, on what the devices hold, and returns a tensor with the stated layout.
+Where `x` or `sharded_tensor` is a tree of tensors (lists, tuples, dicts), every leaf is treated alike.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable, Iterable, Sequence
+from functools import wraps
+from inspect import signature
+from math import prod
+from typing import Any, cast
+
+import optree
+
+from shardwise.errors import ArgumentError, EngineError, LayoutError, did_you_mean
+from shardwise.layout.axis import Axis, common, without
+from shardwise.layout.conversion import LayoutLike, as_layout
+from shardwise.layout.device import CPU, Accelerator, Device, accelerator_count, default_device
+from shardwise.layout.layout import Cut, Layout
+from shardwise.layout.mesh import DeviceMesh, current_mesh
+from shardwise.layout.placement import Edge, ReduceOp
+from shardwise.layout.spec import P, ShardingSpec
+from shardwise.ops import local_view
+from shardwise.ops.local_view import LocalTensor
+from shardwise.ops.permutation import picks_of
+from shardwise.prim.elementwise import multiply, power
+from shardwise.prim.relayout import relayout, resolved
+from shardwise.prim.shards import fold, permute_shards
+from shardwise.prim.tensor import Tensor, asarray, placed
+
+AxisNames = str | Sequence[str] | None
+
+
+def _tree(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Apply a function of one tensor to every leaf of a tree, and check the keywords it is given."""
+    parameters = signature(function).parameters
+    names = [name for name, p in parameters.items() if p.kind is not p.VAR_KEYWORD]
+    takes_more = len(names) < len(parameters)
+
+    @wraps(function)
+    def mapped(x: Any, *args: Any, **kwargs: Any) -> Any:
+        if not takes_more:
+            _understood(function.__name__, {k: v for k, v in kwargs.items() if k not in names}, names[1:])
+        if isinstance(x, Tensor | LocalTensor) or hasattr(x, "__array__") or _is_data(x):
+            return function(x, *args, **kwargs)
+        leaves, tree = optree.tree_flatten(cast(Any, x))
+        if optree.treespec_is_leaf(tree):
+            return function(x, *args, **kwargs)
+        return optree.tree_unflatten(tree, [function(leaf, *args, **kwargs) for leaf in leaves])
+
+    return mapped
+
+
+def _is_data(x: Any) -> bool:
+    # Numbers, and nested lists of them, are one array rather than a tree of scalars.
+    if isinstance(x, list | tuple):
+        return all(map(_is_data, x))
+    return isinstance(x, int | float | complex)
+
+
+def _understood(function: str, kwargs: dict[str, Any], known: Iterable[str]) -> None:
+    for name in kwargs:
+        known = list(known)
+        raise ArgumentError(
+            f"{function}() does not understand the keyword {name!r}.\n"
+            f"  keywords: {', '.join(known) or 'none'}{did_you_mean(name, known)}"
+        )
+
+
+def _tensor(x: Any, function: str) -> Tensor:
+    if not isinstance(x, Tensor):
+        raise ArgumentError(f"{function} needs a Tensor, got {type(x).__name__}; make one with shard(x, mesh, P(...)).")
+    return x
+
+
+def _dim(x: Tensor, axis: int, function: str, name: str = "axis") -> int:
+    if isinstance(axis, bool) or not hasattr(axis, "__index__"):
+        raise ArgumentError(f"{function}: {name} is a tensor dim as an int, got {axis!r}.")
+    if not -x.ndim <= axis < x.ndim:
+        raise LayoutError(f"{function}: {name}={axis} is out of range for a tensor with {x.ndim} dims.")
+    return int(axis) % x.ndim
+
+
+def _axes(x: Tensor, names: AxisNames, function: str) -> tuple[Axis, ...]:
+    given = (names,) if isinstance(names, str) else tuple(names or ())
+    return tuple(x.mesh.axis(name, function) for name in given)
+
+
+def _with(layout: Layout, cuts: Sequence[Cut | Sequence[Axis]], partial: Sequence[Axis] | None = None) -> Layout:
+    pending = layout.partial if partial is None else partial
+    return Layout(layout.mesh, cuts, pending, layout.reduce_op or "sum")
+
+
+# -- any layout to any other ---------------------------------------------------------------------------
+
+
+@_tree
+def shard(
+    x: Any,
+    mesh: DeviceMesh | None,
+    dim_specs: LayoutLike,
+    replicated_axes: Iterable[str] | None = None,
+    **kwargs: Any,
+) -> Any:
+    """Spread a tensor, or anything array-like, over a mesh as the specs say.
+
+    `dim_specs` is a list of DimSpecs, `P(...)`, placements, a mapping or a Layout. A tensor that is laid out
+    already, on this mesh or another, is resharded with the fewest bytes. The keyword `partial_axes` names
+    axes along which the result is to be a pending sum (or maps them to another reduction).
+
+    >>> import numpy as np
+    >>> from shardwise import DeviceMesh, P
+    >>> mesh = DeviceMesh((2, 2), ("dp", "tp"))
+    >>> x = shard(np.arange(6.0).reshape(2, 3), mesh, P("dp", "tp"))
+    >>> [x.local(device).tolist() for device in range(4)]
+    [[[0.0, 1.0]], [[2.0]], [[3.0, 4.0]], [[5.0]]]
+    """
+    pending = kwargs.pop("partial_axes", None)
+    _understood("shard", kwargs, ["partial_axes"])
+    rank = x.ndim if isinstance(x, Tensor) else getattr(x, "ndim", None)
+    if rank is None:
+        x = asarray(x)
+        rank = x.ndim
+    mesh = current_mesh(mesh)
+    layout = as_layout(dim_specs, rank, mesh)
+    if layout.mesh is not mesh:
+        raise LayoutError(f"the specs belong to the mesh ({layout.mesh}), but mesh is ({mesh}).")
+    if pending is not None:
+        layout = Layout(mesh, layout.dims, pending)
+    if replicated_axes is not None:
+        ShardingSpec(mesh, (), replicated_axes)
+        kept = [mesh.axis(name, "replicated_axes") for name in replicated_axes]
+        if used := common(kept, (*layout.sharded_axes, *layout.partial)):
+            raise LayoutError(f"axis {str(used[0])!r} is in replicated_axes, but {layout} uses it.")
+    return relayout(x, layout=layout) if isinstance(x, Tensor) else placed(x, layout)
+
+
+def reshard(*args: Any, **kwargs: Any) -> Any:
+    """Deprecated: use `shard`, which takes tensors of any layout."""
+    warnings.warn(
+        "reshard is deprecated; use shard, which takes tensors of any layout.", DeprecationWarning, stacklevel=2
+    )
+    return shard(*args, **kwargs)
+
+
+@_tree
+def all_gather(sharded_tensor: Any, axis: int | None = None, **kwargs: Any) -> Any:
+    """Make dim `axis` whole on every device; without it, every sharded dim.
+
+    The keyword `physical_axis` names the mesh axes to gather over, if not all that split the dim.
+
+    >>> import numpy as np
+    >>> from shardwise import DeviceMesh, P
+    >>> x = shard(np.arange(4.0), DeviceMesh((2,), ("x",)), P("x"))
+    >>> all_gather(x, 0).local(1)
+    array([0., 1., 2., 3.])
+    """
+    physical = kwargs.pop("physical_axis", None)
+    _understood("all_gather", kwargs, ["physical_axis"])
+    if isinstance(sharded_tensor, LocalTensor):
+        return local_view.all_gather(sharded_tensor, physical, 0 if axis is None else axis)
+    x = _tensor(sharded_tensor, "all_gather")
+    over = _axes(x, physical, "all_gather") if physical is not None else x.layout.sharded_axes
+    dims = range(x.ndim) if axis is None else [_dim(x, axis, "all_gather")]
+    if physical is not None and not common(over, [a for k in dims for a in x.layout.dims[k].axes]):
+        raise LayoutError(f"all_gather: physical_axis={physical!r} does not split {_dims_text(axis)} of {x.layout}.")
+    cuts = [_less(cut, over) if k in dims else cut for k, cut in enumerate(x.layout.dims)]
+    return relayout(x, layout=_with(x.layout, cuts))
+
+
+def _dims_text(axis: int | None) -> str:
+    return "any dim" if axis is None else f"dim {axis}"
+
+
+def _less(cut: Cut, axes: Sequence[Axis]) -> Cut | tuple[Axis, ...]:
+    left = without(cut.axes, axes)
+    return cut if left == cut.axes else left
+
+
+@_tree
+def all_slice(sharded_tensor: Any, axis: int, mesh_axes: AxisNames = None) -> Any:
+    """Split dim `axis` over mesh axes on which the tensor is replicated (all of them by default); nothing is sent.
+
+    >>> import numpy as np
+    >>> from shardwise import DeviceMesh, P
+    >>> x = shard(np.arange(4.0), DeviceMesh((2,), ("x",)), P(None))
+    >>> all_slice(x, 0).local(1)
+    array([2., 3.])
+    """
+    if isinstance(sharded_tensor, LocalTensor):
+        return local_view.all_slice(sharded_tensor, mesh_axes, axis)
+    x = _tensor(sharded_tensor, "all_slice")
+    dim = _dim(x, axis, "all_slice")
+    over = _axes(x, mesh_axes, "all_slice") if mesh_axes is not None else x.layout.replicated_axes
+    if used := [a for a in over if without([a], x.layout.replicated_axes)]:
+        raise LayoutError(
+            f"all_slice needs axes on which the tensor is replicated, but {x.layout} uses {str(used[0])!r}."
+        )
+    cuts = [(*cut.axes, *over) if k == dim else cut for k, cut in enumerate(x.layout.dims)]
+    return relayout(x, layout=_with(x.layout, cuts))
+
+
+@_tree
+def all_to_all(
+    sharded_tensor: Any, split_axis: int, concat_axis: int, tiled: bool = True, *, mesh_axes: AxisNames = None
+) -> Any:
+    """Move the sharding of dim `concat_axis` to dim `split_axis`: a distributed transpose.
+
+    >>> import numpy as np
+    >>> from shardwise import DeviceMesh, P
+    >>> x = shard(np.arange(4.0).reshape(2, 2), DeviceMesh((2,), ("x",)), P("x", None))
+    >>> all_to_all(x, split_axis=1, concat_axis=0).local(0).tolist()
+    [[0.0], [2.0]]
+    """
+    if isinstance(sharded_tensor, LocalTensor):
+        return local_view.all_to_all(sharded_tensor, mesh_axes, split_axis, concat_axis, tiled)
+    x = _tensor(sharded_tensor, "all_to_all")
+    split, concat = _dim(x, split_axis, "all_to_all", "split_axis"), _dim(x, concat_axis, "all_to_all", "concat_axis")
+    moving = x.layout.dims[concat].axes
+    if not moving:
+        raise LayoutError(
+            f"all_to_all: dim {concat} is not sharded in {x.layout}, so there is nothing to move from it."
+        )
+    if not tiled:
+        return _untiled(x, split, concat, moving)
+    if split == concat:
+        return x
+    cuts = list(x.layout.dims)
+    new: list[Cut | tuple[Axis, ...]] = [*cuts]
+    new[concat], new[split] = (), (*cuts[split].axes, *moving)
+    return relayout(x, layout=_with(x.layout, new))
+
+
+def _untiled(x: Tensor, split: int, concat: int, moving: tuple[Axis, ...]) -> Tensor:
+    # The devices that differ in `moving` swap slices of dim `split`, which has as many as there are devices.
+    names = [str(a) for a in moving]
+    spec = [tuple(map(str, cut.axes)) or None for cut in x.layout.dims]
+    out = [entry for k, entry in enumerate(spec) if k != split]
+    out.insert(concat, None)
+    swap = local_view.shard_map(
+        lambda a: local_view.all_to_all(a, names, split, concat, tiled=False), x.mesh, P(*spec), P(*out)
+    )
+    return swap(x)
+
+
+# -- reductions ----------------------------------------------------------------------------------------
+
+
+@_tree
+def all_reduce(
+    sharded_tensor: Any, *, reduce_op: str | ReduceOp | None = None, reduce_axes: AxisNames = None, **kwargs: Any
+) -> Any:
+    """Reduce what the devices hold over the groups that differ in `reduce_axes`, for all of them.
+
+    On partial values this resolves them. Otherwise shards along an axis that splits a dim are added up: the
+    result has the shape of one shard. `reduce_axes` are by default the partial axes or, if there are none,
+    all axes; `reduce_op` is sum unless named: sum, avg, max, min, prod, band, bor, bxor.
+
+    >>> import numpy as np
+    >>> from shardwise import DeviceMesh, P
+    >>> x = shard(np.arange(4.0), DeviceMesh((2,), ("x",)), P("x"))
+    >>> all_reduce(x)
+    Tensor([2., 4.], float64[2] on x=2)
+    """
+    _understood("all_reduce", kwargs, ["reduce_op", "reduce_axes"])
+    if isinstance(sharded_tensor, LocalTensor):
+        return local_view.all_reduce(sharded_tensor, reduce_axes, reduce_op or "sum")
+    return _finished(_reduced(_tensor(sharded_tensor, "all_reduce"), reduce_op, reduce_axes, "all_reduce"), reduce_axes)
+
+
+def _finished(x: Tensor, names: AxisNames) -> Tensor:
+    left = () if names is None else without(x.layout.partial, _axes(x, names, "all_reduce"))
+    return relayout(x, layout=_with(x.layout, x.layout.dims, left))
+
+
+def _reduced(x: Tensor, op: str | ReduceOp | None, names: AxisNames, function: str) -> Tensor:
+    # The reduction as a pending one: partial axes as they are, shards along other axes seen as terms.
+    pending = x.layout.partial
+    every = tuple(x.mesh.axis(name) for name in x.mesh.axis_names)
+    axes = _axes(x, names, function) if names is not None else pending or every
+    how = ReduceOp.of(op) if op is not None else x.layout.reduce_op or ReduceOp.SUM
+    how.check_dtype(x.dtype)
+    if common(axes, pending) and how is not x.layout.reduce_op:
+        raise LayoutError(
+            f"{function}: {x.layout} has a pending {x.layout.reduce_op}, which cannot be resolved as {how}.\n"
+            f"  leave reduce_op out, or resolve it first: all_reduce(x)."
+        )
+    if pending and how is not x.layout.reduce_op:
+        x = resolved(x)
+    split = common(axes, x.layout.sharded_axes)
+    copies = prod(a.size for a in common(axes, x.layout.replicated_axes))
+    if copies > 1:
+        x = _repeated(x, how, copies)
+    if x.layout.has_halo:
+        x = relayout(x, layout=x.layout.without_halo())
+    return fold(x, axes=split, op=how) if split else x
+
+
+def _repeated(x: Tensor, op: ReduceOp, copies: int) -> Tensor:
+    # Reducing equal copies needs no communication.
+    if op is ReduceOp.SUM:
+        return multiply(x, copies)
+    if op is ReduceOp.PROD:
+        return power(resolved(x), exponent=copies)
+    if op is ReduceOp.BXOR and copies % 2 == 0:
+        return multiply(x, 0)
+    return x
+
+
+@_tree
+def reduce_scatter(
+    sharded_tensor: Any,
+    axis: int,
+    *,
+    reduce_op: str | ReduceOp | None = None,
+    reduce_axes: AxisNames = None,
+    **kwargs: Any,
+) -> Any:
+    """Reduce as `all_reduce` does, and leave each device of a group its piece of dim `axis`.
+
+    >>> import numpy as np
+    >>> from shardwise import DeviceMesh, P
+    >>> x = shard(np.arange(4.0), DeviceMesh((2,), ("x",)), P("x"))
+    >>> reduce_scatter(x, 0)
+    Tensor([2., 4.], float64[2@x] on x=2)
+    """
+    _understood("reduce_scatter", kwargs, ["reduce_op", "reduce_axes"])
+    if isinstance(sharded_tensor, LocalTensor):
+        return local_view.reduce_scatter(sharded_tensor, reduce_axes, axis, reduce_op or "sum")
+    x = _tensor(sharded_tensor, "reduce_scatter")
+    dim = _dim(x, axis, "reduce_scatter")
+    over = _axes(x, reduce_axes, "reduce_scatter") if reduce_axes is not None else x.layout.partial
+    over = over or tuple(x.mesh.axis(name) for name in x.mesh.axis_names)
+    y = _reduced(x, reduce_op, reduce_axes, "reduce_scatter")
+    left = without(y.layout.partial, over)
+    cuts = [(*cut.axes, *over) if k == dim else cut for k, cut in enumerate(y.layout.dims)]
+    return relayout(y, layout=_with(y.layout, cuts, left))
+
+
+def pmean(sharded_tensor: Any, reduce_axes: AxisNames = None) -> Any:
+    """Average what the devices hold over the groups that differ in `reduce_axes`, as `all_reduce` sums it.
+
+    >>> import numpy as np
+    >>> from shardwise import DeviceMesh, P
+    >>> pmean(shard(np.arange(4.0), DeviceMesh((2,), ("x",)), P("x")))
+    Tensor([1., 2.], float64[2] on x=2)
+    """
+    return all_reduce(sharded_tensor, reduce_op="avg", reduce_axes=reduce_axes)
+
+
+# -- point to point ------------------------------------------------------------------------------------
+
+
+@_tree
+def ppermute(sharded_tensor: Any, permutation: Sequence[tuple[int, int]], *, axis: str | None = None) -> Any:
+    """Send shards from device to device; devices that receive nothing get zeros.
+
+    `permutation` lists (source, target) pairs of device indices or, with `axis`, of positions along that
+    mesh axis.
+
+    >>> import numpy as np
+    >>> from shardwise import DeviceMesh, P
+    >>> x = shard(np.arange(4.0), DeviceMesh((2,), ("x",)), P("x"))
+    >>> ppermute(x, [(0, 1)])
+    Tensor([0., 0., 0., 1.], float64[4@x] on x=2)
+    """
+    if isinstance(sharded_tensor, LocalTensor):
+        if axis is None:
+            raise ArgumentError(
+                "inside shard_map, ppermute goes along a mesh axis; name it: ppermute(x, pairs, axis='x')."
+            )
+        return local_view.ppermute(sharded_tensor, axis, permutation)
+    x = _tensor(sharded_tensor, "ppermute")
+    return permute_shards(x, **picks_of(x, permutation, axis))
+
+
+@_tree
+def shift(sharded_tensor: Any, axis: str, offset: int = 1, *, rotate: bool = True) -> Any:
+    """Shift shards along a mesh axis: what position i held goes to position i + offset.
+
+    With `rotate` the last go to the first; without, those that receive nothing get zeros.
+
+    >>> import numpy as np
+    >>> from shardwise import DeviceMesh, P
+    >>> shift(shard(np.arange(4.0), DeviceMesh((4,), ("x",)), P("x")), "x", 1)
+    Tensor([3., 0., 1., 2.], float64[4@x] on x=4)
+    """
+    mesh = (sharded_tensor if isinstance(sharded_tensor, LocalTensor) else _tensor(sharded_tensor, "shift")).mesh
+    size = mesh.axis(axis, "shift").size
+    pairs = [(i, (i + offset) % size) for i in range(size) if rotate or 0 <= i + offset < size]
+    return ppermute(sharded_tensor, pairs, axis=axis)
+
+
+@_tree
+def halo_exchange(
+    sharded_tensor: Any,
+    axis: int,
+    halo: tuple[int, int] | int,
+    *,
+    edge: Edge | None = None,
+    mesh_axis: str | None = None,
+) -> Any:
+    """Let each shard of dim `axis` also hold `halo` = (low, high) elements of its neighbours.
+
+    At the border a shard holds less (`edge="clip"`, the default) or is filled with zeros ("pad"). Inside
+    `shard_map` the neighbours are those along `mesh_axis`, and the border is filled.
+
+    >>> import numpy as np
+    >>> from shardwise import DeviceMesh, P
+    >>> halo_exchange(shard(np.arange(4.0), DeviceMesh((2,), ("x",)), P("x")), 0, 1).local(0)
+    array([0., 1., 2.])
+    """
+    if isinstance(sharded_tensor, LocalTensor):
+        if mesh_axis is None:
+            raise ArgumentError("inside shard_map, halo_exchange goes along a mesh axis: mesh_axis='x'.")
+        if edge == "clip":
+            raise ArgumentError("inside shard_map all shards are equal, so halo_exchange has edge='pad' only.")
+        low, high = (halo, halo) if isinstance(halo, int) else halo
+        return local_view.halo_exchange(sharded_tensor, mesh_axis, axis, (low, high))
+    x = _tensor(sharded_tensor, "halo_exchange")
+    dim = _dim(x, axis, "halo_exchange")
+    old = x.layout.dims[dim]
+    cuts = list(x.layout.dims)
+    cuts[dim] = Cut(old.axes, split=old.split, offsets=old.offsets, halo=halo, edge=edge or "clip")
+    return relayout(x, layout=_with(x.layout, cuts))
+
+
+# -- devices -------------------------------------------------------------------------------------------
+
+
+@_tree
+def distributed_broadcast(x: Any, mesh: DeviceMesh | None = None) -> Any:
+    """Put the whole value on every device of a mesh.
+
+    >>> from shardwise import DeviceMesh
+    >>> distributed_broadcast([1.0, 2.0], DeviceMesh((2,), ("x",))).local(1)
+    array([1., 2.])
+    """
+    x = asarray(x)
+    everywhere = x.mesh if mesh is None and not x.mesh.is_single else current_mesh(mesh)
+    return relayout(x, layout=Layout.replicated(everywhere, x.ndim))
+
+
+@_tree
+def to_device(x: Any, device: Device | None = None, *, sharding: Any = None) -> Any:
+    """Move a tensor to one device, or to a sharding.
+
+    With neither, a tensor stays where it is, and anything else goes to the default device.
+
+    >>> to_device([1.0], CPU(1)).device
+    CPU(1)
+    """
+    if device is not None and sharding is not None:
+        raise ArgumentError("to_device takes a device or a sharding, not both.")
+    if sharding is not None:
+        rank = x.ndim if isinstance(x, Tensor) else asarray(x).ndim
+        layout = as_layout(sharding, rank, x.mesh if isinstance(x, Tensor) and isinstance(sharding, P) else None)
+        return shard(x, layout.mesh, layout)
+    if device is None:
+        return x if isinstance(x, Tensor) else asarray(x)
+    if not isinstance(device, Device):
+        raise ArgumentError(f"to_device needs a Device such as CPU(0), got {device!r}.")
+    _check_present(device)
+    with default_device(device):
+        x = asarray(x)
+    return relayout(x, layout=Layout.replicated(DeviceMesh.single(device), x.ndim))
+
+
+def _check_present(device: Device) -> None:
+    if isinstance(device, Accelerator) and device.id >= (count := accelerator_count()):
+        raise EngineError(
+            f"{device!r} is not there: {count} accelerators were found (looked for CUDA devices through torch, then "
+            "CuPy).\n  install the extra shardwise[torch] with a CUDA build, or use CPU()."
+        )
+
+
+def transfer_to(x: Any, device: Device | None = None, *, sharding: Any = None) -> Any:
+    """Move a tensor to one device, or to a sharding; the same as `to_device`."""
+    return to_device(x, device, sharding=sharding)
+
+
+def cpu(x: Any) -> Any:
+    """Move a tensor to the CPU.
+
+    >>> cpu([1.0]).device
+    CPU(0)
+    """
+    return to_device(x, CPU())
+
+
+def gpu(x: Any) -> Any:
+    """Move a tensor to the first accelerator."""
+    return to_device(x, Accelerator())
+
+
+def accelerator(x: Any, device_id: int = 0) -> Any:
+    """Move a tensor to the accelerator with this number."""
+    return to_device(x, Accelerator(device_id))

@@ -1,0 +1,137 @@
+"""Bind: applies a primitive to values that may be watched by interpreters for derivatives.
+
+A plain tensor has level 0. Differentiating opens a new level: forward mode pairs values of that level with
+tangents, reverse mode writes what is done to them on a tape. A primitive is handled by the interpreter of
+the highest level among its operands, which handles it in turn with values of lower levels; so derivatives
+nest to any order.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+from dataclasses import dataclass, field
+from typing import Any
+
+from shardwise.errors import DerivativeError
+from shardwise.prim.row import Row
+from shardwise.prim.tensor import Tensor
+
+_depth: ContextVar[int] = ContextVar("levels", default=0)
+
+
+@contextmanager
+def new_level() -> Iterator[int]:
+    """Open a level of differentiation above all that are open."""
+    level = _depth.get() + 1
+    token = _depth.set(level)
+    try:
+        yield level
+    finally:
+        _depth.reset(token)
+
+
+@dataclass(eq=False)
+class Node:
+    """One entry of a tape: what was applied to what, and the entries that its operands came from."""
+
+    row: Row | None = None
+    operands: tuple[Any, ...] = ()
+    params: dict[str, Any] = field(default_factory=dict)
+    out: Tensor | None = None
+    parents: tuple[Node | None, ...] = ()
+
+
+class Traced(Tensor):
+    """A value watched at one level: the value below it, with a tangent or a place on a tape."""
+
+    __slots__ = ("level", "node", "tangent", "value")
+
+    def __init__(self, level: int, value: Tensor, tangent: Tensor | None = None, node: Node | None = None) -> None:
+        """Watch `value` at `level`."""
+        self.level, self.value, self.tangent, self.node = level, value, tangent, node
+        self.shape, self.dtype, self.layout = value.shape, value.dtype, value.layout
+        self._engine = value.engine
+        self._arrays = ()
+
+    @property
+    def arrays(self) -> tuple[Any, ...]:
+        """Never there: a watched value must not leave the functions that are differentiated."""
+        return self._real()
+
+    def _real(self) -> tuple[Any, ...]:
+        raise DerivativeError(
+            f"the values of {self.type_text} were read inside a function that is being differentiated, which would "
+            "cut it out of the derivative in silence.\n  read stop_gradient(x) if that is what you want."
+        )
+
+    def __repr__(self) -> str:
+        return f"Tensor({self.type_text} on {self.mesh}, being differentiated)"
+
+
+def bind(row: Row, *operands: Any, **params: Any) -> Tensor:
+    """Apply a primitive to operands of any level."""
+    level = 0
+    for operand in operands:
+        if isinstance(operand, Tensor) and operand.level > level:
+            level = operand.level
+    if level == 0:
+        return row.run(*operands, **params)
+    watched = [isinstance(x, Traced) and x.level == level for x in operands]
+    below = tuple(x.value if w else x for x, w in zip(operands, watched, strict=True))
+    out = bind(row, *below, **params)
+    nodes = tuple(x.node if w else None for x, w in zip(operands, watched, strict=True))
+    if any(node is not None for node in nodes):
+        return Traced(level, out, node=Node(row, below, params, out, nodes))
+    tangents = tuple(x.tangent if w else None for x, w in zip(operands, watched, strict=True))
+    tangent = _tangent(row, tangents, out, below, params)
+    return out if tangent is None else Traced(level, out, tangent=tangent)
+
+
+def _tangent(
+    row: Row, tangents: tuple[Tensor | None, ...], out: Tensor, operands: tuple[Any, ...], params: dict[str, Any]
+) -> Tensor | None:
+    if all(tangent is None for tangent in tangents):
+        return None
+    if row.linear:
+        return bind(row, *tangents, **params)
+    if row.jvp is None:
+        raise DerivativeError(f"{row.name} has no forward derivative.")
+    return row.jvp(tangents, out, *operands, **params)
+
+
+def pulled_back(end: Node, cotangent: Tensor, starts: list[Node], add: Any) -> list[Tensor | None]:
+    """Return the cotangents of the tape entries `starts`, given that of the entry `end`."""
+    found: dict[int, Tensor] = {id(end): cotangent}
+    for node in _ordered(end):
+        given = found.get(id(node))
+        if node.row is None or given is None:
+            continue
+        if node.row.vjp is None:
+            raise DerivativeError(f"{node.row.name} has no reverse derivative.")
+        for parent, part in zip(
+            node.parents, node.row.vjp(given, node.out, *node.operands, **node.params), strict=True
+        ):
+            if parent is not None and part is not None:
+                before = found.get(id(parent))
+                found[id(parent)] = part if before is None else add(before, part)
+        if node not in starts:
+            del found[id(node)]
+    return [found.get(id(start)) for start in starts]
+
+
+def _ordered(end: Node) -> list[Node]:
+    # Entries from the last to the first, each after everything that was made from it.
+    order: list[Node] = []
+    seen: set[int] = set()
+    stack: list[tuple[Node, bool]] = [(end, False)]
+    while stack:
+        node, done = stack.pop()
+        if done:
+            order.append(node)
+        elif id(node) not in seen:
+            seen.add(id(node))
+            stack.append((node, True))
+            stack += [(parent, False) for parent in node.parents if parent is not None]
+    return order[::-1]

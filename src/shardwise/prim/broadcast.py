@@ -1,0 +1,85 @@
+"""Broadcasting, and its adjoint: sums over the dims that were broadcast."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from array_api_compat import array_namespace
+
+from shardwise.engine.storage import storage_of
+from shardwise.errors import BindingError
+from shardwise.layout.layout import Layout, Shape
+from shardwise.prim.relayout import relayout, resolved
+from shardwise.prim.row import Row
+from shardwise.prim.tensor import Tensor, moved
+
+
+def broadcast_shape(*shapes: Shape) -> Shape:
+    """Return the shape that several shapes broadcast to.
+
+    >>> broadcast_shape((3, 1), (4,))
+    (3, 4)
+    """
+    try:
+        return tuple(np.broadcast_shapes(*shapes))
+    except ValueError:
+        raise BindingError(f"shapes {' and '.join(map(str, shapes))} do not broadcast.") from None
+
+
+def operand_layout(layout: Layout, shape: Shape) -> Layout:
+    """Return the layout that an operand of this shape needs beside a result of `layout`."""
+    cuts = layout.dims[layout.rank - len(shape) :]
+    return Layout(layout.mesh, [None if size == 1 else cut for size, cut in zip(shape, cuts, strict=True)])
+
+
+def _broadcast(x: Tensor, *, layout: Layout, shape: Shape) -> Tensor:
+    ready = moved(x, operand_layout(layout, x.shape))
+    new = storage_of(layout, shape)
+    arrays = []
+    for (device, *_), local in zip(new.holders, new.shapes, strict=True):
+        source = ready.arrays[ready.storage.index(device)]
+        arrays.append(x.engine.apply(lambda a, to=local: array_namespace(a).broadcast_to(a, to), [source], local))
+    return Tensor(arrays, layout, shape, x.dtype, x.engine)
+
+
+def _broadcast_vjp(ct: Tensor, out: Tensor, x: Tensor, *, layout: Layout, shape: Shape) -> tuple[Tensor, ...]:
+    return (resolved(sum_to(ct, shape=x.shape)),)
+
+
+def _sum_to(x: Tensor, *, shape: Shape) -> Tensor:
+    # Only the small local sums are left to be reduced over the devices: they are partial values.
+    x = moved(x, x.layout.resolved().without_halo())
+    lead = x.ndim - len(shape)
+    dims = tuple(k for k in range(x.ndim) if k < lead or shape[k - lead] != x.shape[k])
+    pending = [a for k in dims for a in x.layout.dims[k].axes]
+    layout = Layout(x.mesh, [None if k in dims else x.layout.dims[k] for k in range(lead, x.ndim)], pending)
+    new = storage_of(layout, shape)
+
+    arrays = []
+    for (device, *_), local in zip(new.holders, new.shapes, strict=True):
+        source = x.arrays[x.storage.index(device)]
+        arrays.append(x.engine.apply(lambda a, to=local: _summed(a, dims, to), [source], local))
+    return Tensor(arrays, layout, shape, x.dtype, x.engine)
+
+
+def _summed(array: Any, dims: tuple[int, ...], shape: Shape) -> Any:
+    xp = array_namespace(array)
+    return xp.reshape(xp.sum(array, axis=dims, dtype=array.dtype), shape)
+
+
+def _sum_to_vjp(ct: Tensor, out: Tensor, x: Tensor, *, shape: Shape) -> tuple[Tensor, ...]:
+    return (broadcast(ct, layout=x.layout.resolved().without_halo(), shape=x.shape),)
+
+
+# The value repeated along dims of size one and new leading dims, in a layout of the larger shape.
+broadcast = Row("broadcast", _broadcast, _broadcast_vjp, linear=True)
+# The sums that bring a value back to a shape which broadcasts to its own.
+sum_to = Row("sum_to", _sum_to, _sum_to_vjp, linear=True)
+
+
+def unbroadcast(x: Tensor, like: Any) -> Tensor:
+    """Return `x` summed to the shape of an operand that was broadcast."""
+    if not isinstance(like, Tensor) or x.shape == like.shape:
+        return x
+    return relayout(resolved(sum_to(x, shape=like.shape)), layout=like.layout.resolved())

@@ -1,0 +1,117 @@
+"""Primitives between a tensor over several devices and tensors on single ones."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from array_api_compat import array_namespace
+
+from shardwise.engine.storage import storage_of
+from shardwise.layout.device import Device
+from shardwise.layout.layout import Cut, Layout, Shape
+from shardwise.layout.mesh import DeviceMesh
+from shardwise.prim.relayout import relayout
+from shardwise.prim.row import Row
+from shardwise.prim.tensor import Tensor, plain
+
+
+def on(device: Device, rank: int) -> Layout:
+    """Return the layout of a tensor on a single device."""
+    return Layout.replicated(DeviceMesh.single(device), rank)
+
+
+def _zeros(like: Tensor, shape: Shape, layout: Layout) -> Tensor:
+    new = storage_of(layout, shape)
+    source = plain(like).arrays[0]
+    arrays = [
+        like.engine.apply(lambda a, to=local: array_namespace(a).zeros(to, dtype=a.dtype), [source], local)
+        for local in new.shapes
+    ]
+    return Tensor(arrays, layout, shape, like.dtype, like.engine)
+
+
+def joined_layout(parts: Sequence[Shape], devices: Sequence[Device], dim: int) -> tuple[Layout, Shape]:
+    """Return layout and shape of tensors on single devices seen as shards along a dim."""
+    bounds = [0]
+    for shape in parts:
+        bounds.append(bounds[-1] + shape[dim])
+    mesh = DeviceMesh((len(devices),), ("device",), devices)
+    cuts = [Cut("device", offsets=bounds) if k == dim and len(devices) > 1 else None for k in range(len(parts[0]))]
+    return Layout(mesh, cuts), tuple(bounds[-1] if k == dim else size for k, size in enumerate(parts[0]))
+
+
+def _join(*parts: Tensor, dim: int) -> Tensor:
+    devices = [part.mesh.device(0) for part in parts]
+    layout, shape = joined_layout([part.shape for part in parts], devices, dim)
+    return Tensor([part.arrays[0] for part in parts], layout, shape, parts[0].dtype, parts[0].engine)
+
+
+def _join_vjp(ct: Tensor, out: Tensor, *parts: Tensor, dim: int) -> tuple[Tensor, ...]:
+    shards = relayout(ct, layout=out.layout)
+    return tuple(take_part(shards, index=i, dim=dim) for i in range(len(parts)))
+
+
+def _join_jvp(tangents: Any, out: Tensor, *parts: Tensor, dim: int) -> Tensor:
+    known = next(t for t in tangents if t is not None)
+    terms = [_zeros(known, p.shape, p.layout) if t is None else t for t, p in zip(tangents, parts, strict=True)]
+    return join(*terms, dim=dim)
+
+
+def _take_part(x: Tensor, *, index: int, dim: int) -> Tensor:
+    array = x.arrays[x.storage.index(index)]
+    return Tensor((array,), on(x.mesh.device(index), x.ndim), tuple(array.shape), x.dtype, x.engine)
+
+
+def _take_part_vjp(ct: Tensor, out: Tensor, x: Tensor, *, index: int, dim: int) -> tuple[Tensor, ...]:
+    here = relayout(ct, layout=out.layout)
+    parts = [
+        here if i == index else _zeros(here, x.layout.local_shape(x.shape, i), on(x.mesh.device(i), x.ndim))
+        for i in range(x.mesh.num_devices)
+    ]
+    return (join(*parts, dim=dim),)
+
+
+def _stack(*parts: Tensor) -> Tensor:
+    arrays = [part.arrays[0] for part in parts]
+    shape = (len(parts), *parts[0].shape)
+    made = parts[0].engine.apply(lambda *a: array_namespace(a[0]).stack(a, axis=0), arrays, shape)
+    return Tensor((made,), on(parts[0].mesh.device(0), len(shape)), shape, parts[0].dtype, parts[0].engine)
+
+
+def _stack_vjp(ct: Tensor, out: Tensor, *parts: Tensor) -> tuple[Tensor, ...]:
+    here = relayout(ct, layout=out.layout)
+    return tuple(unstack_part(here, index=i, count=len(parts)) for i in range(len(parts)))
+
+
+def _stack_jvp(tangents: Any, out: Tensor, *parts: Tensor) -> Tensor:
+    known = next(t for t in tangents if t is not None)
+    terms = [_zeros(known, p.shape, p.layout) if t is None else t for t, p in zip(tangents, parts, strict=True)]
+    return stack_parts(*terms)
+
+
+def _unstack(x: Tensor, *, index: int, count: int) -> Tensor:
+    made = x.engine.apply(lambda a: a[index], [x.arrays[0]], x.shape[1:])
+    return Tensor((made,), on(x.mesh.device(0), x.ndim - 1), x.shape[1:], x.dtype, x.engine)
+
+
+def _unstack_vjp(ct: Tensor, out: Tensor, x: Tensor, *, index: int, count: int) -> tuple[Tensor, ...]:
+    here = relayout(ct, layout=out.layout)
+    return (stack_parts(*[here if i == index else _zeros(here, out.shape, out.layout) for i in range(count)]),)
+
+
+def _own(x: Tensor) -> Tensor:
+    arrays = []
+    for array, shape in zip(x.arrays, x.storage.shapes, strict=True):
+        arrays.append(x.engine.apply(lambda a: array_namespace(a).asarray(a, copy=True), [array], shape))
+    return Tensor(arrays, x.layout, x.shape, x.dtype, x.engine)
+
+
+# Tensors on single devices seen as the shards of one along a dim; and one shard as a tensor on its device.
+join = Row("join", _join, _join_vjp, _join_jvp)
+take_part = Row("take_part", _take_part, _take_part_vjp, linear=True)
+# Tensors on one device along a new leading dim; and one of them again.
+stack_parts = Row("stack_parts", _stack, _stack_vjp, _stack_jvp)
+unstack_part = Row("unstack_part", _unstack, _unstack_vjp, linear=True)
+# The same value in arrays of its own.
+own_copy = Row("own_copy", _own, lambda ct, out, x: (relayout(ct, layout=x.layout.resolved()),), linear=True)

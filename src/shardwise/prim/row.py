@@ -1,0 +1,37 @@
+"""Rows: what one primitive does, and its derivatives in terms of other primitives."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from shardwise.prim.tensor import Tensor
+
+Cotangents = tuple[Tensor | None, ...]
+
+
+@dataclass(frozen=True)
+class Row:
+    """One primitive of the table.
+
+    `run(*tensors, **params)` computes it. `vjp(cotangent, out, *tensors, **params)` returns a cotangent per
+    tensor, in the tensor's layout, or None where there is none. `jvp(tangents, out, *tensors, **params)`
+    returns the tangent of the result; tangents that are None are zero. A `linear` primitive of one tensor is
+    its own tangent map.
+    """
+
+    name: str
+    run: Callable[..., Tensor]
+    vjp: Callable[..., Cotangents] | None = None
+    jvp: Callable[..., Tensor | None] | None = None
+    linear: bool = False
+
+    def __repr__(self) -> str:
+        return f"Row({self.name})"
+
+    def __call__(self, *tensors: Any, **params: Any) -> Tensor:
+        """Apply the primitive under whatever interpreters its operands carry."""
+        from shardwise.prim.bind import bind
+
+        return bind(self, *tensors, **params)

@@ -1,0 +1,212 @@
+"""Primitives on shards: change a layout, see shards as terms of a reduction, permute shards."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from math import prod
+from typing import Any
+
+from array_api_compat import array_namespace
+
+from shardwise.engine.execute import permutation
+from shardwise.engine.storage import storage_of
+from shardwise.errors import BindingError, DerivativeError, LayoutError
+from shardwise.layout.axis import Axis, without
+from shardwise.layout.layout import Layout, Shape
+from shardwise.layout.placement import ReduceOp
+from shardwise.prim.elementwise import add, divide, equal_mask, multiply
+from shardwise.prim.relayout import relayout, resolved
+from shardwise.prim.row import Row
+from shardwise.prim.tensor import Tensor
+
+# -- shards as terms -----------------------------------------------------------------------------------
+
+
+def relabelled(x: Tensor, layout: Layout, shape: Shape) -> Tensor:
+    """Return the tensor whose devices hold the very arrays that they hold now, seen in another layout."""
+    old, new = x.storage, storage_of(layout, shape)
+    arrays = [x.arrays[old.index(holders[0])] for holders in new.holders]
+    return Tensor(arrays, layout, shape, x.dtype, x.engine)
+
+
+def folded(layout: Layout, shape: Shape, axes: tuple[Axis, ...], op: ReduceOp) -> tuple[Layout, Shape]:
+    """Return layout and shape of the sum of the shards along `axes`, each of which splits a dim."""
+    tiling = layout.tiling(shape)
+    dims, sizes = [], []
+    for k, (cut, dim) in enumerate(zip(layout.dims, tiling.dims, strict=True)):
+        left = without(cut.axes, axes)
+        if left != cut.axes and (not dim.is_even or cut.halo != (0, 0)):
+            raise BindingError(
+                f"reducing over {', '.join(map(str, axes))} adds the shards of dim {k} up, so they must be equal; "
+                f"{dim.size} elements over {dim.parts} devices{' with a halo' if cut.halo != (0, 0) else ''} are not.\n"
+                "  to sum the dim itself, reduce the global view; to have it whole on every device, all_gather."
+            )
+        sizes.append(dim.size // prod(a.size for a in cut.axes) * prod(a.size for a in left))
+        dims.append(left if left != cut.axes else cut)
+    return Layout(layout.mesh, dims, (*layout.partial, *axes), op), tuple(sizes)
+
+
+def _fold(x: Tensor, *, axes: tuple[Axis, ...], op: ReduceOp) -> Tensor:
+    op.check_dtype(x.dtype)
+    return relabelled(x, *folded(x.layout, x.shape, axes, op))
+
+
+def _fold_vjp(ct: Tensor, out: Tensor, x: Tensor, *, axes: tuple[Axis, ...], op: ReduceOp) -> tuple[Tensor, ...]:
+    spread = unfold(relayout(ct, layout=out.layout.resolved()), layout=x.layout, shape=x.shape)
+    if op is ReduceOp.AVG:
+        return (divide(spread, float(prod(a.size for a in axes))),)
+    return (spread if op is ReduceOp.SUM else multiply(spread, _weight(x, out, axes, op)),)
+
+
+def _fold_jvp(tangents: Any, out: Tensor, x: Tensor, *, axes: tuple[Axis, ...], op: ReduceOp) -> Tensor:
+    tangent = relayout(tangents[0], layout=x.layout)
+    if op in (ReduceOp.SUM, ReduceOp.AVG):
+        return fold(tangent, axes=axes, op=op)
+    return fold(multiply(tangent, _weight(x, out, axes, op)), axes=axes, op=ReduceOp.SUM)
+
+
+def _weight(x: Tensor, out: Tensor, axes: tuple[Axis, ...], op: ReduceOp) -> Tensor:
+    # How much of a change of each term reaches the result; terms that tie for the maximum share evenly.
+    def whole(terms: Tensor, how: ReduceOp) -> Tensor:
+        return unfold(resolved(fold(terms, axes=axes, op=how)), layout=x.layout, shape=x.shape)
+
+    if op in (ReduceOp.MAX, ReduceOp.MIN):
+        best = equal_mask(x, unfold(resolved(out), layout=x.layout, shape=x.shape))
+        return divide(best, whole(best, ReduceOp.SUM))
+    if op is ReduceOp.PROD:
+        # The product of the other terms, exact with zeros: one zero leaves that term alone, two leave none.
+        zero = equal_mask(x, 0)
+        safe = add(x, zero)
+        zeros = whole(zero, ReduceOp.SUM)
+        others = divide(whole(safe, ReduceOp.PROD), safe)
+        return multiply(others, add(equal_mask(zeros, 0), multiply(zero, equal_mask(zeros, 1))))
+    raise DerivativeError(f"the reduction {op} has no derivative.")
+
+
+def _unfold_vjp(ct: Tensor, out: Tensor, x: Tensor, *, layout: Layout, shape: Shape) -> tuple[Tensor, ...]:
+    axes = without(layout.sharded_axes, x.layout.sharded_axes)
+    return (resolved(fold(relayout(ct, layout=layout), axes=axes, op=ReduceOp.SUM)),)
+
+
+fold = Row("fold", _fold, _fold_vjp, _fold_jvp)
+unfold = Row("unfold", lambda x, *, layout, shape: relabelled(x, layout, shape), _unfold_vjp, linear=True)
+
+
+# -- permutations --------------------------------------------------------------------------------------
+
+
+def _permute(x: Tensor, *, picks: tuple[int | None, ...], times: tuple[int, ...]) -> Tensor:
+    for out, pick in enumerate(picks):
+        if pick is not None and x.storage.shapes[pick] != x.storage.shapes[out]:
+            raise LayoutError(
+                f"shards can only be permuted where they have equal shapes; devices {x.storage.holders[pick]} hold "
+                f"{x.storage.shapes[pick]} and devices {x.storage.holders[out]} hold {x.storage.shapes[out]}."
+            )
+    program = permutation(x.storage, picks, times, x.dtype)
+    return Tensor(x.engine.run(program, x.arrays), x.layout, x.shape, x.dtype, x.engine)
+
+
+def _permute_vjp(
+    ct: Tensor, out: Tensor, x: Tensor, *, picks: tuple[int | None, ...], times: tuple[int, ...]
+) -> tuple[Tensor, ...]:
+    back: list[int | None] = [None] * len(picks)
+    counts = [0] * len(picks)
+    for target, pick in enumerate(picks):
+        if pick is not None:
+            back[pick], counts[pick] = target, times[target]
+    return (permute_shards(relayout(ct, layout=x.layout), picks=tuple(back), times=tuple(counts)),)
+
+
+permute_shards = Row("permute_shards", _permute, _permute_vjp, linear=True)
+
+
+# -- linear maps of what each device holds ---------------------------------------------------------------
+
+Kernel = Callable[..., Any]
+
+
+def _local_map(
+    x: Tensor, *, kernel: Kernel, transpose: Kernel, layout: Layout, shape: Shape, positional: bool = False
+) -> Tensor:
+    old, new = x.storage, storage_of(layout, shape)
+    made: dict[int, Any] = {}  # devices that hold equal arrays share the result too
+    arrays = []
+    for i, (device, *_) in enumerate(new.holders):
+        source = old.index(device)
+        if positional:
+            arrays.append(x.engine.apply(partial(kernel, device=device), [x.arrays[source]], new.shapes[i]))
+            continue
+        if source not in made:
+            made[source] = x.engine.apply(kernel, [x.arrays[source]], new.shapes[i])
+        arrays.append(made[source])
+    return Tensor(arrays, layout, shape, x.dtype, x.engine)
+
+
+def _local_map_vjp(ct: Tensor, out: Tensor, x: Tensor, *, layout: Layout, shape: Shape, **how: Any) -> Any:
+    # Axes along which one array of x became several of the result: what comes back along them is summed.
+    base = x.layout.resolved()
+    summed = Layout(base.mesh, base.dims, without(layout.sharded_axes, base.sharded_axes))
+    back = {"kernel": how["transpose"], "transpose": how["kernel"], "positional": how.get("positional", False)}
+    return (resolved(local_map(relayout(ct, layout=layout), **back, layout=summed, shape=x.shape)),)
+
+
+# What each device holds, put through a linear kernel (that is told the device, if `positional`): the result
+# has this layout and shape.
+local_map = Row("local_map", _local_map, _local_map_vjp, linear=True)
+
+
+# -- part of a mesh --------------------------------------------------------------------------------------
+
+
+def _restrict(x: Tensor, *, axis: Axis, at: int) -> Tensor:
+    layout, shape, first = restricted(x.layout, x.shape, axis, at)
+    new, step = storage_of(layout, shape), x.mesh.divisor(axis)
+    arrays = [x.arrays[x.storage.index(_inside(holders[0], axis, step) + first)] for holders in new.holders]
+    return Tensor(arrays, layout, shape, x.dtype, x.engine)
+
+
+def _embed(x: Tensor, *, axis: Axis, at: int, layout: Layout, shape: Shape) -> Tensor:
+    new, step = storage_of(layout, shape), layout.mesh.divisor(axis)
+    arrays = []
+    for i, holders in enumerate(new.holders):
+        device = holders[0]
+        if device // step % axis.size == at:
+            arrays.append(x.arrays[x.storage.index(_outside(device, axis, step))])
+        else:
+            arrays.append(x.engine.apply(_zeros_like, [x.arrays[0]], new.shapes[i]))
+    return Tensor(arrays, layout, shape, x.dtype, x.engine)
+
+
+def _inside(device: int, axis: Axis, step: int) -> int:
+    # The index in the whole mesh, at position 0 of the axis, of a device of the mesh without that axis.
+    return device // step * step * axis.size + device % step
+
+
+def _outside(device: int, axis: Axis, step: int) -> int:
+    return device // (step * axis.size) * step + device % step
+
+
+def _zeros_like(array: Any) -> Any:
+    return array_namespace(array).zeros_like(array)
+
+
+def restricted(layout: Layout, shape: Shape, axis: Axis, at: int) -> tuple[Layout, Shape, int]:
+    """Return layout and shape of what the devices at one position along a whole axis hold, and their first index."""
+    mesh = layout.mesh.fix({axis.name: at})
+    sizes = tuple(size // (axis.size if axis in cut.axes else 1) for size, cut in zip(shape, layout.dims, strict=True))
+    dims = [tuple(str(a) for a in cut.axes if a != axis) for cut in layout.dims]
+    return Layout(mesh, dims), sizes, at * layout.mesh.divisor(axis)
+
+
+def _restrict_vjp(ct: Tensor, out: Tensor, x: Tensor, *, axis: Axis, at: int) -> tuple[Tensor, ...]:
+    return (embed(relayout(ct, layout=out.layout), axis=axis, at=at, layout=x.layout, shape=x.shape),)
+
+
+def _embed_vjp(ct: Tensor, out: Tensor, x: Tensor, *, axis: Axis, at: int, layout: Layout, shape: Shape) -> Any:
+    return (restrict(relayout(ct, layout=layout), axis=axis, at=at),)
+
+
+# A stack at one position of a mesh axis, as a tensor on that part of the mesh; and back, with zeros elsewhere.
+restrict = Row("restrict", _restrict, _restrict_vjp, linear=True)
+embed = Row("embed", _embed, _embed_vjp, linear=True)

@@ -1,0 +1,391 @@
+"""Tensors: immutable global values that are spread over a mesh."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from shardwise.engine.arrays import Array, copy_into, dtype_of, is_torch, on_device, readonly, reduce_into, to_numpy
+from shardwise.engine.current import Engine, current_engine
+from shardwise.engine.execute import compiled
+from shardwise.engine.storage import Storage, region, storage_of
+from shardwise.errors import ArgumentError, BindingError, ConversionError, EngineError
+from shardwise.layout.conversion import LayoutLike, as_layout
+from shardwise.layout.device import Device, default_device
+from shardwise.layout.layout import Layout, Shape, checked_shape
+from shardwise.layout.mesh import DeviceMesh, current_mesh
+from shardwise.layout.placement import ReduceOp
+from shardwise.layout.spec import ShardingSpec
+from shardwise.layout.tiling import Box
+from shardwise.plan.plan import plan_reshard
+
+
+@dataclass(frozen=True, slots=True)
+class Shard:
+    """What one device holds: the box, halo included, in global coordinates, and the array."""
+
+    device: Device
+    index: int
+    box: Box
+    array: Array
+
+
+class Tensor:
+    """An immutable value, seen as a whole, that is spread over a mesh by a layout.
+
+    >>> from shardwise import DeviceMesh, P, shard
+    >>> x = shard(np.arange(8.0), DeviceMesh((4,), ("x",)), P("x"))
+    >>> x
+    Tensor([0., 1., 2., 3., 4., 5., 6., 7.], float64[8@x] on x=4)
+    >>> x.local(2)
+    array([4., 5.])
+    """
+
+    __slots__ = ("_arrays", "_engine", "dtype", "layout", "shape")
+    __array_priority__ = 1000
+
+    shape: Shape
+    dtype: np.dtype
+    layout: Layout
+    level = 0  # of differentiation: a plain value
+
+    def __init__(
+        self, arrays: Sequence[Array], layout: Layout, shape: Shape, dtype: np.dtype, engine: Engine | None = None
+    ) -> None:
+        """Wrap the distinct arrays of a layout; users call `shard`, `asarray` or `from_shards`."""
+        self._arrays = tuple(arrays)
+        self._engine = engine or current_engine()
+        self.layout, self.shape, self.dtype = layout, shape, dtype
+
+    # -- what it is --------------------------------------------------------------------------------
+
+    @property
+    def ndim(self) -> int:
+        """How many dims the tensor has."""
+        return len(self.shape)
+
+    @property
+    def size(self) -> int:
+        """How many elements the tensor has."""
+        return int(np.prod(self.shape, dtype=np.int64))
+
+    @property
+    def nbytes(self) -> int:
+        """The bytes of the global value."""
+        return self.size * self.dtype.itemsize
+
+    @property
+    def mesh(self) -> DeviceMesh:
+        """The mesh that the tensor is spread over."""
+        return self.layout.mesh
+
+    @property
+    def device(self) -> Device | None:
+        """The device that holds the tensor, or None if it is spread over several."""
+        return self.mesh.device(0) if self.mesh.is_single or self.mesh.is_simulated else None
+
+    @property
+    def sharding(self) -> ShardingSpec | Layout:
+        """The layout as a ShardingSpec or, where that cannot say it, the layout itself."""
+        try:
+            return ShardingSpec.from_layout(self.layout)
+        except ConversionError:
+            return self.layout
+
+    @property
+    def engine(self) -> Engine:
+        """The engine that the tensor lives on."""
+        return self._engine
+
+    @property
+    def arrays(self) -> tuple[Array, ...]:
+        """The distinct arrays, for engines and kernels: never to be written to."""
+        return self._arrays
+
+    @property
+    def storage(self) -> Storage:
+        """Which device holds which of the arrays."""
+        return storage_of(self.layout, self.shape)
+
+    # -- reading -----------------------------------------------------------------------------------
+
+    def local(self, device: int) -> Array:
+        """Return the array that the device with this index holds; it is read-only."""
+        return readonly(self._real()[self.storage.index(self.mesh.checked_index(device))])
+
+    @property
+    def shards(self) -> tuple[Shard, ...]:
+        """What each device that this process can address holds."""
+        storage, arrays = self.storage, self._real()
+        return tuple(
+            Shard(self.mesh.device(i), i, storage.boxes[storage.index(i)], readonly(arrays[storage.index(i)]))
+            for i in range(self.mesh.num_devices)
+        )
+
+    def numpy(self) -> np.ndarray:
+        """Return the global value as a read-only NumPy array; nothing is sent between devices."""
+        arrays = self._real()
+        if self.layout.is_replicated and not self.layout.has_halo:
+            return readonly(to_numpy(arrays[0]))
+        return readonly(assembled(self))
+
+    def item(self) -> Any:
+        """Return the only element as a Python scalar."""
+        if self.size != 1:
+            raise BindingError(f"item() needs a tensor of one element, got shape {self.shape}.")
+        return self.numpy().reshape(()).item()
+
+    def gather(self) -> Tensor:
+        """Return the same value on every device of the mesh."""
+        return _gathered(self)
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray:
+        out = self.numpy()
+        if dtype is not None and np.dtype(dtype) != out.dtype:
+            if copy is False:
+                raise ValueError(f"a copy is needed to convert {out.dtype} to {np.dtype(dtype)}.")
+            return out.astype(dtype)
+        return out.copy() if copy else out
+
+    def __dlpack__(self, *, max_version: tuple[int, int] | None = None, **options: Any) -> Any:
+        if not self.layout.is_replicated:
+            raise ArgumentError(
+                f"only a whole tensor can be exported; this one is laid out {self.layout} on {self.mesh}.\n"
+                "  export one shard with from_dlpack(x.local(device)), or x.gather() first."
+            )
+        array = self._real()[0]
+        if is_torch(array):
+            return array.clone().__dlpack__(**options)
+        if max_version is not None and max_version >= (1, 0):
+            return readonly(array).__dlpack__(max_version=max_version, **options)
+        return array.copy().__dlpack__(**options)  # older consumers cannot be told that it is read-only
+
+    def __dlpack_device__(self) -> tuple[int, int]:
+        return self._real()[0].__dlpack_device__()
+
+    def _real(self) -> tuple[Array, ...]:
+        if self._engine.name == "abstract":
+            raise EngineError("a tensor on the abstract engine has a layout but no values.")
+        return self._arrays
+
+    # -- as a value --------------------------------------------------------------------------------
+
+    @property
+    def type_text(self) -> str:
+        """Dtype, shape and layout in short: `float32[8@x, 4]`."""
+        return type_text(self.dtype, self.shape, self.layout)
+
+    def __repr__(self) -> str:
+        if self._engine.name == "abstract":
+            return f"Tensor({self.type_text} on {self.mesh}, abstract)"
+        values = np.array2string(self.numpy(), separator=", ", threshold=50, edgeitems=2, prefix="Tensor(")
+        return f"Tensor({values}, {self.type_text} on {str(self.mesh) or self.mesh.device(0)})"
+
+    def __len__(self) -> int:
+        if not self.shape:
+            raise TypeError("len() of a 0-d tensor.")
+        return self.shape[0]
+
+    def __bool__(self) -> bool:
+        return bool(self.item())
+
+    def __int__(self) -> int:
+        return int(self.item())
+
+    def __float__(self) -> float:
+        return float(self.item())
+
+    def __complex__(self) -> complex:
+        return complex(self.item())
+
+    def __iter__(self):
+        raise TypeError("a Tensor is not iterable: it is one value spread over devices; x.numpy() gives its elements.")
+
+    __hash__ = object.__hash__
+
+    # -- arithmetic --------------------------------------------------------------------------------
+
+    def __add__(self, other: Any) -> Tensor:
+        return _bound("add", self, other)
+
+    def __radd__(self, other: Any) -> Tensor:
+        return _bound("add", other, self)
+
+    def __sub__(self, other: Any) -> Tensor:
+        return _bound("subtract", self, other)
+
+    def __rsub__(self, other: Any) -> Tensor:
+        return _bound("subtract", other, self)
+
+    def __mul__(self, other: Any) -> Tensor:
+        return _bound("multiply", self, other)
+
+    def __rmul__(self, other: Any) -> Tensor:
+        return _bound("multiply", other, self)
+
+    def __truediv__(self, other: Any) -> Tensor:
+        return _bound("divide", self, other)
+
+    def __rtruediv__(self, other: Any) -> Tensor:
+        return _bound("divide", other, self)
+
+    def __neg__(self) -> Tensor:
+        return _bound("negative", self)
+
+
+def _bound(name: str, *operands: Any) -> Tensor:
+    from shardwise.prim import elementwise
+
+    ready = [x if isinstance(x, Tensor | int | float | complex) else asarray(x) for x in operands]
+    return getattr(elementwise, name)(*ready)
+
+
+def plain(x: Tensor) -> Tensor:
+    """Return the value itself of a tensor that is being differentiated."""
+    while x.level:
+        x = x.value  # type: ignore[attr-defined]
+    return x
+
+
+def type_text(dtype: np.dtype, shape: Sequence[int], layout: Layout) -> str:
+    """Return dtype, shape and layout in short."""
+    dims = ", ".join(
+        f"{size}@{'.'.join(map(str, cut.axes))}" if cut.axes else str(size)
+        for size, cut in zip(shape, layout.dims, strict=True)
+    )
+    pending = f" {layout.reduce_op}({', '.join(map(str, layout.partial))})" if layout.partial else ""
+    return f"{dtype}[{dims}]{pending}"
+
+
+def assembled(x: Tensor) -> np.ndarray:
+    """Return the global value put together from the arrays, on the host."""
+    out = np.empty(x.shape, x.dtype)
+    storage, arrays = x.storage, [to_numpy(array) for array in x.arrays]
+    terms = storage.count // max(1, int(np.prod([dim.parts for dim in storage.tiling.dims])))
+    for tile, first in zip(storage.tiling.tiles(), range(0, storage.count, terms), strict=True):
+        owned, held = storage.tiling.owned(tile), storage.boxes[first]
+        parts = [array[region(owned, held)] for array in arrays[first : first + terms]]
+        reduce_into(out[region(owned, storage.tiling.bounds)], parts, x.layout.reduce_op or ReduceOp.SUM)
+    return out
+
+
+def moved(x: Tensor, layout: Layout) -> Tensor:
+    """Return the same value in another layout: the planner's plan, run by the tensor's engine."""
+    if layout is x.layout:
+        return x
+    plan = plan_reshard(x.layout, layout, x.shape, x.dtype)
+    arrays = x.engine.run(compiled(plan), x.arrays)
+    if layout.mesh is not x.layout.mesh:
+        arrays = _in_memory_of(arrays, layout, x.shape)
+    return Tensor(arrays, layout, x.shape, x.dtype, x.engine)
+
+
+def _in_memory_of(arrays: Sequence[Array], layout: Layout, shape: Shape) -> Sequence[Array]:
+    # Between meshes the memory may differ: an accelerator's, or the host's.
+    holders = storage_of(layout, shape).holders
+    return [on_device(a, layout.mesh.device(devices[0])) for a, devices in zip(arrays, holders, strict=True)]
+
+
+def _gathered(x: Tensor) -> Tensor:
+    from shardwise.prim.relayout import relayout
+
+    return relayout(x, layout=Layout.replicated(x.mesh, x.ndim))
+
+
+def asarray(data: Any, dtype: Any = None) -> Tensor:
+    """Return anything array-like as a tensor on the default device; a Tensor is passed through.
+
+    >>> asarray([1.0, 2.0])
+    Tensor([1., 2.], float64[2] on cpu:0)
+    """
+    if isinstance(data, Tensor):
+        return data
+    mesh = DeviceMesh.single(default_device())
+    array = on_device(host_array(data, dtype), default_device())
+    return Tensor((_own(array),), Layout.replicated(mesh, array.ndim), tuple(array.shape), dtype_of(array))
+
+
+def host_array(data: Any, dtype: Any = None) -> Array:
+    """Return data as a NumPy array or torch tensor, without a copy where that is possible."""
+    if is_torch(data):
+        return data.detach() if dtype is None else data.detach().to(getattr(__import__("torch"), str(np.dtype(dtype))))
+    try:
+        array = np.asarray(data, dtype=None if dtype is None else np.dtype(dtype))
+    except (TypeError, ValueError) as error:
+        raise ArgumentError(f"an array or nested numbers were expected, got {type(data).__name__}: {error}.") from None
+    if (array.dtype.kind not in "fciub" and array.dtype.kind != "V") or array.dtype.names:
+        raise ArgumentError(f"numbers were expected, got an array of dtype {array.dtype}.")
+    return array
+
+
+def _own(array: Array) -> Array:
+    # A tensor never changes, so it does not share memory with what the user may write to.
+    if is_torch(array):
+        return array.clone()
+    out = current_engine().empty(array.shape, array.dtype)
+    if isinstance(out, np.ndarray):
+        copy_into(out, array)
+    return out
+
+
+def placed(data: Any, layout: Layout) -> Tensor:
+    """Return host data as a tensor of this layout; every device takes its shard from the host."""
+    array, engine = on_device(host_array(data), layout.mesh.device(0)), current_engine()
+    shape, dtype = checked_shape(tuple(array.shape)), dtype_of(array)
+    whole = Tensor((array,), Layout.replicated(layout.mesh, array.ndim), shape, dtype, engine)
+    made = moved(whole, layout)
+    return Tensor([_own(part) if _shares(part, array) else part for part in made.arrays], layout, shape, dtype, engine)
+
+
+def _shares(part: Array, array: Array) -> bool:
+    if is_torch(part):
+        return part.untyped_storage().data_ptr() == array.untyped_storage().data_ptr()
+    return isinstance(part, np.ndarray) and np.may_share_memory(part, array)
+
+
+def from_shards(
+    shards: Sequence[Any] | Mapping[int, Any],
+    mesh: DeviceMesh | None,
+    layout: LayoutLike,
+    shape: Sequence[int],
+) -> Tensor:
+    """Return the tensor whose devices hold these arrays, one per device in the order of the mesh.
+
+    Shapes and dtypes are checked, and that devices which hold the same data hold equal arrays.
+
+    >>> from shardwise import DeviceMesh, P
+    >>> from_shards([[1.0, 2.0], [3.0]], DeviceMesh((2,), ("x",)), P("x"), (3,))
+    Tensor([1., 2., 3.], float64[3@x] on x=2)
+    """
+    sizes = checked_shape(shape)
+    found = as_layout(layout, len(sizes), current_mesh(mesh))
+    storage = storage_of(found, sizes)
+    count = found.mesh.num_devices
+    given = [shards[i] for i in sorted(shards)] if isinstance(shards, Mapping) else list(shards)
+    arrays = [host_array(s.array if isinstance(s, Shard) else s) for s in given]
+    if len(arrays) != count:
+        raise BindingError(f"the mesh ({found.mesh}) has {count} devices, got {len(arrays)} shards.")
+    dtypes = {dtype_of(array) for array in arrays}
+    if len(dtypes) > 1:
+        raise BindingError(f"shards must have one dtype, got {', '.join(sorted(map(str, dtypes)))}.")
+    dtype = dtypes.pop()
+    found.check_dtype(dtype)
+    chosen: list[Array] = [None] * storage.count
+    for device, array in enumerate(arrays):
+        index = storage.index(device)
+        if tuple(array.shape) != storage.shapes[index]:
+            raise BindingError(
+                f"device {device} must hold shape {storage.shapes[index]} of a tensor of shape {sizes} laid out "
+                f"{found}, got {tuple(array.shape)}."
+            )
+        if chosen[index] is None:
+            chosen[index] = _own(array)
+        elif not np.array_equal(to_numpy(array), to_numpy(chosen[index]), equal_nan=dtype.kind in "fc"):
+            raise BindingError(
+                f"devices {storage.holders[index][0]} and {device} hold the same part under {found}, but their "
+                "arrays differ.\n  if they are contributions to be summed, say so: P(..., unreduced=[axis])."
+            )
+    return Tensor(chosen, found, sizes, dtype)
