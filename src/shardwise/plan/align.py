@@ -46,7 +46,7 @@ def aligned(layout: Layout, mesh: DeviceMesh) -> Layout | None:
 
 
 def index_of(mesh: DeviceMesh, device: Device) -> int | None:
-    """Return where a device stands in a mesh whose distinct devices have a regular order, or None.
+    """Return where a device stands in a mesh whose devices have a regular order of positive strides, or None.
 
     >>> from shardwise import CPU
     >>> index_of(DeviceMesh((2, 4), ("x", "y")).transpose(), CPU(6))

@@ -84,7 +84,7 @@ def _fetched(plan: Plan) -> Alternative:
     # Every device fetches all it needs, every contribution to it included, in one round.
     search = plan.search
     src, dst = search.side(search.src, 0), search.side(search.dst, 1)
-    pending = without(search.src.partial, search.dst.partial)
+    pending = next(search.options(search.src, search.dst)).pending
     each, count = [], search.ground.count
     for slot in range(count) if count <= COUNTED else (0, count - 1):
         need, own = dst.held(slot), src.held(slot)

@@ -51,10 +51,21 @@ class Shares:
         """Return the slots that share the reducing of one cell."""
         key = (source, target, self.dst.position(like, self.batch) if self.batch else 0)
         if key not in self._reducers:
-            able = self.dst.slots(target, self.batch, like)
             giving = set(self.src.slots(source, self.batch, like))
+            able = self._nearest(self.dst.slots(target, self.batch, like), giving)
             self._reducers[key] = [slot for slot in able if slot in giving] or self._some(able, source, target)
         return self._reducers[key]
+
+    def _nearest(self, able: list[int], giving: set[int]) -> list[int]:
+        # One position along the fresh axes is given the value: one of those where the fewest devices lack it.
+        if not self.fresh or self.pending:
+            return able
+        lacking: dict[int, int] = {}
+        for slot in able:
+            at = self.dst.position(slot, self.fresh)
+            lacking[at] = lacking.get(at, 0) + (slot not in giving)
+        least = min(lacking.values())
+        return [slot for slot in able if lacking[self.dst.position(slot, self.fresh)] == least]
 
     def _some(self, able: list[int], source: Tile, target: Tile) -> list[int]:
         # No contributor needs the cell. All who do share it, unless that makes very many small boxes; then

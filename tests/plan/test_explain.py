@@ -1,0 +1,67 @@
+"""A plan beside its alternatives: the bytes and time of each, and why it won."""
+
+import pytest
+from hypothesis import given
+
+from shardwise import P, plan_reshard
+from tests.plan.cases import Transition, mesh_of, transitions
+
+MESH = mesh_of(2, 4)
+
+
+def explained(src: P, dst: P, shape: tuple[int, ...], mesh=MESH):
+    return plan_reshard(src.to_layout(len(shape), mesh), dst.to_layout(len(shape), mesh), shape, "int8").explain()
+
+
+def test_the_alternatives_are_the_obvious_ones():
+    found = explained(P("x", "y"), P(None, "x"), (8, 64))
+    assert [(way.name, way.steps, way.received_max, way.received_total) for way in found.alternatives] == [
+        ("gather, then slice", ("all_gather over x, y", "slice over x"), 448, 8 * 448),
+        ("axis by axis", ("all_gather over y", "all_to_all over x"), 192 + 128, 8 * 320),
+        ("one direct exchange", ("exchange",), 256, 4 * 192 + 4 * 256),
+    ]
+    assert found.chosen.steps == ("exchange over x, y",)
+    assert found.chosen.received_total == 4 * 192 + 4 * 256
+    assert found.why == (
+        "gather, then slice would move 2 times the bytes; axis by axis would move 1.43 times the bytes; "
+        "one direct exchange comes to the same."
+    )
+
+
+def test_a_direct_exchange_of_partial_values_fetches_every_contribution():
+    found = explained(P(unreduced=["x", "y"]), P(), (80,))
+    direct = found.alternatives[-1]
+    assert (direct.name, direct.received_max, direct.received_total) == ("one direct exchange", 7 * 80, 8 * 7 * 80)
+    assert found.chosen.received_total == (8 + 8 - 2) * 80
+
+
+@pytest.mark.parametrize(
+    ("src", "dst", "why"),
+    [
+        (P("x"), P("x"), "Both layouts put the same boxes on the same devices, so there is nothing to do."),
+        (P(), P("x"), "Every device already holds what it needs, so nothing is sent."),
+    ],
+)
+def test_what_needs_no_bytes_says_so(src, dst, why):
+    assert explained(src, dst, (8,)).why == why
+
+
+def test_more_steps_or_a_longer_time_are_given_as_the_reason():
+    found = explained(P(("x", "y")), P(), (8,))
+    assert "axis by axis would move as much, but take 2 times as long" in found.why
+
+
+@given(transitions(partial=True))
+def test_no_alternative_without_halos_moves_less(case: Transition):
+    found = plan_reshard(*case, "int8").explain()
+    if case.src.has_halo or case.dst.has_halo:
+        return
+    assert all(way.received_total >= found.chosen.received_total for way in found.alternatives)
+    assert found.why.endswith(".")
+
+
+def test_a_million_devices_are_explained_by_the_cost_model():
+    found = explained(P("x", unreduced=["y", "z"]), P("x"), (2**14, 2**14), mesh_of(64, 64, 256))
+    names = [way.name for way in found.alternatives]
+    assert names == ["gather, then slice", "axis by axis", "one direct exchange"]
+    assert found.chosen.received_total == found.chosen.received_max * 2**20

@@ -1,0 +1,70 @@
+"""The cheapest candidate depends on the links; what it moves does not."""
+
+import pytest
+
+from shardwise import Layout, Link, P, plan_reshard
+from tests.plan import oracle
+from tests.plan.cases import mesh_of
+
+MESH = mesh_of(2, 8)
+SLOW, FAST = Link(1e-5, 1e9), Link(1e-6, 4e11)
+EVEN = {"x": FAST, "y": FAST}
+MACHINES = {"x": SLOW, "y": FAST}  # 2 machines of 8
+SIZE = 2**20
+
+
+def kinds(src: P, dst: P, links=None, mesh=MESH, shape=(SIZE,)) -> list[str]:
+    a, b = src.to_layout(len(shape), mesh), dst.to_layout(len(shape), mesh)
+    plan = plan_reshard(a, b, shape, "float32", links=links)
+    assert plan.received.total == plan.lower_bound.total
+    return [str(step) for step in plan.steps]
+
+
+def test_an_all_reduce_is_done_level_by_level_where_one_link_is_slow():
+    src, dst = P(unreduced=["x", "y"]), P()
+    assert kinds(src, dst) == ["all_reduce over x, y"]
+    assert kinds(src, dst, EVEN) == ["all_reduce over x, y"]
+    assert kinds(src, dst, MACHINES) == ["reduce_scatter over y", "all_reduce over x", "all_gather over y"]
+
+
+def test_a_gather_is_done_level_by_level_where_one_link_is_slow():
+    src, dst = P(("y", "x")), P()
+    assert kinds(src, dst) == ["all_gather over y, x"]
+    assert kinds(src, dst, MACHINES) == ["all_gather over x", "all_gather over y"]
+
+
+def test_a_small_tensor_takes_the_fewest_rounds_over_any_links():
+    assert kinds(P(unreduced=["x", "y"]), P(), MACHINES, shape=(16,)) == ["all_reduce over x, y"]
+    assert kinds(P(("y", "x")), P(), MACHINES, shape=(16,)) == ["all_gather over y, x"]
+
+
+def test_an_axis_that_spans_machines_has_links_for_its_sub_axes():
+    mesh = mesh_of(16)
+    links = {"x:(1)2": SLOW, "x:(2)8": FAST}
+    assert kinds(P(unreduced=["x"]), P(), links, mesh) == [
+        "reduce_scatter over x:(2)8",
+        "all_reduce over x:(1)2",
+        "all_gather over x:(2)8",
+    ]
+
+
+def test_a_shape_that_does_not_divide_keeps_the_single_collective():
+    assert kinds(P(unreduced=["x", "y"]), P(), MACHINES, shape=(SIZE + 1,)) == ["all_reduce over x, y"]
+
+
+@pytest.mark.parametrize("links", [None, EVEN, MACHINES], ids=["default", "even", "machines"])
+def test_every_choice_gives_the_right_values_and_the_same_total(links):
+    small = {n: Link(0, link.bandwidth) for n, link in links.items()} if links else None  # so that bytes decide
+    for src, dst in ((P(unreduced=["x", "y"]), P()), (P(("y", "x")), P()), (P("y", unreduced=["x"]), P())):
+        a, b = src.to_layout(1, MESH), dst.to_layout(1, MESH)
+        plan = plan_reshard(a, b, (32,), "int32", links=small)
+        assert plan.received.total == plan_reshard(a, b, (32,), "int32").received.total
+        oracle.run(plan)
+
+
+def test_the_time_of_a_plan_is_that_of_its_steps():
+    plan = plan_reshard(Layout(MESH, [None], ["x", "y"]), Layout(MESH, [None]), (SIZE,), "int8", links=MACHINES)
+    assert plan.time == pytest.approx(sum(step.time for step in plan.steps))
+    part = SIZE / 8 * 7  # what a device receives over the fast links, each way
+    slow = SIZE / 8  # what it receives over the slow link, in two rounds of half each
+    assert plan.time == pytest.approx(2 * (1e-6 + part / 4e11) + 2 * 1e-5 + slow / 1e9, rel=1e-6)
