@@ -99,10 +99,7 @@ DOCUMENTS: dict[str, Callable[[str], Names]] = {
 
 
 def main(directory: Path) -> None:
-    names = {
-        Path(file).stem: read((directory / file).read_text(encoding="utf-8"))
-        for file, read in DOCUMENTS.items()
-    }
+    names = {Path(file).stem: read((directory / file).read_text(encoding="utf-8")) for file, read in DOCUMENTS.items()}
     target = Path(__file__).with_name("names.json")
     target.write_text(json.dumps(names, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
 

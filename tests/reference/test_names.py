@@ -3,10 +3,10 @@
 names.json is written by extract.py; a new document is covered by adding it to COVERED.
 """
 
-import importlib
 import inspect
 import json
 from pathlib import Path
+from pkgutil import resolve_name
 from typing import Any
 
 import pytest
@@ -15,7 +15,7 @@ from tests.reference.extract import Parameter, parameters
 
 NAMES = json.loads(Path(__file__).with_name("names.json").read_text(encoding="utf-8"))
 
-COVERED = ["sharding-package"]
+COVERED = ["communication-ops-v1", "communication-ops-v2", "graph-ops", "sharding-package"]
 
 # Where a document's names live. Two documents may give one name two meanings, hence the modules.
 HOMES = {
@@ -75,7 +75,7 @@ def cases() -> list[Any]:
 
 
 def lookup(home: str, name: str) -> Any:
-    module = importlib.import_module(home)
+    module = resolve_name(home)
     assert hasattr(module, name), f"{home} lacks {name}"
     assert name in getattr(module, "__all__", [name]), f"{home}.__all__ lacks {name}"
     return getattr(module, name)
@@ -172,6 +172,4 @@ def test_complaints_name_what_is_wrong() -> None:
         "requires strict, which the reference does not know",
     ]
     assert complaints(theirs, wanted) == ["takes no keywords for **kwargs"]
-    assert complaints(theirs, parameters("f(x, device=None, extra=1)")) == [
-        "default of extra is 0, expected 1"
-    ]
+    assert complaints(theirs, parameters("f(x, device=None, extra=1)")) == ["default of extra is 0, expected 1"]

@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any, cast
 
-import numpy as np
 import optree
 
 from shardwise.errors import DerivativeError
+from shardwise.layout.placement import ReduceOp, reductions_of
 from shardwise.prim.bind import Node, Traced, new_level, pulled_back
 from shardwise.prim.elementwise import add
+from shardwise.prim.parts import zeros_like
 from shardwise.prim.relayout import relayout
 from shardwise.prim.tensor import Tensor, asarray, placed, plain
 
@@ -20,6 +21,7 @@ def vjp(fn: Callable[..., Any], *primals: Any) -> tuple[Any, Callable[[Any], tup
 
     Each comes in the layout of its argument.
 
+    >>> import numpy as np
     >>> from shardwise import DeviceMesh, P, all_reduce, shard
     >>> x = shard(np.array([1.0, 2.0]), DeviceMesh((2,), ("x",)), P("x"))
     >>> y, back = vjp(all_reduce, x)
@@ -27,7 +29,7 @@ def vjp(fn: Callable[..., Any], *primals: Any) -> tuple[Any, Callable[[Any], tup
     Tensor([1., 1.], float64[2@x] on x=2)
     """
     leaves, tree = optree.tree_flatten(cast(Any, primals))
-    values = [leaf if isinstance(leaf, Tensor) else asarray(leaf) for leaf in leaves]
+    values = [_argument(leaf) for leaf in leaves]
     with new_level() as level:
         starts = [Node(out=value) for value in values]
         traced = [Traced(level, v, node=n) for v, n in zip(values, starts, strict=True)]
@@ -36,9 +38,7 @@ def vjp(fn: Callable[..., Any], *primals: Any) -> tuple[Any, Callable[[Any], tup
     plain = [end.value if isinstance(end, Traced) and end.level == level else end for end in ends]
 
     def back(cotangents: Any) -> tuple[Any, ...]:
-        given = optree.tree_leaves(cotangents)
-        if len(given) != len(ends):
-            raise DerivativeError(f"the function returns {len(ends)} tensors, got {len(given)} cotangents.")
+        given = _matched(cotangents, out_tree)
         totals: list[Tensor | None] = [None] * len(starts)
         for end, cotangent in zip(ends, given, strict=True):
             if isinstance(end, Traced) and end.level == level and end.node is not None:
@@ -52,22 +52,21 @@ def vjp(fn: Callable[..., Any], *primals: Any) -> tuple[Any, Callable[[Any], tup
 def jvp(fn: Callable[..., Any], primals: Sequence[Any], tangents: Sequence[Any]) -> tuple[Any, Any]:
     """Return `fn(*primals)` and its derivative in the direction of the tangents.
 
+    >>> import numpy as np
     >>> from shardwise import DeviceMesh, P, all_reduce, shard
     >>> x = shard(np.array([1.0, 2.0]), DeviceMesh((2,), ("x",)), P("x"))
     >>> jvp(all_reduce, (x,), (x,))[1].numpy()
     array([3.])
     """
     leaves, tree = optree.tree_flatten(cast(Any, tuple(primals)))
-    directions, other = optree.tree_flatten(cast(Any, tuple(tangents)))
-    if tree != other:
-        raise DerivativeError(f"primals and tangents must have the same structure, got {tree} and {other}.")
-    values = [leaf if isinstance(leaf, Tensor) else asarray(leaf) for leaf in leaves]
+    directions = _matched(tuple(tangents), tree)
+    values = [_argument(leaf) for leaf in leaves]
     with new_level() as level:
         traced = [Traced(level, v, tangent=_like(t, v)) for v, t in zip(values, directions, strict=True)]
         out = fn(*optree.tree_unflatten(tree, traced))
     ends, out_tree = optree.tree_flatten(out)
     watched = [isinstance(end, Traced) and end.level == level for end in ends]
-    plain = [end.value if w else end for end, w in zip(ends, watched, strict=True)]
+    plain = [end.value if w else asarray(end) for end, w in zip(ends, watched, strict=True)]
     moved = [_settled(end.tangent if w else None, value) for end, value, w in zip(ends, plain, watched, strict=True)]
     return optree.tree_unflatten(out_tree, plain), optree.tree_unflatten(out_tree, moved)
 
@@ -82,12 +81,38 @@ def stop_gradient(x: Any) -> Any:
     return optree.tree_map(lambda leaf: plain(leaf) if isinstance(leaf, Tensor) else leaf, x)
 
 
+def _argument(leaf: Any) -> Tensor:
+    value = asarray(leaf)
+    if ReduceOp.AVG not in reductions_of(value.dtype):  # numbers that have averages have derivatives
+        raise DerivativeError(
+            f"derivatives are with respect to floats or complex numbers, got an argument of {value.dtype}.\n"
+            "  let the function take it from its surroundings, or convert it."
+        )
+    return value
+
+
+def _matched(given: Any, tree: optree.PyTreeSpec) -> list[Any]:
+    # One tangent or cotangent per tensor; nested numbers in the place of one are its values.
+    try:
+        return tree.flatten_up_to(given)
+    except (TypeError, ValueError):
+        raise DerivativeError(
+            f"derivatives are given one for each of {tree.num_leaves} tensors, in the structure {tree}, got "
+            f"{optree.tree_structure(given)}."
+        ) from None
+
+
 def _like(given: Any, value: Tensor) -> Tensor:
     # A tangent or cotangent given by the user, checked against the value it belongs to.
-    found = given if isinstance(given, Tensor) else asarray(given, None if isinstance(given, Tensor) else value.dtype)
+    found = asarray(given)
     if found.shape != value.shape:
         raise DerivativeError(f"a value of shape {value.shape} has derivatives of that shape, got {found.shape}.")
-    return relayout(found, layout=value.layout.resolved())
+    if not isinstance(given, Tensor) and (found.dtype.kind != "c" or value.dtype.kind == "c"):
+        found = asarray(given, value.dtype)
+    if found.dtype != value.dtype:
+        raise DerivativeError(f"a value of dtype {value.dtype} has derivatives of that dtype, got {found.dtype}.")
+    layout = value.layout.resolved()
+    return relayout(found, layout=layout) if isinstance(given, Tensor) else placed(found.numpy(), layout)
 
 
 def _sum(a: Tensor | None, b: Tensor | None) -> Tensor | None:
@@ -96,4 +121,4 @@ def _sum(a: Tensor | None, b: Tensor | None) -> Tensor | None:
 
 def _settled(found: Tensor | None, value: Tensor) -> Tensor:
     layout = value.layout.resolved()
-    return placed(np.zeros(value.shape, value.dtype), layout) if found is None else relayout(found, layout=layout)
+    return zeros_like(value, value.shape, layout) if found is None else relayout(found, layout=layout)

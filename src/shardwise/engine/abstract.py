@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from math import prod
 from typing import Any
@@ -10,8 +10,13 @@ from typing import Any
 import numpy as np
 
 from shardwise.engine.counters import Counters
-from shardwise.engine.execute import Moved, Program, Stage
+from shardwise.engine.execute import Program, Stage, StepNote, notes
 from shardwise.engine.log import Record, active_logs, user_line
+from shardwise.plan.moves import DirectMove
+from shardwise.plan.steps import Step
+
+LISTED = 64  # devices up to which the program is compiled, to count what the local engine would do
+EXACT = 512  # devices up to which the bytes of reductions are counted device by device
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,22 +59,44 @@ class AbstractEngine:
         return AbstractArray(tuple(shape), np.asarray(kernel(*small)).dtype)
 
     def run(self, program: Program, arrays: Sequence[Any]) -> tuple[AbstractArray, ...]:
-        """Return the arrays of the target layout, and count what moving them would take."""
-        for stage in program.stages:
-            moved: dict[str, int] = {}
-            for out, size in _sizes(stage):
-                for kind, times in out:
-                    moved[kind] = moved.get(kind, 0) + size * times * program.dtype.itemsize
-            for kind, size in moved.items():
+        """Return the arrays of the target layout, and count what moving them would take.
+
+        Bytes between devices are exact wherever they can be had without listing what every device of a large
+        mesh receives; reductions over more than EXACT devices are counted as if all received as much as the
+        busiest. Copies, kernel calls and memory are those of the local engine (were there
+        no pool), up to LISTED devices.
+        """
+        plan = program.plan
+        if plan is None or plan.search.ground.count <= LISTED:
+            for stage in program.stages:
+                self._count(stage, program.dtype.itemsize)
+        else:
+            for step in plan.steps:
+                self._record(notes([step]), {step.kind: _total(step)})
+        made = {shape: AbstractArray(shape, program.dtype) for shape in set(program.target.shapes)}
+        return tuple([made[shape] for shape in program.target.shapes])
+
+    def _count(self, stage: Stage, itemsize: int) -> None:
+        counters, moved = self.counters, dict(stage.free)
+        for job in (*stage.joins, *stage.reduces):
+            for kind, size in job.moved:
+                moved[kind] = moved.get(kind, 0) + size
+        counters.copies += sum(len(join.terms) for join in stage.joins)
+        counters.bytes_copied += sum(join.size for join in stage.joins)
+        counters.kernel_calls += len(stage.reduces)
+        counters.bytes_allocated += sum(prod(stage.shapes[i]) for i in stage.fresh) * itemsize
+        self._record(stage.steps, moved)
+
+    def _record(self, steps: Sequence[StepNote], moved: dict[str, int]) -> None:
+        for kind, size in moved.items():
+            if size:
                 self.counters.moved(kind, size)
-            for note in stage.steps if active_logs() else ():
-                for log in active_logs():
-                    log.records.append(Record(*note, moved.get(note.kind, 0), 0.0, user_line()))
-        return tuple(AbstractArray(shape, program.dtype) for shape in program.target.shapes)
+        for log in active_logs():
+            log.records += [Record(*note, moved.get(note.kind, 0), 0.0, user_line()) for note in steps]
 
 
-def _sizes(stage: Stage) -> Iterator[tuple[Moved, int]]:
-    for take in stage.takes:
-        yield take.moved, prod(stage.after.shapes[take.out])
-    for part in (*stage.copies, *stage.reduces, *stage.shared):
-        yield part.moved, prod(where.stop - where.start for where in part.at[:-1])
+def _total(step: Step) -> int:
+    listed = all(isinstance(move, DirectMove) and move.shares is None for move in step.moves)
+    if listed or step.ground.count <= EXACT:
+        return step.received.total
+    return int(sum(step.estimates)) * step.ground.count

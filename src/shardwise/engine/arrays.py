@@ -107,10 +107,11 @@ def copy_into(out: Array, source: Array) -> None:
 
 def join_into(out: Array, parts: Sequence[Array], dim: int) -> None:
     """Copy arrays into `out`, side by side along a dim."""
-    if len(parts) == 1:
-        copy_into(out, parts[0])
-    elif not is_torch(out):
-        np.concatenate(parts, dim, out)
+    if type(out) is np.ndarray:
+        if len(parts) == 1:
+            np.copyto(out, parts[0])
+        else:
+            np.concatenate(parts, dim, out)
     else:
         for place, part in zip(placed_along(out, parts, dim), parts, strict=True):
             place.copy_(part)
@@ -132,7 +133,7 @@ def pieces(arrays: Sequence[Array], most: int) -> Iterator[Sequence[Array]]:
     [(6,), (6,), (4,)]
     """
     first = arrays[0]
-    if first.nbytes <= most:
+    if first.nbytes <= most or first.size == 1:
         yield arrays
         return
     if all(array.flags.c_contiguous for array in arrays):
@@ -142,11 +143,7 @@ def pieces(arrays: Sequence[Array], most: int) -> Iterator[Sequence[Array]]:
     step = max(1, most * size // first.nbytes)
     for start in range(0, size, step):
         at = (*(slice(None),) * dim, slice(start, start + step))
-        part = [array[at] for array in arrays]
-        if step > 1 or part[0].nbytes <= most or part[0].size == 1:
-            yield part
-        else:
-            yield from pieces(part, most)
+        yield from pieces([array[at] for array in arrays], most)
 
 
 def runs_of(arrays: Sequence[Array], length: int) -> list[Array] | None:

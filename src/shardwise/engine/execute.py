@@ -10,22 +10,25 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property, lru_cache
-from math import gcd
+from itertools import accumulate
+from math import gcd, prod
 from typing import NamedTuple
 
 import numpy as np
 
 from shardwise.engine.boxes import Placed, disjoint, joined, merged
 from shardwise.engine.storage import Region, Storage, region, storage_of
-from shardwise.layout.layout import Layout
+from shardwise.layout.layout import Layout, Shape
 from shardwise.layout.placement import ReduceOp
 from shardwise.layout.tiling import Box, box_size, intersect
 from shardwise.plan.moves import DirectMove, Shares
 from shardwise.plan.plan import Plan
 from shardwise.plan.side import ListedSide, MeshSide, Side, clipped
 from shardwise.plan.steps import Step
+from shardwise.plan.transfer import Slot
 
 Moved = tuple[tuple[str, int], ...]  # per kind of step, the bytes that devices receive in all
+LINE = 64  # bytes of a cache line, at which arrays in one block begin
 Term = tuple[int, Region]  # a part of one of the arrays; an empty region is all of it
 
 
@@ -74,13 +77,17 @@ class Stage:
     steps: tuple[StepNote, ...]
     before: Storage
     after: Storage
-    op: ReduceOp | None
+    op: ReduceOp | None  # how contributions are combined: the source's reduction
+    filling: ReduceOp | None  # whose identities stand in where values become partial: the target's
     takes: tuple[Take, ...]
+    wholes: tuple[Shape, ...]  # shapes of arrays, numbered after those of the target, that only views are kept of
+    views: tuple[Take, ...]  # the arrays that are views of those
     fresh: tuple[int, ...]  # arrays to allocate
     blank: tuple[int, ...]  # those of them that no copy fills entirely
     joins: tuple[Join, ...]
     reduces: tuple[Reduce, ...]
     free: Moved  # what devices receive in views of arrays that others hold
+    itemsize: int
 
     @cached_property
     def size(self) -> int:
@@ -88,21 +95,30 @@ class Stage:
         return sum(job.size for job in (*self.joins, *self.reduces))
 
     @cached_property
+    def shapes(self) -> tuple[Shape, ...]:
+        """The shapes of all arrays that the stage makes."""
+        return (*self.after.shapes, *self.wholes)
+
+    @cached_property
+    def memory(self) -> tuple[int, tuple[int, ...]]:
+        """The bytes of one block for all fresh arrays, and where in it each begins."""
+        sizes = [-(-prod(self.shapes[i]) * self.itemsize // LINE) * LINE for i in self.fresh]
+        ends = tuple(accumulate(sizes))
+        return sum(sizes), (0, *ends[:-1])
+
+    @cached_property
     def rows(self) -> tuple[int, tuple[Join, ...]] | None:
         """The copies as of whole runs of elements along the last dim, and the length of a run.
 
         Runs are as long as every boundary allows. Copying each as one wide element saves the inner loop.
         """
-        length = 0
-        for storage in (self.before, self.after):
-            for shape in storage.shapes:
-                length = gcd(length, shape[-1] if shape else 1)
-        whole = length
+        shapes = (*self.before.shapes, *self.after.shapes)
+        length = gcd(*(shape[-1] if shape else 1 for shape in shapes))
         for join in self.joins:
             for where in (join.at, *(where for _, where in join.terms)):
                 if where:
                     length = gcd(length, where[-2].start, where[-2].stop)
-        if length <= 1 or length == whole:  # rows that are never cut are contiguous already
+        if length <= 1 or all(shape[-1] == length for shape in shapes):  # rows that are never cut are contiguous
             return None
         return length, tuple(_in_runs(join, length) for join in self.joins)
 
@@ -190,12 +206,19 @@ class _Builder:
         if times:
             found[kind] = found.get(kind, 0) + times
 
-    def stage(self, steps: Sequence[Step], op: ReduceOp | None) -> Stage:
+    def stage(self, steps: Sequence[Step], op: ReduceOp | None, filling: ReduceOp | None) -> Stage:
         takes, fresh, blank, joins, reduces = [], [], [], [], []
         free: dict[str, int] = {}
-        for out, parts in enumerate(self.parts):
+        made = [merged(disjoint(merged([self._placed(*part) for part in parts.items()]))) for parts in self.parts]
+        wholes, views = self._wholes(made)
+        for number, whole in enumerate(wholes, self.after.count):
+            reduces.append(Reduce(number, (), self._terms(whole), *self._count([whole])))
+            fresh.append(number)
+        inside = {view.out for view in views}
+        for out, found in enumerate(made):
             box = self.after.boxes[out]
-            found = merged(disjoint(merged([self._placed(*part) for part in parts.items()])))
+            if out in inside:
+                continue
             if len(found) == 1 and found[0].box == box and len(found[0].sources) == 1:
                 takes.append(Take(out, *self._terms(found[0])[0]))
                 for kind, size in found[0].moved.items():
@@ -210,8 +233,41 @@ class _Builder:
             for where, dim, group in joined([part for part in found if len(part.sources) == 1]):
                 terms = tuple(term for part in group for term in self._terms(part))
                 joins.append(Join(out, self._at(out, where), dim, terms, *self._count(group)))
-        moved = tuple(sorted(free.items()))
-        return Stage(notes(steps), self.before, self.after, op, *map(tuple, (takes, fresh, blank, joins, reduces)), moved)
+        return Stage(
+            notes(steps),
+            self.before,
+            self.after,
+            op,
+            filling,
+            tuple(takes),
+            tuple(tuple(stop - start for start, stop in whole.box) for whole in wholes),
+            tuple(views),
+            tuple(fresh),
+            tuple(blank),
+            tuple(joins),
+            tuple(reduces),
+            tuple(sorted(free.items())),
+            self.itemsize,
+        )
+
+    def _wholes(self, made: Sequence[Sequence[Placed]]) -> tuple[list[Placed], list[Take]]:
+        # Arrays that are reductions of the same terms, side by side, are made as one, of which they are views.
+        alike: dict[tuple[int, ...], list[tuple[int, Placed]]] = {}
+        for out, found in enumerate(made):
+            if len(found) == 1 and len(found[0].sources) > 1 and found[0].box == self.after.boxes[out]:
+                alike.setdefault(found[0].sources, []).append((out, found[0]))
+        wholes, views = [], []
+        for sources, group in alike.items():
+            spans = zip(*(part.box for _, part in group), strict=True)
+            box = tuple((min(start for start, _ in span), max(stop for _, stop in span)) for span in spans)
+            if len(group) == 1 or box_size(box) != sum(box_size(part.box) for _, part in group):
+                continue
+            whole = Placed(box, sources)
+            for out, part in group:
+                whole.count(part)
+                views.append(Take(out, self.after.count + len(wholes), _where(part.box, box)))
+            wholes.append(whole)
+        return wholes, views
 
     def _placed(self, key: tuple[Box, tuple[int, ...]], times: dict[str, int]) -> Placed:
         box, sources = key
@@ -237,7 +293,8 @@ def _where(box: Box, inside: Box) -> Region:
 
 def _stage(plan: Plan, steps: Sequence[Step]) -> Stage:
     first, last = steps[0], steps[-1]
-    assert isinstance(first.before, Layout) and isinstance(last.after, Layout)
+    assert isinstance(first.before, Layout)
+    assert isinstance(last.after, Layout)
     before, after = storage_of(first.before, plan.shape), storage_of(last.after, plan.shape)
     build = _Builder(before, after, plan.dtype.itemsize)
     shares = next((move.shares for step in steps for move in step.moves if move.shares), last.shares)
@@ -247,8 +304,7 @@ def _stage(plan: Plan, steps: Sequence[Step]) -> Stage:
         _build_reduced(build, steps, shares)
     else:
         _build_filled(build, steps, shares)
-    # Contributions are combined with the source's reduction; identities stand in for the target's.
-    return build.stage(steps, first.before.reduce_op if shares is None or shares.pending else last.after.reduce_op)
+    return build.stage(steps, first.before.reduce_op, None if shares is None else last.after.reduce_op)
 
 
 def _build_direct(build: _Builder, step: Step, plan: Plan) -> None:
@@ -310,14 +366,13 @@ def _slots(side: Side) -> Callable[[int], int]:
     return side.numbers.__getitem__ if isinstance(side, ListedSide) else int
 
 
-def _index(side: Side, slot: int) -> int:
+def _index(side: Side, slot: Slot) -> int:
+    assert isinstance(slot, int), "moves know devices by slots"
     return slot if isinstance(side, MeshSide) else side.index(slot)
 
 
 @lru_cache(maxsize=4096)
-def permutation(
-    storage: Storage, picks: tuple[int | None, ...], times: tuple[int, ...], dtype: np.dtype
-) -> Program:
+def permutation(storage: Storage, picks: tuple[int | None, ...], times: tuple[int, ...], dtype: np.dtype) -> Program:
     """Return the program in which array i becomes array `picks[i]`, or zeros where that is None.
 
     `times[i]` is how many devices receive it.
@@ -327,5 +382,5 @@ def permutation(
     moved = sum(box_size(storage.boxes[take.out]) * times[take.out] for take in takes) * dtype.itemsize
     note = StepNote("permute", (), str(storage.layout), str(storage.layout))
     free = (("permute", moved),) if moved else ()
-    stage = Stage((note,), storage, storage, None, takes, zeros, zeros, (), (), free)
+    stage = Stage((note,), storage, storage, None, None, takes, (), (), zeros, zeros, (), (), free, dtype.itemsize)
     return Program(storage, dtype, given=(stage,))

@@ -16,13 +16,15 @@ from shardwise.engine.arrays import Array, identity, is_torch, join_into, pieces
 from shardwise.engine.counters import Counters
 from shardwise.engine.execute import Moved, Program, Stage
 from shardwise.engine.log import Record, active_logs, user_line
-from shardwise.engine.pool import Pool
+from shardwise.engine.pool import SMALLEST, Pool
 from shardwise.layout.placement import ReduceOp
 
-PARALLEL = 1 << 22  # bytes read and written above which work is shared between the cores
+PARALLEL = 1 << 25  # bytes read and written above which work is shared between the cores
 PIECE = 1 << 20  # bytes of a copy that a core takes on at a time
-BLOCK = 1 << 17  # bytes of a result that are reduced at a time, so that they stay in cache
+BLOCK = 1 << 19  # bytes of a result that are reduced at a time, so that they stay in cache
 WIDE = 1 << 15  # bytes above which copies go by runs of elements
+
+BYTE = np.dtype(np.uint8)
 
 
 class LocalEngine:
@@ -94,21 +96,32 @@ class LocalEngine:
         return out
 
     def _run(self, stage: Stage, arrays: Sequence[Array], dtype: np.dtype) -> list[Array]:
-        out: list[Array] = [None] * stage.after.count
+        out: list[Array] = [None] * len(stage.shapes)
         for target, source, where in stage.takes:
             out[target] = arrays[source][where] if where else arrays[source]
         for kind, size in stage.free:
             self.counters.moved(kind, size)
-        shapes = stage.after.shapes
-        for i in stage.fresh:
-            out[i] = self.empty(shapes[i], dtype, arrays[0])
+        if stage.fresh:
+            for i, array in zip(stage.fresh, self._several(stage, dtype, arrays[0]), strict=True):
+                out[i] = array
         for i in stage.blank:
-            out[i][...] = identity(stage.op, dtype) if stage.op is not None and stage.after.layout.partial else 0
+            out[i][...] = 0 if stage.filling is None else identity(stage.filling, dtype)
         if stage.joins:
             self._copy(stage, arrays, out)
         if stage.reduces:
             self._reduce(stage, arrays, out)
-        return out
+        for target, source, where in stage.views:
+            out[target] = out[source][where]
+        return out[: stage.after.count] if stage.wholes else out
+
+    def _several(self, stage: Stage, dtype: np.dtype, like: Array) -> list[Array]:
+        shapes = [stage.shapes[i] for i in stage.fresh]
+        size, offsets = stage.memory
+        if len(shapes) == 1 or size < SMALLEST or is_torch(like):
+            return [self.empty(shape, dtype, like) for shape in shapes]
+        # The arrays of one result live and die together as a rule: one block serves them all.
+        block = self.empty((size,), BYTE)
+        return [np.ndarray(shape, dtype, block, offset) for shape, offset in zip(shapes, offsets, strict=True)]
 
     def _copy(self, stage: Stage, arrays: Sequence[Array], out: Sequence[Array]) -> None:
         joins, sources, targets = stage.joins, arrays, out

@@ -10,6 +10,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Sequence
 from math import prod
+from sys import getrefcount
 from threading import RLock
 
 import numpy as np
@@ -51,15 +52,15 @@ class Pool:
             if block is None:
                 block = self._fresh(capacity)
             start = -block.__array_interface__["data"][0] % HUGE if len(block) > capacity else 0
-            return block[start : start + size].view(dtype).reshape(shape)
+            return np.ndarray(shape, dtype, block, start)
 
     def _free(self, capacity: int) -> np.ndarray | None:
+        # The last that were handed out come first: what has just been dropped is still in the cache.
         blocks = self._blocks.get(capacity, [])
-        for i in range(min(LOOKS, len(blocks))):
-            if _references(blocks, i) == UNUSED:
-                # The next search begins behind it, among the blocks that were handed out longest ago.
-                block = blocks[i]
-                self._blocks[capacity] = [*blocks[i + 1 :], *blocks[: i + 1]]
+        for i in range(len(blocks) - 1, max(-1, len(blocks) - 1 - LOOKS), -1):
+            if getrefcount(blocks[i]) == UNUSED:
+                block = blocks.pop(i)
+                blocks.append(block)
                 return block
         return None
 
@@ -116,7 +117,7 @@ class Pool:
 
 
 def _references(blocks: list[np.ndarray], index: int) -> int:
-    return sys.getrefcount(blocks[index])
+    return getrefcount(blocks[index])
 
 
 def _capacity(size: int) -> int:

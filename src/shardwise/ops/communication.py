@@ -13,23 +13,24 @@ from inspect import signature
 from math import prod
 from typing import Any, cast
 
+import numpy as np
 import optree
 
-from shardwise.errors import ArgumentError, EngineError, LayoutError, did_you_mean
-from shardwise.layout.axis import Axis, common, without
+from shardwise.errors import ArgumentError, LayoutError, did_you_mean
+from shardwise.layout.axis import Axis, check_disjoint, common, without
 from shardwise.layout.conversion import LayoutLike, as_layout
-from shardwise.layout.device import CPU, Accelerator, Device, accelerator_count, default_device
+from shardwise.layout.device import CPU, Accelerator, Device, default_device
 from shardwise.layout.layout import Cut, Layout
 from shardwise.layout.mesh import DeviceMesh, current_mesh
 from shardwise.layout.placement import Edge, ReduceOp
-from shardwise.layout.spec import P, ShardingSpec
+from shardwise.layout.spec import P, ShardingSpec, reductions
 from shardwise.ops import local_view
 from shardwise.ops.local_view import LocalTensor
-from shardwise.ops.permutation import picks_of
+from shardwise.ops.permutation import sources_of
 from shardwise.prim.elementwise import multiply, power
 from shardwise.prim.relayout import relayout, resolved
 from shardwise.prim.shards import fold, permute_shards
-from shardwise.prim.tensor import Tensor, asarray, placed
+from shardwise.prim.tensor import Tensor, asarray, host_array, placed
 
 AxisNames = str | Sequence[str] | None
 
@@ -41,9 +42,14 @@ def _tree(function: Callable[..., Any]) -> Callable[..., Any]:
     takes_more = len(names) < len(parameters)
 
     @wraps(function)
-    def mapped(x: Any, *args: Any, **kwargs: Any) -> Any:
+    def mapped(*args: Any, **kwargs: Any) -> Any:
         if not takes_more:
             _understood(function.__name__, {k: v for k, v in kwargs.items() if k not in names}, names[1:])
+        if not args and names[0] in kwargs:
+            args = (kwargs.pop(names[0]),)
+        if not args:
+            return function(**kwargs)  # which says what is missing
+        x, args = args[0], args[1:]
         if isinstance(x, Tensor | LocalTensor) or hasattr(x, "__array__") or _is_data(x):
             return function(x, *args, **kwargs)
         leaves, tree = optree.tree_flatten(cast(Any, x))
@@ -58,7 +64,7 @@ def _is_data(x: Any) -> bool:
     # Numbers, and nested lists of them, are one array rather than a tree of scalars.
     if isinstance(x, list | tuple):
         return all(map(_is_data, x))
-    return isinstance(x, int | float | complex)
+    return isinstance(x, int | float | complex | np.generic)
 
 
 def _understood(function: str, kwargs: dict[str, Any], known: Iterable[str]) -> None:
@@ -86,7 +92,9 @@ def _dim(x: Tensor, axis: int, function: str, name: str = "axis") -> int:
 
 def _axes(x: Tensor, names: AxisNames, function: str) -> tuple[Axis, ...]:
     given = (names,) if isinstance(names, str) else tuple(names or ())
-    return tuple(x.mesh.axis(name, function) for name in given)
+    found = tuple(x.mesh.axis(name, function) for name in given)
+    check_disjoint(found, f"the axes of {function}")
+    return found
 
 
 def _with(layout: Layout, cuts: Sequence[Cut | Sequence[Axis]], partial: Sequence[Axis] | None = None) -> Layout:
@@ -119,20 +127,17 @@ def shard(
     [[[0.0, 1.0]], [[2.0]], [[3.0, 4.0]], [[5.0]]]
     """
     pending = kwargs.pop("partial_axes", None)
-    _understood("shard", kwargs, ["partial_axes"])
-    rank = x.ndim if isinstance(x, Tensor) else getattr(x, "ndim", None)
-    if rank is None:
-        x = asarray(x)
-        rank = x.ndim
-    mesh = current_mesh(mesh)
-    layout = as_layout(dim_specs, rank, mesh)
-    if layout.mesh is not mesh:
+    _understood("shard", kwargs, ["mesh", "dim_specs", "replicated_axes", "partial_axes"])
+    x = x if hasattr(x, "ndim") else host_array(x)
+    layout = as_layout(dim_specs, x.ndim, mesh)
+    if mesh is not None and layout.mesh is not current_mesh(mesh):
         raise LayoutError(f"the specs belong to the mesh ({layout.mesh}), but mesh is ({mesh}).")
     if pending is not None:
-        layout = Layout(mesh, layout.dims, pending)
+        already = {str(a): layout.reduce_op or "sum" for a in layout.partial}
+        layout = Layout(layout.mesh, layout.dims, already | reductions(pending))
     if replicated_axes is not None:
-        ShardingSpec(mesh, (), replicated_axes)
-        kept = [mesh.axis(name, "replicated_axes") for name in replicated_axes]
+        names = ShardingSpec(layout.mesh, (), replicated_axes).replicated_axes
+        kept = [layout.mesh.axis(name, "replicated_axes") for name in sorted(names)]
         if used := common(kept, (*layout.sharded_axes, *layout.partial)):
             raise LayoutError(f"axis {str(used[0])!r} is in replicated_axes, but {layout} uses it.")
     return relayout(x, layout=layout) if isinstance(x, Tensor) else placed(x, layout)
@@ -182,7 +187,10 @@ def _less(cut: Cut, axes: Sequence[Axis]) -> Cut | tuple[Axis, ...]:
 
 @_tree
 def all_slice(sharded_tensor: Any, axis: int, mesh_axes: AxisNames = None) -> Any:
-    """Split dim `axis` over mesh axes on which the tensor is replicated (all of them by default); nothing is sent.
+    """Split dim `axis` over mesh axes on which the tensor is replicated (all of them by default).
+
+    Nothing is sent, unless the dim is split already and its new pieces, which are balanced over all of it, cross
+    the borders of the old.
 
     >>> import numpy as np
     >>> from shardwise import DeviceMesh, P
@@ -207,7 +215,10 @@ def all_slice(sharded_tensor: Any, axis: int, mesh_axes: AxisNames = None) -> An
 def all_to_all(
     sharded_tensor: Any, split_axis: int, concat_axis: int, tiled: bool = True, *, mesh_axes: AxisNames = None
 ) -> Any:
-    """Move the sharding of dim `concat_axis` to dim `split_axis`: a distributed transpose.
+    """Move the sharding of dim `concat_axis`, or `mesh_axes` of it, to dim `split_axis`: a distributed transpose.
+
+    Not `tiled`, dim `split_axis` has one slice for each device of a group: it disappears, and a new dim with what
+    came from each device appears at `concat_axis`.
 
     >>> import numpy as np
     >>> from shardwise import DeviceMesh, P
@@ -219,18 +230,19 @@ def all_to_all(
         return local_view.all_to_all(sharded_tensor, mesh_axes, split_axis, concat_axis, tiled)
     x = _tensor(sharded_tensor, "all_to_all")
     split, concat = _dim(x, split_axis, "all_to_all", "split_axis"), _dim(x, concat_axis, "all_to_all", "concat_axis")
-    moving = x.layout.dims[concat].axes
+    cuts = list(x.layout.dims)
+    moving = cuts[concat].axes if mesh_axes is None else common(_axes(x, mesh_axes, "all_to_all"), cuts[concat].axes)
     if not moving:
+        by = "" if mesh_axes is None else f" by {mesh_axes!r}"
         raise LayoutError(
-            f"all_to_all: dim {concat} is not sharded in {x.layout}, so there is nothing to move from it."
+            f"all_to_all: dim {concat} is not sharded{by} in {x.layout}, so there is nothing to move from it."
         )
     if not tiled:
         return _untiled(x, split, concat, moving)
     if split == concat:
         return x
-    cuts = list(x.layout.dims)
     new: list[Cut | tuple[Axis, ...]] = [*cuts]
-    new[concat], new[split] = (), (*cuts[split].axes, *moving)
+    new[concat], new[split] = without(cuts[concat].axes, moving), (*cuts[split].axes, *moving)
     return relayout(x, layout=_with(x.layout, new))
 
 
@@ -238,8 +250,8 @@ def _untiled(x: Tensor, split: int, concat: int, moving: tuple[Axis, ...]) -> Te
     # The devices that differ in `moving` swap slices of dim `split`, which has as many as there are devices.
     names = [str(a) for a in moving]
     spec = [tuple(map(str, cut.axes)) or None for cut in x.layout.dims]
-    out = [entry for k, entry in enumerate(spec) if k != split]
-    out.insert(concat, None)
+    out = list(spec)
+    out.insert(concat, out.pop(split))
     swap = local_view.shard_map(
         lambda a: local_view.all_to_all(a, names, split, concat, tiled=False), x.mesh, P(*spec), P(*out)
     )
@@ -276,11 +288,15 @@ def _finished(x: Tensor, names: AxisNames) -> Tensor:
     return relayout(x, layout=_with(x.layout, x.layout.dims, left))
 
 
+def _reduce_axes(x: Tensor, names: AxisNames, function: str) -> tuple[Axis, ...]:
+    if names is not None:
+        return _axes(x, names, function)
+    return x.layout.partial or tuple(x.mesh.axis(name) for name in x.mesh.axis_names)
+
+
 def _reduced(x: Tensor, op: str | ReduceOp | None, names: AxisNames, function: str) -> Tensor:
     # The reduction as a pending one: partial axes as they are, shards along other axes seen as terms.
-    pending = x.layout.partial
-    every = tuple(x.mesh.axis(name) for name in x.mesh.axis_names)
-    axes = _axes(x, names, function) if names is not None else pending or every
+    pending, axes = x.layout.partial, _reduce_axes(x, names, function)
     how = ReduceOp.of(op) if op is not None else x.layout.reduce_op or ReduceOp.SUM
     how.check_dtype(x.dtype)
     if common(axes, pending) and how is not x.layout.reduce_op:
@@ -290,23 +306,23 @@ def _reduced(x: Tensor, op: str | ReduceOp | None, names: AxisNames, function: s
         )
     if pending and how is not x.layout.reduce_op:
         x = resolved(x)
-    split = common(axes, x.layout.sharded_axes)
-    copies = prod(a.size for a in common(axes, x.layout.replicated_axes))
+    split, equal = common(axes, x.layout.sharded_axes), common(axes, x.layout.replicated_axes)
+    if prod(a.size for a in (*split, *equal, *common(axes, x.layout.partial))) != prod(a.size for a in axes):
+        raise LayoutError(f"{function}: the axes {list(axes)} cut across the sub-axes that {x.layout} uses.")
+    copies = prod(a.size for a in equal)
     if copies > 1:
         x = _repeated(x, how, copies)
-    if x.layout.has_halo:
-        x = relayout(x, layout=x.layout.without_halo())
-    return fold(x, axes=split, op=how) if split else x
+    return fold(relayout(x, layout=x.layout.without_halo()), axes=split, op=how) if split else x
 
 
 def _repeated(x: Tensor, op: ReduceOp, copies: int) -> Tensor:
     # Reducing equal copies needs no communication.
-    if op is ReduceOp.SUM:
-        return multiply(x, copies)
+    if op is ReduceOp.SUM:  # which wraps around in a small int, as adding does
+        return multiply(x, np.array(copies).astype(x.dtype).item() if x.dtype.kind in "iu" else copies)
     if op is ReduceOp.PROD:
         return power(resolved(x), exponent=copies)
     if op is ReduceOp.BXOR and copies % 2 == 0:
-        return multiply(x, 0)
+        return multiply(x, False)
     return x
 
 
@@ -332,14 +348,14 @@ def reduce_scatter(
         return local_view.reduce_scatter(sharded_tensor, reduce_axes, axis, reduce_op or "sum")
     x = _tensor(sharded_tensor, "reduce_scatter")
     dim = _dim(x, axis, "reduce_scatter")
-    over = _axes(x, reduce_axes, "reduce_scatter") if reduce_axes is not None else x.layout.partial
-    over = over or tuple(x.mesh.axis(name) for name in x.mesh.axis_names)
+    over = _reduce_axes(x, reduce_axes, "reduce_scatter")
     y = _reduced(x, reduce_op, reduce_axes, "reduce_scatter")
     left = without(y.layout.partial, over)
     cuts = [(*cut.axes, *over) if k == dim else cut for k, cut in enumerate(y.layout.dims)]
     return relayout(y, layout=_with(y.layout, cuts, left))
 
 
+@_tree
 def pmean(sharded_tensor: Any, reduce_axes: AxisNames = None) -> Any:
     """Average what the devices hold over the groups that differ in `reduce_axes`, as `all_reduce` sums it.
 
@@ -374,7 +390,8 @@ def ppermute(sharded_tensor: Any, permutation: Sequence[tuple[int, int]], *, axi
             )
         return local_view.ppermute(sharded_tensor, axis, permutation)
     x = _tensor(sharded_tensor, "ppermute")
-    return permute_shards(x, **picks_of(x, permutation, axis))
+    x = relayout(x, layout=x.layout.without_halo())
+    return permute_shards(x, sources=sources_of(x.mesh, permutation, axis))
 
 
 @_tree
@@ -421,6 +438,8 @@ def halo_exchange(
         low, high = (halo, halo) if isinstance(halo, int) else halo
         return local_view.halo_exchange(sharded_tensor, mesh_axis, axis, (low, high))
     x = _tensor(sharded_tensor, "halo_exchange")
+    if mesh_axis is not None:
+        raise ArgumentError("halo_exchange: mesh_axis is for use inside shard_map; here the dim's own axes count.")
     dim = _dim(x, axis, "halo_exchange")
     old = x.layout.dims[dim]
     cuts = list(x.layout.dims)
@@ -439,9 +458,8 @@ def distributed_broadcast(x: Any, mesh: DeviceMesh | None = None) -> Any:
     >>> distributed_broadcast([1.0, 2.0], DeviceMesh((2,), ("x",))).local(1)
     array([1., 2.])
     """
-    x = asarray(x)
-    everywhere = x.mesh if mesh is None and not x.mesh.is_single else current_mesh(mesh)
-    return relayout(x, layout=Layout.replicated(everywhere, x.ndim))
+    own = x.mesh if isinstance(x, Tensor) and not x.mesh.is_single else None
+    return shard(x, current_mesh(own if mesh is None else mesh), P())
 
 
 @_tree
@@ -456,32 +474,25 @@ def to_device(x: Any, device: Device | None = None, *, sharding: Any = None) -> 
     if device is not None and sharding is not None:
         raise ArgumentError("to_device takes a device or a sharding, not both.")
     if sharding is not None:
-        rank = x.ndim if isinstance(x, Tensor) else asarray(x).ndim
-        layout = as_layout(sharding, rank, x.mesh if isinstance(x, Tensor) and isinstance(sharding, P) else None)
+        x = x if hasattr(x, "ndim") else host_array(x)
+        layout = as_layout(sharding, x.ndim, x.mesh if isinstance(x, Tensor) and not x.mesh.is_single else None)
         return shard(x, layout.mesh, layout)
     if device is None:
         return x if isinstance(x, Tensor) else asarray(x)
     if not isinstance(device, Device):
         raise ArgumentError(f"to_device needs a Device such as CPU(0), got {device!r}.")
-    _check_present(device)
     with default_device(device):
         x = asarray(x)
     return relayout(x, layout=Layout.replicated(DeviceMesh.single(device), x.ndim))
 
 
-def _check_present(device: Device) -> None:
-    if isinstance(device, Accelerator) and device.id >= (count := accelerator_count()):
-        raise EngineError(
-            f"{device!r} is not there: {count} accelerators were found (looked for CUDA devices through torch, then "
-            "CuPy).\n  install the extra shardwise[torch] with a CUDA build, or use CPU()."
-        )
-
-
+@_tree
 def transfer_to(x: Any, device: Device | None = None, *, sharding: Any = None) -> Any:
     """Move a tensor to one device, or to a sharding; the same as `to_device`."""
     return to_device(x, device, sharding=sharding)
 
 
+@_tree
 def cpu(x: Any) -> Any:
     """Move a tensor to the CPU.
 
@@ -491,11 +502,13 @@ def cpu(x: Any) -> Any:
     return to_device(x, CPU())
 
 
+@_tree
 def gpu(x: Any) -> Any:
     """Move a tensor to the first accelerator."""
     return to_device(x, Accelerator())
 
 
+@_tree
 def accelerator(x: Any, device_id: int = 0) -> Any:
     """Move a tensor to the accelerator with this number."""
     return to_device(x, Accelerator(device_id))

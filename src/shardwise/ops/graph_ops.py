@@ -6,13 +6,12 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from array_api_compat import array_namespace
-
-from shardwise.errors import ArgumentError, BindingError
+from shardwise.errors import ArgumentError, BindingError, as_int
 from shardwise.layout.device import Device
 from shardwise.layout.layout import Layout
 from shardwise.layout.mesh import DeviceMesh
 from shardwise.ops.communication import to_device
+from shardwise.prim.kernel import zeros
 from shardwise.prim.parts import join, on, own_copy, stack_parts
 from shardwise.prim.relayout import relayout
 from shardwise.prim.shards import local_map
@@ -130,7 +129,7 @@ def _chunk(parts: Sequence[Tensor], dim: int, width: int, index: int, device: De
     shape = parts[0].shape
 
     def transpose(array: Any) -> Any:
-        out = array_namespace(array).zeros(shape, dtype=array.dtype)
+        out = zeros(array, shape)
         out[where] = array
         return out
 
@@ -157,11 +156,12 @@ def _devices(buffers: Iterable[SignalBuffer], function: str) -> list[Device]:
 
 
 def _dim(x: Tensor, axis: int, function: str) -> int:
-    if isinstance(axis, bool) or not isinstance(axis, int):
+    dim = as_int(axis)
+    if dim is None:
         raise ArgumentError(f"{function}: axis is an int, got {axis!r}.")
-    if not -x.ndim <= axis < x.ndim:
-        raise BindingError(f"{function}: axis {axis} is out of bounds for tensors with {x.ndim} dims.")
-    return axis % x.ndim
+    if not -x.ndim <= dim < x.ndim:
+        raise BindingError(f"{function}: axis {dim} is out of bounds for tensors with {x.ndim} dims.")
+    return dim % x.ndim
 
 
 def _other(shape: tuple[int, ...], dim: int) -> tuple[int, ...]:

@@ -18,17 +18,18 @@ from array_api_compat import array_namespace
 
 from shardwise.engine.arrays import to_numpy
 from shardwise.errors import ArgumentError, BindingError, LayoutError
-from shardwise.layout.axis import Axis
+from shardwise.layout.axis import Axis, check_disjoint
 from shardwise.layout.conversion import LayoutLike, as_layout
 from shardwise.layout.layout import Cut, Layout, Shape
 from shardwise.layout.mesh import DeviceMesh, current_mesh
 from shardwise.layout.placement import ReduceOp
-from shardwise.ops.permutation import picks_of
+from shardwise.ops.permutation import sources_of
 from shardwise.prim import elementwise
+from shardwise.prim.kernel import kept, zeros
 from shardwise.prim.relayout import relayout, resolved
 from shardwise.prim.row import Row
 from shardwise.prim.shards import embed, fold, local_map, permute_shards, relabelled, restrict, unfold
-from shardwise.prim.tensor import Tensor, asarray, from_shards, moved, placed
+from shardwise.prim.tensor import Tensor, from_shards, moved, placed
 
 Names = str | Sequence[str]
 
@@ -93,14 +94,14 @@ class LocalTensor:
 def binary(row: Row, x: Any, y: Any) -> LocalTensor:
     """Apply an elementwise primitive to local values, NumPy arrays and numbers."""
     mesh = x.mesh if isinstance(x, LocalTensor) else y.mesh
-    rank = max(v.ndim for v in (x, y) if hasattr(v, "ndim"))
-    return LocalTensor(row(_operand(x, mesh, rank), _operand(y, mesh, rank)), mesh)
+    values = [v if isinstance(v, LocalTensor | int | float | complex) else constant(v, mesh) for v in (x, y)]
+    rank = max(v.ndim for v in values if isinstance(v, LocalTensor))
+    return LocalTensor(row(*(_operand(v, rank) for v in values)), mesh)
 
 
-def _operand(x: Any, mesh: DeviceMesh, rank: int) -> Any:
-    if isinstance(x, int | float | complex):
-        return x
-    value = x if isinstance(x, LocalTensor) else constant(x, mesh)
+def _operand(value: Any, rank: int) -> Any:
+    if not isinstance(value, LocalTensor):
+        return value
     missing = rank - value.ndim
     return value.stack if not missing else reshaped(value, (1,) * missing + value.shape).stack
 
@@ -115,8 +116,8 @@ def stack_layout(mesh: DeviceMesh, rank: int) -> Layout:
 
 def constant(data: Any, mesh: DeviceMesh) -> LocalTensor:
     """Return the same array on every device."""
-    x = relayout(asarray(data), layout=Layout.replicated(mesh, np.ndim(data)))
-    return stacked(x, mesh)
+    layout = Layout.replicated(mesh, data.ndim if isinstance(data, Tensor) else np.ndim(data))
+    return stacked(relayout(data, layout=layout) if isinstance(data, Tensor) else placed(data, layout), mesh)
 
 
 def stacked(x: Tensor, mesh: DeviceMesh) -> LocalTensor:
@@ -159,9 +160,7 @@ def _unstacked(x: Tensor, *, layout: Layout, shape: Shape) -> Tensor:
                     f"out_specs {layout} says that devices {holders[0]} and {device} hold the same data, but their "
                     "results differ.\n  name the axis in out_specs, or reduce over it first."
                 )
-        arrays.append(
-            x.engine.apply(lambda a: _reshape(a, tuple(a.shape[rank:])), [first], storage.shapes[len(arrays)])
-        )
+        arrays.append(kept(x, lambda a: _reshape(a, tuple(a.shape[rank:])), first, storage.shapes[len(arrays)]))
     return Tensor(arrays, layout, shape, x.dtype, x.engine)
 
 
@@ -234,6 +233,8 @@ def _entered(leaf: Any, spec: LayoutLike, mesh: DeviceMesh) -> Tensor:
     layout = as_layout(spec, rank, mesh)
     if layout.partial:
         raise LayoutError(f"shard_map: in_specs may not be partial, got {layout}; resolve the value first.")
+    if layout.has_halo:
+        raise LayoutError(f"shard_map: in_specs may not have a halo, got {layout}; call halo_exchange inside instead.")
     return relayout(leaf, layout=layout) if isinstance(leaf, Tensor) else placed(leaf, layout)
 
 
@@ -253,8 +254,22 @@ def _left(value: Any, spec: LayoutLike, mesh: DeviceMesh) -> Tensor:
 
 def named(x: LocalTensor, names: Names | None, function: str) -> tuple[Axis, ...]:
     """Return the mesh axes of these names; all of them, if none is named."""
+    if not isinstance(x, LocalTensor):
+        raise ArgumentError(
+            f"{function} acts on what one device holds: call it inside shard_map, not on a {type(x).__name__}."
+        )
     given = x.mesh.axis_names if names is None else (names,) if isinstance(names, str) else tuple(names)
-    return tuple(x.mesh.axis(name, function) for name in given)
+    found = tuple(x.mesh.axis(name, function) for name in given)
+    check_disjoint(found, f"the axes of {function}")
+    return found
+
+
+def whole_axes(x: LocalTensor, names: Names | None, function: str) -> tuple[Axis, ...]:
+    """Return the mesh axes of these names, which may not be sub-axes: a stack has dims for whole axes only."""
+    axes = named(x, names, function)
+    if parts := [axis for axis in axes if not axis.is_whole]:
+        raise LayoutError(f"{function} goes over whole mesh axes inside shard_map, got {parts[0]}.")
+    return axes
 
 
 def _dim_of(x: LocalTensor, dim: int, function: str) -> int:
@@ -303,7 +318,7 @@ def _without_lead(x: Tensor, mesh: DeviceMesh, axes: Sequence[Axis], dim: int | 
 
 def all_gather(x: LocalTensor, names: Names | None, dim: int, tiled: bool = True) -> LocalTensor:
     """Concatenate what the group holds along dim `dim`, or stack it there if not `tiled`."""
-    axes = named(x, names, "all_gather")
+    axes = whole_axes(x, names, "all_gather")
     dim = _dim_of(x, dim, "all_gather") if tiled else dim % (x.ndim + 1)
     count, mesh = prod(a.size for a in axes), x.mesh
     whole = _without_lead(x.stack, mesh, axes, None)
@@ -330,7 +345,7 @@ def all_gather(x: LocalTensor, names: Names | None, dim: int, tiled: bool = True
 
 def reduce_scatter(x: LocalTensor, names: Names | None, dim: int, op: ReduceOp | str) -> LocalTensor:
     """Reduce over the group, and leave each member its piece of dim `dim`."""
-    axes = named(x, names, "reduce_scatter")
+    axes = whole_axes(x, names, "reduce_scatter")
     dim, mesh = _dim_of(x, dim, "reduce_scatter"), x.mesh
     count = prod(a.size for a in axes)
     if x.shape[dim] % count:
@@ -362,7 +377,7 @@ def all_slice(x: LocalTensor, names: Names | None, dim: int) -> LocalTensor:
         return a[where(device)]
 
     def transpose(a: Any, device: int) -> Any:
-        out = array_namespace(a).zeros((*[1] * mesh.ndim, *x.shape), dtype=a.dtype)
+        out = zeros(a, (*[1] * mesh.ndim, *x.shape))
         out[where(device)] = a
         return out
 
@@ -379,7 +394,7 @@ def all_to_all(x: LocalTensor, names: Names | None, split: int, concat: int, til
 
     Not `tiled`, dim `split` has the size of the group and disappears, and a new dim appears at `concat`.
     """
-    axes = named(x, names, "all_to_all")
+    axes = whole_axes(x, names, "all_to_all")
     mesh, count = x.mesh, prod(a.size for a in axes)
     split = _dim_of(x, split, "all_to_all")
     if x.shape[split] % count if tiled else x.shape[split] != count:
@@ -428,7 +443,7 @@ def _from(concat: int, lead: int, rank: int) -> range:
 
 def ppermute(x: LocalTensor, name: str, pairs: Sequence[tuple[int, int]]) -> LocalTensor:
     """Send from position to position along one axis; those that receive nothing get zeros."""
-    return LocalTensor(permute_shards(x.stack, **picks_of(x.stack, pairs, name)), x.mesh)
+    return LocalTensor(permute_shards(x.stack, sources=sources_of(x.mesh, pairs, name)), x.mesh)
 
 
 # -- halos -----------------------------------------------------------------------------------------------
@@ -471,7 +486,7 @@ def _span(x: LocalTensor, dim: int, start: int, stop: int, at: int, size: int) -
     source, target = (*lead, slice(start, stop)), (*lead, slice(at, at + stop - start))
 
     def put(a: Any, shape: Shape, into: tuple[Any, ...], out_of: tuple[Any, ...]) -> Any:
-        out = array_namespace(a).zeros((*[1] * x.mesh.ndim, *shape), dtype=a.dtype)
+        out = zeros(a, (*[1] * x.mesh.ndim, *shape))
         out[into] = a[out_of]
         return out
 
@@ -483,7 +498,7 @@ haloed = Row("haloed", _haloed, _haloed_vjp, linear=True)
 
 def halo_exchange(x: LocalTensor, name: str, dim: int, halo: tuple[int, int]) -> LocalTensor:
     """Put the neighbours' elements around dim `dim` of each device's array; outside, there are zeros."""
-    (axis,) = named(x, name, "halo_exchange")
+    (axis,) = whole_axes(x, name, "halo_exchange")
     dim = _dim_of(x, dim, "halo_exchange")
     if max(halo) > x.shape[dim]:
         raise BindingError(f"halo_exchange: a halo of {halo} is wider than the {x.shape[dim]} elements of a neighbour.")
@@ -494,9 +509,7 @@ def halo_exchange(x: LocalTensor, name: str, dim: int, halo: tuple[int, int]) ->
 
 
 def _root(x: LocalTensor, name: str, root: int, function: str) -> Axis:
-    (axis,) = named(x, name, function)
-    if not axis.is_whole:
-        raise LayoutError(f"{function} goes over a whole mesh axis, got {axis}.")
+    (axis,) = whole_axes(x, name, function)
     if isinstance(root, bool) or not isinstance(root, int) or not 0 <= root < axis.size:
         raise LayoutError(f"{function}: root {root!r} is no position along {name!r}, which has {axis.size}.")
     return axis
@@ -577,6 +590,7 @@ def scatter(x: LocalTensor, axis: str, root: int = 0, dim: int = 0) -> LocalTens
 
 def send_recv(x: LocalTensor, axis: str, source: int, destination: int) -> LocalTensor:
     """Send what position `source` along `axis` holds to position `destination`; the others get zeros."""
+    named(x, axis, "send_recv")
     return ppermute(x, axis, [(source, destination)])
 
 

@@ -1,60 +1,46 @@
-"""Permutations: which shard goes to which device, checked."""
+"""Permutations: which device's shard goes to which, checked."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Iterable
 
-from shardwise.errors import ArgumentError, LayoutError
-from shardwise.prim.tensor import Tensor
-
-
-def picks_of(x: Tensor, permutation: Sequence[tuple[int, int]], axis: str | None) -> dict[str, Any]:
-    """Return what `permute_shards` needs for (source, target) pairs of devices, or of positions along an axis."""
-    return _picks(x, _sources(x, [tuple(pair) for pair in permutation], axis))
+from shardwise.errors import ArgumentError, LayoutError, as_int
+from shardwise.layout.mesh import DeviceMesh
+from shardwise.prim.shards import Sources
 
 
-def _sources(x: Tensor, pairs: list[tuple[int, ...]], name: str | None) -> list[int | None]:
-    mesh = x.mesh
-    found = None if name is None else mesh.axis(name, "ppermute")
+def sources_of(mesh: DeviceMesh, permutation: Iterable[tuple[int, int]], axis: str | None) -> Sources:
+    """Return per device the one that sends to it; pairs (source, target) are devices, or positions along an axis.
+
+    >>> sources_of(DeviceMesh((4,), ("x",)), [(0, 1)], None)
+    (None, 0, None, None)
+    """
+    found = None if axis is None else mesh.axis(axis, "ppermute")
     count = mesh.num_devices if found is None else found.size
-    where = "device" if found is None else f"position along {name!r}"
-    for role in (0, 1):
-        seen: set[int] = set()
-        for pair in pairs:
-            if len(pair) != 2:
-                raise ArgumentError(f"ppermute: a permutation is a list of (source, target) pairs, got {pair}.")
-            at = pair[role]
+    pairs = _checked(permutation, count, "device" if found is None else f"position along {axis!r}")
+    back = {target: source for source, target in pairs}
+    if found is None:
+        return tuple(back.get(device) for device in range(count))
+    out: list[int | None] = []
+    for device in range(mesh.num_devices):
+        at = mesh.device_coord(device, found)
+        out.append(device + (back[at] - at) * mesh.divisor(found) if at in back else None)
+    return tuple(out)
+
+
+def _checked(permutation: Iterable[tuple[int, int]], count: int, where: str) -> list[tuple[int, int]]:
+    pairs: list[tuple[int, int]] = []
+    for pair in permutation:
+        ends = [as_int(end) for end in pair] if isinstance(pair, Iterable) else []
+        match ends:
+            case [int(source), int(target)]:
+                pairs.append((source, target))
+            case _:
+                raise ArgumentError(f"ppermute: a permutation is a list of (source, target) pairs, got {pair!r}.")
+    for role, ends in (("source", [s for s, _ in pairs]), ("target", [t for _, t in pairs])):
+        for at in ends:
             if not 0 <= at < count:
                 raise LayoutError(f"ppermute: {where} {at} does not exist; there are {count}.")
-            if at in seen:
-                raise LayoutError(
-                    f"ppermute: {where} {at} is named twice as a {('source', 'target')[role]} in {pairs}."
-                )
-            seen.add(at)
-    out: list[int | None] = [None] * mesh.num_devices
-    if found is None:
-        for source, target in pairs:
-            out[target] = source
-        return out
-    back, step = {target: source for source, target in pairs}, mesh.divisor(found)
-    for device in range(mesh.num_devices):
-        at = device // step % found.size
-        if at in back:
-            out[device] = device + (back[at] - at) * step
-    return out
-
-
-def _picks(x: Tensor, sources: Sequence[int | None]) -> dict[str, Any]:
-    storage = x.storage
-    picks, times = [], []
-    for holders in storage.holders:
-        found = {None if sources[d] is None else storage.index(sources[d] or 0) for d in holders}
-        if len(found) > 1:
-            raise LayoutError(
-                f"devices {holders} hold the same data under {x.layout}, but would receive different shards.\n"
-                "  permute along an axis that splits the tensor, or write local-view code with shard_map."
-            )
-        picks.append(found.pop())
-        times.append(sum(picks[-1] is not None and storage.index(d) != picks[-1] for d in holders))
-    return {"picks": tuple(picks), "times": tuple(times)}
+            if ends.count(at) > 1:
+                raise LayoutError(f"ppermute: {where} {at} is named twice as a {role} in {pairs}.")
+    return pairs

@@ -15,6 +15,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from shardwise.errors import DerivativeError
+from shardwise.prim.relayout import relayout
 from shardwise.prim.row import Row
 from shardwise.prim.tensor import Tensor
 
@@ -86,7 +87,7 @@ def bind(row: Row, *operands: Any, **params: Any) -> Tensor:
         return Traced(level, out, node=Node(row, below, params, out, nodes))
     tangents = tuple(x.tangent if w else None for x, w in zip(operands, watched, strict=True))
     tangent = _tangent(row, tangents, out, below, params)
-    return out if tangent is None else Traced(level, out, tangent=tangent)
+    return out if tangent is None else Traced(level, out, tangent=_beside(tangent, out))
 
 
 def _tangent(
@@ -99,6 +100,13 @@ def _tangent(
     if row.jvp is None:
         raise DerivativeError(f"{row.name} has no forward derivative.")
     return row.jvp(tangents, out, *operands, **params)
+
+
+def _beside(tangent: Tensor, out: Tensor) -> Tensor:
+    # A tangent lies as its value does, so that what is done to the shards of one can be done to those of the other.
+    a, b = tangent.layout, out.layout
+    alike = a.mesh is b.mesh and a.dims == b.dims and a.partial == b.partial
+    return tangent if alike else relayout(tangent, layout=b.resolved())
 
 
 def pulled_back(end: Node, cotangent: Tensor, starts: list[Node], add: Any) -> list[Tensor | None]:

@@ -10,6 +10,7 @@ from array_api_compat import array_namespace
 from shardwise.engine.storage import storage_of
 from shardwise.errors import BindingError
 from shardwise.layout.layout import Layout, Shape
+from shardwise.prim.kernel import kept
 from shardwise.prim.relayout import relayout, resolved
 from shardwise.prim.row import Row
 from shardwise.prim.tensor import Tensor, moved
@@ -27,19 +28,20 @@ def broadcast_shape(*shapes: Shape) -> Shape:
         raise BindingError(f"shapes {' and '.join(map(str, shapes))} do not broadcast.") from None
 
 
-def operand_layout(layout: Layout, shape: Shape) -> Layout:
-    """Return the layout that an operand of this shape needs beside a result of `layout`."""
-    cuts = layout.dims[layout.rank - len(shape) :]
-    return Layout(layout.mesh, [None if size == 1 else cut for size, cut in zip(shape, cuts, strict=True)])
+def operand_layout(layout: Layout, whole: Shape, shape: Shape) -> Layout:
+    """Return the layout that an operand of this shape needs beside a result of `layout` and shape `whole`."""
+    lead = len(whole) - len(shape)
+    dims = zip(layout.dims[lead:], whole[lead:], shape, strict=True)
+    return Layout(layout.mesh, [cut if size == full else None for cut, full, size in dims])
 
 
 def _broadcast(x: Tensor, *, layout: Layout, shape: Shape) -> Tensor:
-    ready = moved(x, operand_layout(layout, x.shape))
+    ready = moved(x, operand_layout(layout, shape, x.shape))
     new = storage_of(layout, shape)
     arrays = []
     for (device, *_), local in zip(new.holders, new.shapes, strict=True):
         source = ready.arrays[ready.storage.index(device)]
-        arrays.append(x.engine.apply(lambda a, to=local: array_namespace(a).broadcast_to(a, to), [source], local))
+        arrays.append(kept(x, lambda a, to=local: array_namespace(a).broadcast_to(a, to), source, local))
     return Tensor(arrays, layout, shape, x.dtype, x.engine)
 
 
@@ -59,7 +61,7 @@ def _sum_to(x: Tensor, *, shape: Shape) -> Tensor:
     arrays = []
     for (device, *_), local in zip(new.holders, new.shapes, strict=True):
         source = x.arrays[x.storage.index(device)]
-        arrays.append(x.engine.apply(lambda a, to=local: _summed(a, dims, to), [source], local))
+        arrays.append(kept(x, lambda a, to=local: _summed(a, dims, to), source, local))
     return Tensor(arrays, layout, shape, x.dtype, x.engine)
 
 

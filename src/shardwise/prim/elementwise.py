@@ -10,8 +10,9 @@ import numpy as np
 
 from shardwise.engine.arrays import dtype_of, is_torch
 from shardwise.engine.storage import storage_of
-from shardwise.layout.layout import Layout
-from shardwise.prim.broadcast import broadcast_shape, operand_layout, unbroadcast
+from shardwise.layout.layout import Layout, Shape
+from shardwise.prim.broadcast import broadcast, broadcast_shape, operand_layout, unbroadcast
+from shardwise.prim.kernel import alike
 from shardwise.prim.row import Row
 from shardwise.prim.tensor import Tensor, moved
 
@@ -19,26 +20,30 @@ from shardwise.prim.tensor import Tensor, moved
 def elementwise(kernel: Callable[..., Any], *operands: Any) -> Tensor:
     """Return what a kernel makes of tensors and Python numbers, element by element.
 
-    Operands are brought into one layout first: that of the first operand of full shape, with nothing pending.
+    Operands are brought into one layout first, with nothing pending: that of the first operand that is split,
+    preferably one of full shape.
     """
     tensors = [x for x in operands if isinstance(x, Tensor)]
     shape = broadcast_shape(*(x.shape for x in tensors))
-    first = next((x for x in tensors if x.shape == shape), tensors[0])
-    layout = (
-        first.layout.resolved().without_halo() if first.shape == shape else Layout.replicated(first.mesh, len(shape))
-    )
+    first = max(tensors, key=lambda x: (bool(x.layout.sharded_axes), not x.mesh.is_single, x.shape == shape))
+    layout = _result_layout(first, shape)
     storage = storage_of(layout, shape)
-    ready = [moved(x, operand_layout(layout, x.shape)) if isinstance(x, Tensor) else x for x in operands]
-    devices = [holders[0] for holders in storage.holders]
+    ready = [moved(x, operand_layout(layout, shape, x.shape)) if isinstance(x, Tensor) else x for x in operands]
     arrays = []
-    for i, device in enumerate(devices):
-        local = [x.arrays[x.storage.index(device)] if isinstance(x, Tensor) else x for x in ready]
-        arrays.append(first.engine.apply(kernel, local, storage.shapes[i]))
-    return Tensor(arrays, layout, shape, _dtype(arrays[0]), first.engine)
+    for (device, *_), local in zip(storage.holders, storage.shapes, strict=True):
+        given = [x.arrays[x.storage.index(device)] if isinstance(x, Tensor) else x for x in ready]
+        made = first.engine.apply(kernel, alike(given, first.dtype), local)
+        arrays.append(np.asarray(made) if isinstance(made, np.generic) else made)  # NumPy makes scalars of 0-d arrays
+    return Tensor(arrays, layout, shape, dtype_of(arrays[0]), first.engine)
 
 
-def _dtype(array: Any) -> np.dtype:
-    return dtype_of(array) if not np.isscalar(array) else np.asarray(array).dtype
+def _result_layout(first: Tensor, shape: Shape) -> Layout:
+    base = first.layout.resolved().without_halo()
+    if first.shape == shape:
+        return base
+    lead = len(shape) - first.ndim
+    own = [c if n == full else None for c, n, full in zip(base.dims, first.shape, shape[lead:], strict=True)]
+    return Layout(first.mesh, [*[None] * lead, *own])
 
 
 def _add_vjp(ct: Tensor, out: Tensor, x: Any, y: Any) -> tuple[Tensor | None, ...]:
@@ -47,7 +52,12 @@ def _add_vjp(ct: Tensor, out: Tensor, x: Any, y: Any) -> tuple[Tensor | None, ..
 
 def _add_jvp(tangents: Any, out: Tensor, x: Any, y: Any) -> Tensor | None:
     a, b = tangents
-    return b if a is None else a if b is None else add(a, b)
+    return _as_out(b, out) if a is None else _as_out(a, out) if b is None else add(a, b)
+
+
+def _as_out(tangent: Tensor, out: Tensor) -> Tensor:
+    # The tangent of a term alone, broadcast as the term was.
+    return tangent if tangent.shape == out.shape else broadcast(tangent, layout=out.layout, shape=out.shape)
 
 
 def _subtract_vjp(ct: Tensor, out: Tensor, x: Any, y: Any) -> tuple[Tensor | None, ...]:
@@ -56,7 +66,7 @@ def _subtract_vjp(ct: Tensor, out: Tensor, x: Any, y: Any) -> tuple[Tensor | Non
 
 def _subtract_jvp(tangents: Any, out: Tensor, x: Any, y: Any) -> Tensor | None:
     a, b = tangents
-    return a if b is None else negative(b) if a is None else subtract(a, b)
+    return _as_out(a, out) if b is None else _as_out(negative(b), out) if a is None else subtract(a, b)
 
 
 def _multiply_vjp(ct: Tensor, out: Tensor, x: Any, y: Any) -> tuple[Tensor | None, ...]:
@@ -82,11 +92,18 @@ def _divide_jvp(tangents: Any, out: Tensor, x: Any, y: Any) -> Tensor | None:
 
 
 def _power_vjp(ct: Tensor, out: Tensor, x: Tensor, *, exponent: int) -> tuple[Tensor | None, ...]:
-    return (multiply(ct, multiply(exponent, power(x, exponent=exponent - 1))),)
+    slope = _slope(x, exponent)
+    return (None if slope is None else multiply(ct, slope),)
 
 
 def _power_jvp(tangents: Any, out: Tensor, x: Tensor, *, exponent: int) -> Tensor | None:
-    return multiply(tangents[0], multiply(exponent, power(x, exponent=exponent - 1)))
+    slope = _slope(x, exponent)
+    return None if slope is None else multiply(tangents[0], slope)
+
+
+def _slope(x: Tensor, exponent: int) -> Tensor | None:
+    # At exponent 0 the value is constant, also where x is 0.
+    return None if exponent == 0 else multiply(exponent, power(x, exponent=exponent - 1))
 
 
 def _as_float(array: Any, dtype: np.dtype) -> Any:

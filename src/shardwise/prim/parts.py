@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 from typing import Any
 
 from array_api_compat import array_namespace
@@ -11,6 +12,7 @@ from shardwise.engine.storage import storage_of
 from shardwise.layout.device import Device
 from shardwise.layout.layout import Cut, Layout, Shape
 from shardwise.layout.mesh import DeviceMesh
+from shardwise.prim.kernel import kept, zeros
 from shardwise.prim.relayout import relayout
 from shardwise.prim.row import Row
 from shardwise.prim.tensor import Tensor, plain
@@ -21,13 +23,10 @@ def on(device: Device, rank: int) -> Layout:
     return Layout.replicated(DeviceMesh.single(device), rank)
 
 
-def _zeros(like: Tensor, shape: Shape, layout: Layout) -> Tensor:
-    new = storage_of(layout, shape)
+def zeros_like(like: Tensor, shape: Shape, layout: Layout) -> Tensor:
+    """Return a tensor of zeros of the dtype, library and engine of another."""
     source = plain(like).arrays[0]
-    arrays = [
-        like.engine.apply(lambda a, to=local: array_namespace(a).zeros(to, dtype=a.dtype), [source], local)
-        for local in new.shapes
-    ]
+    arrays = [kept(like, partial(zeros, shape=local), source, local) for local in storage_of(layout, shape).shapes]
     return Tensor(arrays, layout, shape, like.dtype, like.engine)
 
 
@@ -54,7 +53,7 @@ def _join_vjp(ct: Tensor, out: Tensor, *parts: Tensor, dim: int) -> tuple[Tensor
 
 def _join_jvp(tangents: Any, out: Tensor, *parts: Tensor, dim: int) -> Tensor:
     known = next(t for t in tangents if t is not None)
-    terms = [_zeros(known, p.shape, p.layout) if t is None else t for t, p in zip(tangents, parts, strict=True)]
+    terms = [zeros_like(known, p.shape, p.layout) if t is None else t for t, p in zip(tangents, parts, strict=True)]
     return join(*terms, dim=dim)
 
 
@@ -66,7 +65,7 @@ def _take_part(x: Tensor, *, index: int, dim: int) -> Tensor:
 def _take_part_vjp(ct: Tensor, out: Tensor, x: Tensor, *, index: int, dim: int) -> tuple[Tensor, ...]:
     here = relayout(ct, layout=out.layout)
     parts = [
-        here if i == index else _zeros(here, x.layout.local_shape(x.shape, i), on(x.mesh.device(i), x.ndim))
+        here if i == index else zeros_like(here, x.layout.local_shape(x.shape, i), on(x.mesh.device(i), x.ndim))
         for i in range(x.mesh.num_devices)
     ]
     return (join(*parts, dim=dim),)
@@ -86,24 +85,24 @@ def _stack_vjp(ct: Tensor, out: Tensor, *parts: Tensor) -> tuple[Tensor, ...]:
 
 def _stack_jvp(tangents: Any, out: Tensor, *parts: Tensor) -> Tensor:
     known = next(t for t in tangents if t is not None)
-    terms = [_zeros(known, p.shape, p.layout) if t is None else t for t, p in zip(tangents, parts, strict=True)]
+    terms = [zeros_like(known, p.shape, p.layout) if t is None else t for t, p in zip(tangents, parts, strict=True)]
     return stack_parts(*terms)
 
 
 def _unstack(x: Tensor, *, index: int, count: int) -> Tensor:
-    made = x.engine.apply(lambda a: a[index], [x.arrays[0]], x.shape[1:])
+    made = kept(x, lambda a: a[index, ...], x.arrays[0], x.shape[1:])
     return Tensor((made,), on(x.mesh.device(0), x.ndim - 1), x.shape[1:], x.dtype, x.engine)
 
 
 def _unstack_vjp(ct: Tensor, out: Tensor, x: Tensor, *, index: int, count: int) -> tuple[Tensor, ...]:
     here = relayout(ct, layout=out.layout)
-    return (stack_parts(*[here if i == index else _zeros(here, out.shape, out.layout) for i in range(count)]),)
+    return (stack_parts(*[here if i == index else zeros_like(here, out.shape, out.layout) for i in range(count)]),)
 
 
 def _own(x: Tensor) -> Tensor:
     arrays = []
     for array, shape in zip(x.arrays, x.storage.shapes, strict=True):
-        arrays.append(x.engine.apply(lambda a: array_namespace(a).asarray(a, copy=True), [array], shape))
+        arrays.append(kept(x, lambda a: array_namespace(a).asarray(a, copy=True), array, shape))
     return Tensor(arrays, x.layout, x.shape, x.dtype, x.engine)
 
 

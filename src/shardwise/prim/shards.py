@@ -7,15 +7,14 @@ from functools import partial
 from math import prod
 from typing import Any
 
-from array_api_compat import array_namespace
-
 from shardwise.engine.execute import permutation
-from shardwise.engine.storage import storage_of
+from shardwise.engine.storage import Storage, storage_of
 from shardwise.errors import BindingError, DerivativeError, LayoutError
 from shardwise.layout.axis import Axis, without
 from shardwise.layout.layout import Layout, Shape
 from shardwise.layout.placement import ReduceOp
-from shardwise.prim.elementwise import add, divide, equal_mask, multiply
+from shardwise.prim.elementwise import divide, equal_mask, multiply
+from shardwise.prim.kernel import kept, zeros
 from shardwise.prim.relayout import relayout, resolved
 from shardwise.prim.row import Row
 from shardwise.prim.tensor import Tensor
@@ -53,13 +52,14 @@ def _fold(x: Tensor, *, axes: tuple[Axis, ...], op: ReduceOp) -> Tensor:
 
 
 def _fold_vjp(ct: Tensor, out: Tensor, x: Tensor, *, axes: tuple[Axis, ...], op: ReduceOp) -> tuple[Tensor, ...]:
-    spread = unfold(relayout(ct, layout=out.layout.resolved()), layout=x.layout, shape=x.shape)
+    spread = unfold(relayout(ct, layout=out.layout.resolved()), layout=x.layout.resolved(), shape=x.shape)
     if op is ReduceOp.AVG:
         return (divide(spread, float(prod(a.size for a in axes))),)
-    return (spread if op is ReduceOp.SUM else multiply(spread, _weight(x, out, axes, op)),)
+    return (spread if op is ReduceOp.SUM else multiply(spread, _weight(resolved(x), out, axes, op)),)
 
 
 def _fold_jvp(tangents: Any, out: Tensor, x: Tensor, *, axes: tuple[Axis, ...], op: ReduceOp) -> Tensor:
+    x = resolved(x)
     tangent = relayout(tangents[0], layout=x.layout)
     if op in (ReduceOp.SUM, ReduceOp.AVG):
         return fold(tangent, axes=axes, op=op)
@@ -68,20 +68,33 @@ def _fold_jvp(tangents: Any, out: Tensor, x: Tensor, *, axes: tuple[Axis, ...], 
 
 def _weight(x: Tensor, out: Tensor, axes: tuple[Axis, ...], op: ReduceOp) -> Tensor:
     # How much of a change of each term reaches the result; terms that tie for the maximum share evenly.
-    def whole(terms: Tensor, how: ReduceOp) -> Tensor:
-        return unfold(resolved(fold(terms, axes=axes, op=how)), layout=x.layout, shape=x.shape)
-
     if op in (ReduceOp.MAX, ReduceOp.MIN):
         best = equal_mask(x, unfold(resolved(out), layout=x.layout, shape=x.shape))
-        return divide(best, whole(best, ReduceOp.SUM))
+        ties = unfold(resolved(fold(best, axes=axes, op=ReduceOp.SUM)), layout=x.layout, shape=x.shape)
+        return divide(best, ties)
     if op is ReduceOp.PROD:
-        # The product of the other terms, exact with zeros: one zero leaves that term alone, two leave none.
-        zero = equal_mask(x, 0)
-        safe = add(x, zero)
-        zeros = whole(zero, ReduceOp.SUM)
-        others = divide(whole(safe, ReduceOp.PROD), safe)
-        return multiply(others, add(equal_mask(zeros, 0), multiply(zero, equal_mask(zeros, 1))))
+        return _product_of_others(x, axes)
     raise DerivativeError(f"the reduction {op} has no derivative.")
+
+
+def _product_of_others(x: Tensor, axes: tuple[Axis, ...]) -> Tensor:
+    # Without division, so that it and its own derivatives are exact where terms are zero: the product of the
+    # n - 1 terms that follow in the ring of a group, from products of runs of 1, 2, 4, ... terms.
+    groups = x.mesh.groups([str(a) for a in axes])
+
+    def ahead(terms: Tensor, step: int) -> Tensor:
+        sources: dict[int, int] = {}
+        for group in groups:
+            sources |= {device: group[(i + step) % len(group)] for i, device in enumerate(group)}
+        return permute_shards(terms, sources=tuple(sources[device] for device in range(len(sources))))
+
+    run, length, out, done = x, 1, None, 0
+    while length < len(groups[0]):
+        if (len(groups[0]) - 1) & length:
+            out, done = (run if out is None else multiply(out, ahead(run, done))), done + length
+        run, length = multiply(run, ahead(run, length)), 2 * length
+    assert out is not None, "fold has axes of more than one device"
+    return ahead(out, 1)
 
 
 def _unfold_vjp(ct: Tensor, out: Tensor, x: Tensor, *, layout: Layout, shape: Shape) -> tuple[Tensor, ...]:
@@ -96,26 +109,48 @@ unfold = Row("unfold", lambda x, *, layout, shape: relabelled(x, layout, shape),
 # -- permutations --------------------------------------------------------------------------------------
 
 
-def _permute(x: Tensor, *, picks: tuple[int | None, ...], times: tuple[int, ...]) -> Tensor:
+Sources = tuple[int | None, ...]  # per device, the one whose shard it receives
+
+
+def _permute(x: Tensor, *, sources: Sources) -> Tensor:
+    if x.layout.partial:  # the value is permuted, not the terms of its reduction
+        _picks(storage_of(x.layout.resolved(), x.shape), sources)
+    picks = _picks(x.storage, sources)
     for out, pick in enumerate(picks):
         if pick is not None and x.storage.shapes[pick] != x.storage.shapes[out]:
             raise LayoutError(
                 f"shards can only be permuted where they have equal shapes; devices {x.storage.holders[pick]} hold "
                 f"{x.storage.shapes[pick]} and devices {x.storage.holders[out]} hold {x.storage.shapes[out]}."
             )
-    program = permutation(x.storage, picks, times, x.dtype)
+    times = [
+        sum(pick is not None and x.storage.index(device) != pick for device in holders)
+        for pick, holders in zip(picks, x.storage.holders, strict=True)
+    ]
+    program = permutation(x.storage, picks, tuple(times), x.dtype)
     return Tensor(x.engine.run(program, x.arrays), x.layout, x.shape, x.dtype, x.engine)
 
 
-def _permute_vjp(
-    ct: Tensor, out: Tensor, x: Tensor, *, picks: tuple[int | None, ...], times: tuple[int, ...]
-) -> tuple[Tensor, ...]:
-    back: list[int | None] = [None] * len(picks)
-    counts = [0] * len(picks)
-    for target, pick in enumerate(picks):
-        if pick is not None:
-            back[pick], counts[pick] = target, times[target]
-    return (permute_shards(relayout(ct, layout=x.layout), picks=tuple(back), times=tuple(counts)),)
+def _picks(storage: Storage, sources: Sources) -> tuple[int | None, ...]:
+    # Which array each array becomes, or None for zeros.
+    out = []
+    for holders in storage.holders:
+        given = [sources[device] for device in holders]
+        found = {None if source is None else storage.index(source) for source in given}
+        if len(found) > 1:
+            raise LayoutError(
+                f"devices {holders} hold the same data under {storage.layout}, but would receive different shards.\n"
+                "  permute along an axis that splits the tensor, or write local-view code with shard_map."
+            )
+        out.append(found.pop())
+    return tuple(out)
+
+
+def _permute_vjp(ct: Tensor, out: Tensor, x: Tensor, *, sources: Sources) -> tuple[Tensor, ...]:
+    back: list[int | None] = [None] * len(sources)
+    for target, source in enumerate(sources):
+        if source is not None:
+            back[source] = target
+    return (permute_shards(relayout(ct, layout=x.layout.resolved()), sources=tuple(back)),)
 
 
 permute_shards = Row("permute_shards", _permute, _permute_vjp, linear=True)
@@ -135,10 +170,10 @@ def _local_map(
     for i, (device, *_) in enumerate(new.holders):
         source = old.index(device)
         if positional:
-            arrays.append(x.engine.apply(partial(kernel, device=device), [x.arrays[source]], new.shapes[i]))
+            arrays.append(kept(x, partial(kernel, device=device), x.arrays[source], new.shapes[i]))
             continue
         if source not in made:
-            made[source] = x.engine.apply(kernel, [x.arrays[source]], new.shapes[i])
+            made[source] = kept(x, kernel, x.arrays[source], new.shapes[i])
         arrays.append(made[source])
     return Tensor(arrays, layout, shape, x.dtype, x.engine)
 
@@ -148,7 +183,7 @@ def _local_map_vjp(ct: Tensor, out: Tensor, x: Tensor, *, layout: Layout, shape:
     base = x.layout.resolved()
     summed = Layout(base.mesh, base.dims, without(layout.sharded_axes, base.sharded_axes))
     back = {"kernel": how["transpose"], "transpose": how["kernel"], "positional": how.get("positional", False)}
-    return (resolved(local_map(relayout(ct, layout=layout), **back, layout=summed, shape=x.shape)),)
+    return (resolved(local_map(relayout(ct, layout=layout.resolved()), **back, layout=summed, shape=x.shape)),)
 
 
 # What each device holds, put through a linear kernel (that is told the device, if `positional`): the result
@@ -174,7 +209,7 @@ def _embed(x: Tensor, *, axis: Axis, at: int, layout: Layout, shape: Shape) -> T
         if device // step % axis.size == at:
             arrays.append(x.arrays[x.storage.index(_outside(device, axis, step))])
         else:
-            arrays.append(x.engine.apply(_zeros_like, [x.arrays[0]], new.shapes[i]))
+            arrays.append(kept(x, partial(zeros, shape=new.shapes[i]), x.arrays[0], new.shapes[i]))
     return Tensor(arrays, layout, shape, x.dtype, x.engine)
 
 
@@ -185,10 +220,6 @@ def _inside(device: int, axis: Axis, step: int) -> int:
 
 def _outside(device: int, axis: Axis, step: int) -> int:
     return device // (step * axis.size) * step + device % step
-
-
-def _zeros_like(array: Any) -> Any:
-    return array_namespace(array).zeros_like(array)
 
 
 def restricted(layout: Layout, shape: Shape, axis: Axis, at: int) -> tuple[Layout, Shape, int]:

@@ -14,7 +14,7 @@ from shardwise.engine.execute import compiled
 from shardwise.engine.storage import Storage, region, storage_of
 from shardwise.errors import ArgumentError, BindingError, ConversionError, EngineError
 from shardwise.layout.conversion import LayoutLike, as_layout
-from shardwise.layout.device import Device, default_device
+from shardwise.layout.device import Accelerator, Device, accelerator_count, default_device
 from shardwise.layout.layout import Layout, Shape, checked_shape
 from shardwise.layout.mesh import DeviceMesh, current_mesh
 from shardwise.layout.placement import ReduceOp
@@ -151,7 +151,7 @@ class Tensor:
         return out.copy() if copy else out
 
     def __dlpack__(self, *, max_version: tuple[int, int] | None = None, **options: Any) -> Any:
-        if not self.layout.is_replicated:
+        if not self.layout.is_replicated or self.layout.has_halo:
             raise ArgumentError(
                 f"only a whole tensor can be exported; this one is laid out {self.layout} on {self.mesh}.\n"
                 "  export one shard with from_dlpack(x.local(device)), or x.gather() first."
@@ -159,9 +159,11 @@ class Tensor:
         array = self._real()[0]
         if is_torch(array):
             return array.clone().__dlpack__(**options)
-        if max_version is not None and max_version >= (1, 0):
+        # Older consumers cannot be told that it is read-only. torch can but does not listen: it is known by not
+        # saying `copy`, as consumers of that version do.
+        if max_version is not None and max_version >= (1, 0) and "copy" in options:
             return readonly(array).__dlpack__(max_version=max_version, **options)
-        return array.copy().__dlpack__(**options)  # older consumers cannot be told that it is read-only
+        return array.copy().__dlpack__(**options)
 
     def __dlpack_device__(self) -> tuple[int, int]:
         return self._real()[0].__dlpack_device__()
@@ -239,8 +241,15 @@ class Tensor:
 def _bound(name: str, *operands: Any) -> Tensor:
     from shardwise.prim import elementwise
 
-    ready = [x if isinstance(x, Tensor | int | float | complex) else asarray(x) for x in operands]
+    mesh = next(x.mesh for x in operands if isinstance(x, Tensor))
+    ready = [x if isinstance(x, Tensor | int | float | complex) else _beside(x, mesh) for x in operands]
     return getattr(elementwise, name)(*ready)
+
+
+def _beside(data: Any, mesh: DeviceMesh) -> Tensor:
+    # Host data used with a tensor goes to all devices of its mesh.
+    array = host_array(data)
+    return placed(array, Layout.replicated(mesh, array.ndim))
 
 
 def plain(x: Tensor) -> Tensor:
@@ -277,8 +286,12 @@ def moved(x: Tensor, layout: Layout) -> Tensor:
     if layout is x.layout:
         return x
     plan = plan_reshard(x.layout, layout, x.shape, x.dtype)
+    if not plan.steps and layout.mesh is x.layout.mesh:
+        # Devices hold what they need, though not in as many distinct arrays: equal copies seen as terms of an average.
+        arrays = [x.arrays[x.storage.index(devices[0])] for devices in storage_of(layout, x.shape).holders]
+        return Tensor(arrays, layout, x.shape, x.dtype, x.engine)
     arrays = x.engine.run(compiled(plan), x.arrays)
-    if layout.mesh is not x.layout.mesh:
+    if layout.mesh is not x.layout.mesh and x.engine.name != "abstract":
         arrays = _in_memory_of(arrays, layout, x.shape)
     return Tensor(arrays, layout, x.shape, x.dtype, x.engine)
 
@@ -286,7 +299,17 @@ def moved(x: Tensor, layout: Layout) -> Tensor:
 def _in_memory_of(arrays: Sequence[Array], layout: Layout, shape: Shape) -> Sequence[Array]:
     # Between meshes the memory may differ: an accelerator's, or the host's.
     holders = storage_of(layout, shape).holders
-    return [on_device(a, layout.mesh.device(devices[0])) for a, devices in zip(arrays, holders, strict=True)]
+    return [in_memory(a, layout.mesh.device(devices[0])) for a, devices in zip(arrays, holders, strict=True)]
+
+
+def in_memory(array: Array, device: Device) -> Array:
+    """Return an array in the memory of a device, which must be there."""
+    if isinstance(device, Accelerator) and device.id >= (count := accelerator_count()):
+        raise EngineError(
+            f"{device!r} is not there: {count} accelerators were found (looked for CUDA devices through torch, then "
+            "CuPy).\n  install the extra shardwise[torch] with a CUDA build, or use CPU()."
+        )
+    return on_device(array, device)
 
 
 def _gathered(x: Tensor) -> Tensor:
@@ -304,7 +327,7 @@ def asarray(data: Any, dtype: Any = None) -> Tensor:
     if isinstance(data, Tensor):
         return data
     mesh = DeviceMesh.single(default_device())
-    array = on_device(host_array(data, dtype), default_device())
+    array = _entering(host_array(data, dtype), default_device())
     return Tensor((_own(array),), Layout.replicated(mesh, array.ndim), tuple(array.shape), dtype_of(array))
 
 
@@ -312,6 +335,8 @@ def host_array(data: Any, dtype: Any = None) -> Array:
     """Return data as a NumPy array or torch tensor, without a copy where that is possible."""
     if is_torch(data):
         return data.detach() if dtype is None else data.detach().to(getattr(__import__("torch"), str(np.dtype(dtype))))
+    if hasattr(data, "__dlpack__") and not hasattr(data, "__array__"):
+        data = np.from_dlpack(data)
     try:
         array = np.asarray(data, dtype=None if dtype is None else np.dtype(dtype))
     except (TypeError, ValueError) as error:
@@ -319,6 +344,10 @@ def host_array(data: Any, dtype: Any = None) -> Array:
     if (array.dtype.kind not in "fciub" and array.dtype.kind != "V") or array.dtype.names:
         raise ArgumentError(f"numbers were expected, got an array of dtype {array.dtype}.")
     return array
+
+
+def _entering(array: Array, device: Device) -> Array:
+    return array if current_engine().name == "abstract" else in_memory(array, device)
 
 
 def _own(array: Array) -> Array:
@@ -333,7 +362,7 @@ def _own(array: Array) -> Array:
 
 def placed(data: Any, layout: Layout) -> Tensor:
     """Return host data as a tensor of this layout; every device takes its shard from the host."""
-    array, engine = on_device(host_array(data), layout.mesh.device(0)), current_engine()
+    array, engine = _entering(host_array(data), layout.mesh.device(0)), current_engine()
     shape, dtype = checked_shape(tuple(array.shape)), dtype_of(array)
     whole = Tensor((array,), Layout.replicated(layout.mesh, array.ndim), shape, dtype, engine)
     made = moved(whole, layout)

@@ -1,0 +1,114 @@
+"""The abstract engine counts what the local engine does, and needs no time for large meshes."""
+
+from time import perf_counter
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+
+from shardwise import DeviceMesh, Layout, plan_reshard
+from shardwise.engine import abstract
+from shardwise.engine.abstract import AbstractArray, AbstractEngine
+from shardwise.engine.execute import compiled, permutation
+from shardwise.engine.local import LocalEngine
+from shardwise.engine.log import trace_communication
+from shardwise.engine.pool import SMALLEST
+from shardwise.engine.storage import storage_of
+from tests.engine.cases import claimed, spread, stored
+from tests.plan.cases import Transition, transitions
+
+INT = np.dtype("int64")
+
+
+def arrays_of(engine: AbstractEngine, layout: Layout, shape: tuple[int, ...], dtype: np.dtype = INT) -> list[Any]:
+    return [AbstractArray(size, dtype) for size in storage_of(layout, shape).shapes]
+
+
+@given(transitions(partial=True))
+def test_shapes_dtypes_and_counters_are_those_of_the_local_engine(case: Transition) -> None:
+    ours, real = AbstractEngine(), LocalEngine()
+    program = compiled(plan_reshard(*case, INT))
+    found = ours.run(program, arrays_of(ours, case.src, case.shape))
+    want = real.run(program, stored(case.src, case.shape, spread(case.src, case.shape).arrays))
+    if program.plan is not None and program.plan.steps:
+        assert [(a.shape, a.dtype, a.ndim, a.nbytes) for a in found] == [
+            (a.shape, a.dtype, a.ndim, a.nbytes) for a in want
+        ]
+    if ours.counters.bytes_allocated >= SMALLEST:  # the pool rounds large blocks up, and uses them again
+        real.counters.bytes_allocated = ours.counters.bytes_allocated
+    assert ours.counters == real.counters
+
+
+@given(transitions(partial=True))
+def test_large_meshes_are_counted_alike(case: Transition) -> None:
+    # As if all meshes were too large to list: bytes between devices come from the steps.
+    listed, abstract.LISTED = abstract.LISTED, 0
+    try:
+        engine = AbstractEngine()
+        plan = plan_reshard(*case, INT)
+        engine.run(compiled(plan), arrays_of(engine, case.src, case.shape))
+        assert engine.counters.bytes_moved == claimed(plan)
+        assert "stages" not in vars(compiled(plan)) or listed
+    finally:
+        abstract.LISTED = listed
+
+
+def test_the_log_has_the_records_of_the_local_engine() -> None:
+    mesh = DeviceMesh((2, 4), ("x", "y"))
+    src, dst = Layout(mesh, [("x",), ()], ["y"]), Layout(mesh, [(), ("x",)])
+    program, notes = compiled(plan_reshard(src, dst, (8, 8), INT)), []
+    for engine, arrays in ((AbstractEngine(), arrays_of(AbstractEngine(), src, (8, 8))),
+                           (LocalEngine(), stored(src, (8, 8), spread(src, (8, 8)).arrays))):  # fmt: skip
+        with trace_communication() as log:
+            engine.run(program, arrays)
+        notes.append([(r.kind, r.axes, r.before, r.after, r.bytes) for r in log])
+    assert notes[0] == notes[1]
+    assert notes[0]
+
+
+DIMS: list[tuple[Any, Any, Any, Any]] = [
+    ([("x",), ("y",)], [], [("y",), ("x",)], []),
+    ([("x", "y"), ()], [], [(), ()], []),
+    ([("x",), ()], [], [(), ("y",)], []),
+    ([("x",), ()], ["y"], [("x",), ()], []),
+    ([("x",), ()], ["y"], [("x", "y"), ()], []),
+    ([("x",), ()], ["y"], [(), ("x",)], []),
+    ([(), ()], [], [("x",), ()], ["y"]),
+]
+
+
+@pytest.mark.parametrize(("a", "pa", "b", "pb"), DIMS)
+def test_a_reshard_on_4096_devices_takes_no_time(a: Any, pa: Any, b: Any, pb: Any) -> None:
+    mesh, shape = DeviceMesh((64, 64), ("x", "y")), (8192, 8192)
+    src, dst = Layout(mesh, a, pa), Layout(mesh, b, pb)
+    engine, start = AbstractEngine(), perf_counter()
+    plan = plan_reshard(src, dst, shape, "float32")
+    found = engine.run(compiled(plan), arrays_of(engine, src, shape, np.dtype("float32")))
+    assert perf_counter() - start < 1
+    assert len(found) == storage_of(dst, shape).count
+    assert found[0].shape == storage_of(dst, shape).shapes[0]
+    assert set(engine.counters.bytes_moved) == {step.kind for step in plan.steps if not step.is_local}
+
+
+def test_where_all_devices_are_alike_large_reductions_are_exact() -> None:
+    mesh = DeviceMesh((64, 16), ("x", "y"))
+    plan = plan_reshard(Layout(mesh, [("x",), ()], ["y"]), Layout(mesh, [("x",), ()]), (1024, 1024), "float32")
+    engine = AbstractEngine()
+    engine.run(compiled(plan), [])
+    assert mesh.num_devices > abstract.EXACT
+    # Every device of a group of 16 receives 15/16 of its shard twice: reduced, then gathered.
+    assert engine.counters.bytes_moved == {"all_reduce": 2 * 1024 * (1024 * 1024 * 4 // 64) * 15 // 16}
+
+
+def test_permutations_and_kernels() -> None:
+    mesh, engine = DeviceMesh((4,), ("x",)), AbstractEngine()
+    layout = Layout(mesh, [("x",)])
+    program = permutation(storage_of(layout, (8,)), (3, 0, 1, None), (1, 1, 1, 0), INT)
+    assert [a.shape for a in engine.run(program, arrays_of(engine, layout, (8,)))] == [(2,)] * 4
+    assert engine.counters.bytes_moved == {"permute": 48}
+    made = engine.apply(lambda a, b: a / b, [AbstractArray((2, 3), INT), 2], (2, 3))
+    assert made == AbstractArray((2, 3), np.dtype("float64"))
+    assert engine.counters.kernel_calls == 1
+    assert engine.empty((2, 5), INT).nbytes == 80
+    assert engine.counters.bytes_allocated == 16 + 80

@@ -1,0 +1,154 @@
+"""The few things asked of NumPy and torch arrays, for every dtype."""
+
+import ml_dtypes
+import numpy as np
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+
+from shardwise import ReduceOp
+from shardwise.engine.arrays import (
+    dtype_of,
+    identity,
+    is_torch,
+    join_into,
+    pieces,
+    placed_along,
+    readonly,
+    reduce_into,
+    runs_of,
+    to_numpy,
+)
+from shardwise.errors import ArgumentError
+from shardwise.layout.placement import reductions_of
+from tests.engine.cases import UFUNC, random_values
+
+DTYPES = [
+    *("float16", "float32", "float64", "bool", "complex64", "complex128"),
+    *(f"{sign}int{bits}" for sign in ("", "u") for bits in (8, 16, 32, 64)),
+    ml_dtypes.bfloat16,
+]
+TORCH = ["float16", "bfloat16", "float32", "float64", "bool", "int8", "int32", "int64", "uint8", "complex64"]
+
+
+def torch_of(array: np.ndarray) -> torch.Tensor:
+    if array.dtype == ml_dtypes.bfloat16:
+        return torch.from_numpy(array.view(np.int16)).view(torch.bfloat16)
+    return torch.from_numpy(array)
+
+
+@pytest.mark.parametrize("dtype", DTYPES, ids=str)
+def test_reductions_are_those_of_numpy_one_after_the_other(dtype: str) -> None:
+    for op in reductions_of(np.dtype(dtype)):
+        for count in (1, 2, 3, 8):
+            terms = [random_values((3, 4), dtype, seed) for seed in range(count)]
+            out = np.empty((3, 4), dtype)
+            reduce_into(out, terms, op)
+            want = terms[0]
+            for term in terms[1:]:
+                want = UFUNC.get(op, np.add)(want, term)
+            want = want / np.dtype(dtype).type(count) if op is ReduceOp.AVG else want
+            assert out.tobytes() == want.astype(dtype).tobytes(), (op, count)
+
+
+@pytest.mark.parametrize("name", TORCH)
+def test_torch_reduces_as_numpy_does(name: str) -> None:
+    dtype = np.dtype(ml_dtypes.bfloat16 if name == "bfloat16" else name)
+    for op in reductions_of(dtype):
+        terms = [random_values((3, 4), dtype, seed) for seed in range(4)]
+        want, out = np.empty((3, 4), dtype), torch.empty(3, 4, dtype=getattr(torch, name))
+        reduce_into(want, terms, op)
+        reduce_into(out, [torch_of(term) for term in terms], op)
+        assert dtype_of(out) == dtype
+        assert np.array_equal(to_numpy(out), want), op
+
+
+@pytest.mark.parametrize("dtype", DTYPES, ids=str)
+def test_the_identity_changes_nothing(dtype: str) -> None:
+    values = random_values((50,), dtype)
+    for op in reductions_of(np.dtype(dtype)):
+        if op is ReduceOp.AVG:
+            continue
+        neutral = np.full(50, identity(op, np.dtype(dtype)), dtype)
+        for terms in ([values, neutral], [neutral, values]):
+            out = np.empty(50, dtype)
+            reduce_into(out, terms, op)
+            assert out.tobytes() == values.tobytes(), op
+
+
+def test_an_average_has_no_identity() -> None:
+    with pytest.raises(ArgumentError, match="an average has no identity element"):
+        identity(ReduceOp.AVG, np.dtype("float32"))
+
+
+@given(st.lists(st.integers(0, 4), min_size=1, max_size=5), st.integers(0, 2), st.booleans())
+def test_joining_is_concatenating(lengths: list[int], dim: int, by_torch: bool) -> None:
+    parts = [random_values((*(3,) * dim, n, *(3,) * (2 - dim)), "int32", n) for n in lengths]
+    want = np.concatenate(parts, axis=dim)
+    out = np.empty_like(want)
+    if by_torch:
+        join_into(torch.from_numpy(out), [torch.from_numpy(part) for part in parts], dim)
+    else:
+        join_into(out, parts, dim)
+    assert np.array_equal(out, want)
+    assert [view.shape for view in placed_along(out, parts, dim)] == [part.shape for part in parts]
+
+
+@given(
+    st.lists(st.integers(1, 9), min_size=0, max_size=3).map(tuple),
+    st.integers(1, 300),
+    st.sampled_from(["C", "F", "strided"]),
+)
+def test_pieces_cover_everything_once_and_are_small(shape: tuple[int, ...], most: int, order: str) -> None:
+    whole = np.zeros(shape, "int32", order="F" if order == "F" else "C")
+    other = np.zeros((*shape[:-1], 2 * shape[-1]), "int32")[..., ::2] if order == "strided" and shape else whole
+    for piece, same in pieces([whole, other], most):
+        assert piece.shape == same.shape
+        assert piece.nbytes <= max(most, 4)
+        piece += 1
+        if other is not whole:
+            same += 1
+    assert (whole == 1).all()
+    assert (other == 1).all()
+
+
+def test_runs_are_views_and_only_of_rows_that_are_contiguous() -> None:
+    array = np.arange(24, dtype="float32").reshape(2, 12)
+    found = runs_of([array, array[:, 4:8]], 4)
+    assert found is not None
+    assert [(run.shape, run.itemsize) for run in found] == [((2, 3), 16), ((2, 1), 16)]
+    assert np.shares_memory(found[0], array)
+    assert runs_of([array, np.asfortranarray(array)], 4) is None
+    assert runs_of([torch.zeros(2, 12)], 4) is None
+
+
+def test_read_only_views_cannot_be_written_and_torch_gets_a_copy() -> None:
+    array = np.zeros(4)
+    view = readonly(array)
+    with pytest.raises(ValueError, match="read-only"):
+        view[0] = 1
+    assert readonly(view) is view
+    assert array.flags.writeable
+    tensor = torch.zeros(4)
+    readonly(tensor)[0] = 1
+    assert not tensor.any()
+
+
+def test_libraries_and_dtypes_are_told_apart() -> None:
+    assert is_torch(torch.zeros(1))
+    assert is_torch(torch.nn.Parameter(torch.zeros(1)))
+    assert not is_torch(np.zeros(1))
+    assert not is_torch([1.0])
+    assert dtype_of(torch.zeros(1, dtype=torch.bfloat16)) == ml_dtypes.bfloat16
+    assert dtype_of(np.zeros(1, "uint16")) == np.uint16
+
+
+def test_torch_arrays_become_numpy_arrays_of_the_same_memory() -> None:
+    tensor = torch.arange(4, dtype=torch.bfloat16)
+    array = to_numpy(tensor)
+    assert array.dtype == ml_dtypes.bfloat16
+    assert array.tolist() == [0, 1, 2, 3]
+    tensor[0] = 5
+    assert array[0] == 5
+    assert to_numpy(torch.ones(2, requires_grad=True)).tolist() == [1, 1]

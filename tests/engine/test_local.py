@@ -1,0 +1,242 @@
+"""The local engine: every dtype and library, the same bits whatever the threads, memory used again."""
+
+import gc
+from itertools import pairwise
+from threading import Thread
+from typing import Any
+
+import ml_dtypes
+import numpy as np
+import pytest
+import torch
+from hypothesis import given
+
+from shardwise import Cut, DeviceMesh, Layout, ReduceOp, plan_reshard
+from shardwise.engine import local
+from shardwise.engine.arrays import to_numpy
+from shardwise.engine.counters import Counters
+from shardwise.engine.execute import compiled
+from shardwise.engine.local import LocalEngine
+from shardwise.engine.pool import Pool
+from shardwise.layout.placement import reductions_of
+from tests.engine.cases import check, check_counters, check_values, run, spread
+from tests.engine.test_arrays import DTYPES, TORCH, torch_of
+from tests.plan.cases import Transition, mesh_of, transitions
+
+MESH = mesh_of(2, 4)
+S0, S1, R = (Layout(MESH, dims) for dims in ([("x", "y"), ()], [(), ("x", "y")], [(), ()]))
+SWAPPED = Layout(MESH, [("y",), ("x",)]), Layout(MESH, [("x",), ("y",)])
+HALO = Layout(MESH, [Cut(("y",), halo=(1, 2), edge="clip"), Cut(("x",), halo=(1, 1), edge="pad")])
+RESHARDS = [(S0, S1), (S0, R), (R, S1), SWAPPED, (S0, HALO), (HALO, S1)]
+
+
+def partial(op: ReduceOp) -> Layout:
+    return Layout(MESH, [(), ()], ["x", "y"], op)
+
+
+# -- dtypes and libraries --------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("dtype", DTYPES, ids=str)
+def test_reshards_are_exact_for_every_dtype(dtype: str) -> None:
+    for src, dst in RESHARDS:
+        for shape in ((16, 8), (9, 7), (3, 2)):
+            if (src is HALO or dst is HALO) and shape == (3, 2):
+                continue
+            check(Transition(src, dst, shape), dtype)
+
+
+@pytest.mark.parametrize("dtype", DTYPES, ids=str)
+def test_every_reduction_of_every_dtype_is_numpys(dtype: str) -> None:
+    for op in reductions_of(np.dtype(dtype)):
+        if op is ReduceOp.AVG:
+            continue
+        for dst in (R, S0, S1):
+            check(Transition(partial(op), dst, (9, 7)), dtype)
+
+
+@pytest.mark.parametrize("dtype", ["float16", "float32", "float64", ml_dtypes.bfloat16, "complex64"], ids=str)
+def test_an_average_is_the_sum_divided(dtype: str) -> None:
+    src = partial(ReduceOp.AVG)
+    arrays = spread(partial(ReduceOp.SUM), (6, 5), dtype).arrays
+    total = arrays[0]
+    for array in arrays[1:]:
+        total = total + array
+    for dst in (R, S1):
+        case = Transition(src, dst, (6, 5))
+        check_values(case, (total / np.dtype(dtype).type(8)).astype(dtype), run(LocalEngine(), case, arrays, dtype))
+
+
+@pytest.mark.parametrize("name", TORCH)
+def test_torch_tensors_stay_torch_tensors(name: str) -> None:
+    dtype = np.dtype(ml_dtypes.bfloat16 if name == "bfloat16" else name)
+    sums = [(partial(ReduceOp.SUM), dst) for dst in (R, S0)] if ReduceOp.SUM in reductions_of(dtype) else []
+    for src, dst in [*RESHARDS, *sums]:
+        case, engine = Transition(src, dst, (9, 8)), LocalEngine()
+        given = spread(src, case.shape, dtype)
+        found = run(engine, case, [torch_of(array) for array in given.arrays], dtype)
+        assert all(isinstance(array, torch.Tensor) and array.dtype == getattr(torch, name) for array in found)
+        check_values(case, given.value, found)
+        check_counters(case, engine.counters, dtype)
+
+
+@given(transitions(partial=True))
+def test_torch_gives_what_numpy_gives(case: Transition) -> None:
+    given = spread(case.src, case.shape)
+    found = run(LocalEngine(), case, [torch.from_numpy(array) for array in given.arrays])
+    for ours, theirs in zip(found, run(LocalEngine(), case, given.arrays), strict=True):
+        assert np.array_equal(to_numpy(ours), theirs)
+
+
+# -- threads ---------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def eager(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Share even small work between threads, in small pieces."""
+    monkeypatch.setattr(local, "PARALLEL", 0)
+    monkeypatch.setattr(local, "PIECE", 512)
+    monkeypatch.setattr(local, "BLOCK", 512)
+    monkeypatch.setattr(local, "WIDE", 0)
+
+
+@pytest.mark.usefixtures("eager")
+@pytest.mark.parametrize("threads", [1, 2, 5])
+def test_shared_work_is_right_and_counted_once(threads: int) -> None:
+    engine = LocalEngine(threads=threads)
+    for src, dst in [*RESHARDS, (partial(ReduceOp.SUM), R), (partial(ReduceOp.SUM), S0), (partial(ReduceOp.MAX), S1)]:
+        for shape in ((64, 40), (33, 31)):
+            check(Transition(src, dst, shape), "float32", engine=engine)
+
+
+@pytest.mark.usefixtures("eager")
+def test_generated_reshards_are_right_when_shared() -> None:
+    engine = LocalEngine(threads=3)
+
+    @given(transitions(partial=True))
+    def shared(case: Transition) -> None:
+        check(case, engine=engine)
+
+    shared()
+
+
+@pytest.mark.usefixtures("eager")
+@pytest.mark.parametrize("dtype", ["float16", "float32", "complex64", ml_dtypes.bfloat16], ids=str)
+def test_the_bits_do_not_depend_on_the_threads_nor_on_the_run(dtype: str) -> None:
+    rng, shape = np.random.default_rng(0), (67, 129)
+    arrays = [rng.standard_normal(shape).astype(dtype) for _ in range(8)]
+    for op in (ReduceOp.SUM, ReduceOp.PROD, ReduceOp.AVG):
+        for dst in (R, S1):
+            case = Transition(partial(op), dst, shape)
+            bits = {
+                b"".join(array.tobytes() for array in run(LocalEngine(threads=threads), case, arrays, dtype))
+                for threads in (1, 2, 3, 2)
+            }
+            assert len(bits) == 1
+
+
+@pytest.mark.usefixtures("eager")
+def test_an_error_in_a_thread_is_raised_and_the_engine_goes_on(monkeypatch: pytest.MonkeyPatch) -> None:
+    engine, case, real = LocalEngine(threads=2), Transition(S0, R, (64, 40)), local.join_into
+
+    def broken(*args: Any) -> None:
+        raise MemoryError("no more")
+
+    monkeypatch.setattr(local, "join_into", broken)
+    with pytest.raises(MemoryError, match="no more"):
+        check(case, engine=engine)
+    monkeypatch.setattr(local, "join_into", real)
+    check(case, engine=engine)
+
+
+def test_users_threads_may_share_an_engine() -> None:
+    engine, case, wrong = LocalEngine(), Transition(S0, S1, (256, 256)), []
+
+    def work(seed: int) -> None:
+        given = spread(case.src, case.shape, "float32", seed)
+        for _ in range(20):
+            try:
+                check_values(case, given.value, run(engine, case, given.arrays, "float32"))
+            except AssertionError as error:
+                wrong.append(error)
+
+    threads = [Thread(target=work, args=(i,)) for i in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert wrong == []
+
+
+# -- memory ----------------------------------------------------------------------------------------------
+
+
+def test_a_repeated_reshard_takes_no_fresh_memory() -> None:
+    engine, shape = LocalEngine(), (512, 512)
+    arrays = spread(S0, shape, "float32").arrays
+    held: Any = None
+    for _ in range(2):
+        held = run(engine, Transition(S0, S1, shape), arrays, "float32")
+    engine.counters.reset()
+    for _ in range(10):
+        held = run(engine, Transition(S0, S1, shape), arrays, "float32")
+    assert held is not None
+    assert engine.counters.bytes_allocated == 0
+
+
+def test_results_that_are_kept_are_never_overwritten() -> None:
+    engine, shape = LocalEngine(Pool(limit=1 << 22)), (256, 256)
+    kept = []
+    for seed in range(24):
+        given = spread(S0, shape, "float32", seed)
+        found = run(engine, Transition(S0, S1, shape), given.arrays, "float32")
+        if seed % 3:
+            kept.append((given.value, [array[::2] for array in found]))
+        assert engine.pool.held <= engine.pool.limit
+    for value, found in kept:
+        assert all(np.array_equal(array, value[::2, 32 * i : 32 * i + 32]) for i, array in enumerate(found))
+
+
+def test_peak_memory_is_what_is_alive_and_the_limit() -> None:
+    engine, shape = LocalEngine(Pool(limit=8 << 20)), (512, 512)
+    arrays = spread(S0, shape, "float32").arrays
+    alive = [run(engine, Transition(S0, R, shape), arrays, "float32")[0] for _ in range(16)]
+    assert engine.counters.bytes_allocated == 16 << 20
+    del alive[:8]
+    gc.collect()
+    assert engine.pool.held <= 8 << 20
+    engine.pool.clear()
+    assert engine.pool.held == 0
+
+
+def test_arrays_of_one_result_do_not_overlap() -> None:
+    for shape in ((512, 512), (509, 503)):
+        found = run(LocalEngine(), Transition(S0, S1, shape), spread(S0, shape, "float32").arrays, "float32")
+        places = sorted((array.__array_interface__["data"][0], array.nbytes) for array in found)
+        assert all(start + size <= after for (start, size), (after, _) in pairwise(places))
+        assert all(start % 16 == 0 for start, _ in places)
+
+
+# -- kernels ---------------------------------------------------------------------------------------------
+
+
+def test_kernels_are_counted() -> None:
+    engine = LocalEngine()
+    assert engine.apply(np.add, [np.ones(2), np.ones(2)], (2,)).tolist() == [2, 2]
+    assert engine.counters == Counters(kernel_calls=1)
+
+
+def test_empty_arrays_are_of_the_library_that_is_asked_for() -> None:
+    engine, dtype = LocalEngine(), np.dtype("float32")
+    assert isinstance(engine.empty((2, 3), dtype), np.ndarray)
+    made = engine.empty((2, 3), dtype, torch.zeros(1))
+    assert (tuple(made.shape), made.dtype) == ((2, 3), torch.float32)
+    assert engine.counters.bytes_allocated == 48
+
+
+def test_a_plan_without_steps_returns_what_it_is_given() -> None:
+    mesh = DeviceMesh((2,), ("x",))
+    layout = Layout(mesh, [("x",)])
+    arrays = spread(layout, (4,)).arrays
+    found = LocalEngine().run(compiled(plan_reshard(layout, layout, (4,), "int64")), arrays)
+    assert all(a is b for a, b in zip(found, arrays, strict=True))

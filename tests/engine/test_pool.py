@@ -1,0 +1,236 @@
+"""The pool uses memory again, and never while anything still refers to it."""
+
+import gc
+import random
+import weakref
+from collections.abc import Callable
+from itertools import pairwise
+from threading import Thread
+from typing import Any
+
+import ml_dtypes
+import numpy as np
+import pytest
+import torch
+
+from shardwise.engine.pool import HUGE, SMALLEST, Pool
+
+F4 = np.dtype("float32")
+SHAPE = (256, 256)  # 256 KiB
+SIZE = 256 * 256 * 4
+
+
+def address(array: np.ndarray) -> int:
+    return array.__array_interface__["data"][0]
+
+
+def memory_of(pool: Pool) -> int:
+    """The bytes of all blocks that the pool knows."""
+    return sum(size * len(blocks) for size, blocks in pool._blocks.items())
+
+
+class Holder:
+    """An object that refers to others."""
+
+    def __init__(self, *names: Any) -> None:
+        self.names = list(names)
+
+
+KEEPERS: dict[str, Callable[[Any], Any]] = {
+    "the array": lambda a: a,
+    "a view": lambda a: a.view(),
+    "a read-only view": lambda a: np.lib.stride_tricks.as_strided(a, writeable=False),
+    "a slice": lambda a: a[3:5, ::7],
+    "an element as an array": lambda a: a[2, 2, ...],
+    "a slice of a view of a slice": lambda a: a[1:].view(np.int32)[:, 2:][:1],
+    "other bytes": lambda a: a.reshape(-1).view(np.uint8)[::3],
+    "a transpose": lambda a: a.T,
+    "a memoryview": lambda a: memoryview(a),
+    "bytes through the buffer protocol": lambda a: memoryview(a).cast("B")[5:9],
+    "an array of a memoryview": lambda a: np.frombuffer(memoryview(a), np.uint8),
+    "DLPack to NumPy": lambda a: np.from_dlpack(a),
+    "DLPack to torch": lambda a: torch.from_dlpack(a),
+    "a DLPack capsule": lambda a: a.__dlpack__(),
+    "torch.from_numpy": lambda a: torch.from_numpy(a)[1:3].T,
+    "torch.asarray": lambda a: torch.asarray(a),
+    "a closure": lambda a: lambda: a,
+    "a subclass": lambda a: a.view(np.ma.MaskedArray),
+    "an iterator": lambda a: a.flat,
+    "ctypes": lambda a: a.ctypes,
+}
+
+
+@pytest.mark.parametrize("keep", KEEPERS)
+def test_a_block_is_not_used_again_while_anything_refers_to_it(keep: str) -> None:
+    pool = Pool()
+    array = pool.empty(SHAPE, F4)
+    array[...] = 7
+    place = address(array)
+    kept = KEEPERS[keep](array)
+    del array
+    others = [pool.empty(SHAPE, F4) for _ in range(3)]
+    assert all(address(other) != place for other in others)
+    del others, kept
+    gc.collect()
+    assert place in {address(other) for other in [pool.empty(SHAPE, F4) for _ in range(4)]}
+
+
+def test_a_reference_cycle_keeps_its_block_until_it_is_collected() -> None:
+    pool = Pool()
+    gc.disable()
+    try:
+        array = pool.empty(SHAPE, F4)
+        place, holder = address(array), Holder(array[1:])
+        holder.names.append(holder)
+        gone = weakref.ref(holder)
+        del array, holder
+        assert address(pool.empty(SHAPE, F4)) != place
+        gc.collect()
+        assert gone() is None
+        assert place in {address(a) for a in [pool.empty(SHAPE, F4) for _ in range(2)]}
+    finally:
+        gc.enable()
+
+
+def test_a_finalizer_may_allocate_while_the_pool_does() -> None:
+    pool, made = Pool(), []
+
+    class Last:
+        def __del__(self) -> None:
+            made.append(pool.empty(SHAPE, F4))
+
+    with pool._lock:
+        last = Last()
+        del last
+    assert len(made) == 1
+
+
+def test_a_dropped_buffer_is_the_next_one_handed_out_whatever_its_dtype_and_shape() -> None:
+    pool = Pool()
+    first = pool.empty(SHAPE, F4)
+    place = address(first)
+    del first
+    for shape, dtype in (((512, 128), "float32"), ((2, SIZE // 16), "float64"), ((SIZE - 9,), "bool")):
+        again = pool.empty(shape, np.dtype(dtype))
+        assert (again.shape, again.dtype, address(again)) == (shape, np.dtype(dtype), place)
+        assert again.flags.c_contiguous
+        assert again.flags.writeable
+        del again
+    assert address(pool.empty((256, 512), np.dtype(ml_dtypes.bfloat16))) == place
+    assert pool.allocated == SIZE
+
+
+def test_results_that_are_kept_in_turn_need_two_buffers() -> None:
+    pool, held = Pool(), None
+    for _ in range(20):
+        held = pool.empty(SHAPE, F4)
+    assert held is not None
+    assert pool.blocks == 2
+
+
+def test_small_arrays_are_left_to_numpy() -> None:
+    pool = Pool()
+    small = pool.empty((SMALLEST - 1,), np.dtype("uint8"))
+    assert small.base is None
+    assert pool.blocks == 0
+    for shape in ((), (0,), (4, 0, 3)):
+        assert pool.empty(shape, F4).shape == shape
+
+
+def test_large_blocks_begin_where_a_huge_page_does() -> None:
+    pool = Pool()
+    large = pool.empty((3 * HUGE,), np.dtype("uint8"))
+    assert address(large) % HUGE == 0
+    large[...] = 1  # all of it is there
+    place = address(large)
+    del large
+    assert address(pool.empty((3 * HUGE,), np.dtype("uint8"))) == place
+
+
+def test_the_pool_never_knows_more_than_its_limit_and_never_frees_what_is_used() -> None:
+    pool, rng, live = Pool(limit=20 * SIZE), random.Random(1), {}
+    for step in range(600):
+        if live and rng.random() < 0.45:
+            del live[rng.choice(list(live))]
+        size = rng.choice([1, 1, 2, 3, 5, 8])
+        array = pool.empty((size, *SHAPE), F4)
+        array[...] = step
+        live[step] = array
+        assert memory_of(pool) == pool._known <= pool.limit
+        assert pool.held <= pool.limit
+        if len(live) > 30:
+            live.clear()
+        assert all((kept == at).all() for at, kept in list(live.items())[-3:])
+    assert all((kept == at).all() for at, kept in live.items())
+    places = sorted((address(kept), kept.nbytes) for kept in live.values())
+    assert all(a + size <= b for (a, size), (b, _) in pairwise(places))
+
+
+def test_what_nobody_uses_goes_before_what_somebody_does() -> None:
+    pool = Pool(limit=4 * SIZE)
+    used = pool.empty(SHAPE, F4)
+    others = [pool.empty(SHAPE, F4) for _ in range(3)]
+    del others
+    larger = pool.empty((3, *SHAPE), F4)
+    place = address(used)
+    del used
+    assert address(pool.empty(SHAPE, F4)) == place
+    assert larger.nbytes == 3 * SIZE
+
+
+def test_blocks_in_use_beyond_the_limit_are_forgotten_and_freed_with_their_last_user() -> None:
+    pool = Pool(limit=2 * SIZE)
+    arrays = [pool.empty(SHAPE, F4) for _ in range(5)]
+    for i in range(5):
+        arrays[i][...] = i
+    assert pool.blocks == 2
+    assert [int(array[0, 0]) for array in arrays] == [0, 1, 2, 3, 4]
+    block = weakref.ref(arrays[0].base)
+    del arrays[0]
+    assert block() is None
+    arrays.clear()
+    assert pool.held == 2 * SIZE
+
+
+def test_what_is_larger_than_the_limit_is_never_kept() -> None:
+    pool = Pool(limit=SIZE)
+    array = pool.empty((2, *SHAPE), F4)
+    assert pool.blocks == 0
+    del array
+    assert pool.held == 0
+
+
+def test_clear_gives_back_what_nobody_uses() -> None:
+    pool = Pool()
+    used, unused = pool.empty(SHAPE, F4), pool.empty(SHAPE, F4)
+    del unused
+    assert pool.held == SIZE
+    pool.clear()
+    assert (pool.held, pool.blocks) == (0, 1)
+    place = address(used)
+    del used
+    assert pool.held == SIZE
+    assert address(pool.empty(SHAPE, F4)) == place
+
+
+def test_threads_never_get_the_same_block() -> None:
+    pool, wrong = Pool(limit=64 * SIZE), []
+
+    def work(number: int) -> None:
+        rng, held = random.Random(number), []
+        for step in range(300):
+            array = pool.empty((rng.choice([1, 2]), *SHAPE), F4)
+            array[...] = mark = number * 1000 + step
+            held.append((mark, array[:, 3:]))
+            if len(held) > 4:
+                wrong.extend(kept for kept, view in held if not (view == kept).all())
+                held = held[rng.randint(1, 4) :]
+
+    threads = [Thread(target=work, args=(i,)) for i in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert wrong == []
+    assert pool.held <= pool.limit
+    assert pool.blocks <= 4 * 6 * 2

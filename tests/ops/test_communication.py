@@ -1,0 +1,708 @@
+"""Communication functions against NumPy on the global view or on the stack of local arrays, and their traffic."""
+
+from collections.abc import Callable, Sequence
+from math import prod
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import shardwise as sw
+from shardwise import (
+    CPU,
+    Accelerator,
+    ArgumentError,
+    BindingError,
+    Cut,
+    DeviceMesh,
+    DimSpec,
+    EngineError,
+    Layout,
+    LayoutError,
+    NamedMapping,
+    P,
+    PlacementMapping,
+    ReduceOp,
+    Replicated,
+    Sharded,
+    ShardingSpec,
+    Tensor,
+    all_gather,
+    all_reduce,
+    all_slice,
+    all_to_all,
+    default_device,
+    distributed_broadcast,
+    halo_exchange,
+    mesh_context,
+    pmean,
+    ppermute,
+    reduce_scatter,
+    reshard,
+    shard,
+    shift,
+    to_device,
+    transfer_to,
+)
+from shardwise.layout.axis import Axis, without
+from shardwise.layout.placement import reductions_of
+from tests.layout.oracle import digit, grouped, held_box
+from tests.layout.strategies import axis_lists
+from tests.prim.cases import (
+    DTYPES,
+    SHAPES,
+    Move,
+    assert_holds,
+    even_layouts,
+    held,
+    host_meshes,
+    layouts_for,
+    moves,
+    part,
+    reduced,
+    same,
+    spread,
+    traffic_of,
+    values,
+)
+
+M4 = DeviceMesh((4,), ("x",))
+M23 = DeviceMesh((2, 3), ("a", "b"))
+M222 = DeviceMesh((2, 2, 2), ("a", "b", "c"))
+
+
+def moved_to(move: Callable[[], Tensor], x: Tensor, layout: Layout, want: np.ndarray) -> None:
+    """A function that only changes the layout gives this one, sends what the plan says and keeps the value."""
+    with traffic_of(x.layout, layout, x.shape, x.dtype):
+        y = move()
+    assert_holds(y, layout, want)
+
+
+# -- shard ---------------------------------------------------------------------------------------------
+
+
+@given(moves(one_mesh=True), st.sampled_from(["array", "list", "tensor"]))
+def test_shard_puts_on_every_device_its_part_of_host_data(move: Move, kind: str) -> None:
+    data = values(move.shape, "float64" if kind == "list" else move.dtype)
+    if kind == "list":
+        data = np.array(data.tolist())  # which has no dtype, and no shape where it is empty
+    if data.shape != move.shape or (move.dst.partial and move.dst.reduce_op not in reductions_of(data.dtype)):
+        return
+    source = {"array": data, "list": data.tolist(), "tensor": sw.asarray(data)}[kind]
+    if kind == "tensor" and len(set(move.dst.mesh.devices)) < move.dst.mesh.num_devices:
+        return
+    assert_holds(shard(source, move.dst.mesh, move.dst), move.dst, data)
+
+
+@given(moves())
+def test_shard_takes_tensors_of_any_layout_to_any_other_with_the_bytes_of_the_plan(move: Move) -> None:
+    x, want = spread(move.src, move.shape, move.dtype)
+    assert_holds(x, move.src, want)
+    moved_to(lambda: shard(x, move.dst.mesh, move.dst), x, move.dst, want)
+
+
+@given(moves(partial=False))
+def test_reshard_is_shard_and_deprecated(move: Move) -> None:
+    x, want = spread(move.src, move.shape, move.dtype)
+
+    def run() -> Tensor:
+        with pytest.warns(DeprecationWarning, match=r"reshard is deprecated; use shard, which takes tensors of any"):
+            return reshard(x, move.dst.mesh, dim_specs=move.dst)
+
+    moved_to(run, x, move.dst, want)
+
+
+@pytest.mark.parametrize(
+    "spec",
+    [
+        [DimSpec(["a"]), DimSpec()],
+        P("a", None),
+        P("a"),
+        [Sharded(0), Replicated()],
+        PlacementMapping(M23, (Sharded(0), Replicated())),
+        NamedMapping(M23, ("a", None)),
+        ShardingSpec(M23, [DimSpec(["a"]), DimSpec()]),
+        Layout(M23, ["a", None]),
+    ],
+    ids=lambda spec: type(spec).__name__,
+)
+def test_every_vocabulary_gives_the_same_tensor(spec: Any) -> None:
+    data = values((5, 4), "int8")
+    assert_holds(shard(data, M23, spec), Layout(M23, ["a", None]), data)
+    with mesh_context(M23):
+        assert_holds(shard(data, None, spec), Layout(M23, ["a", None]), data)
+
+
+def test_a_layout_brings_its_mesh() -> None:
+    assert shard(np.zeros(4), None, Layout(M4, ["x"])).layout is Layout(M4, ["x"])
+    with pytest.raises(LayoutError, match=r"the specs belong to the mesh \(x=4\), but mesh is \(a=2, b=3\)"):
+        shard(np.zeros(4), M23, Layout(M4, ["x"]))
+
+
+def test_trees_are_sharded_leaf_by_leaf() -> None:
+    data = {"w": np.arange(4.0), "b": [np.ones(2), (np.zeros(4, "int8"),)]}
+    out = shard(data, M4, P("x"))
+    assert out["w"].shape == (4,)
+    assert isinstance(out["b"], list)
+    assert isinstance(out["b"][1], tuple)
+    assert {str(x.layout) for x in (out["w"], out["b"][0], out["b"][1][0])} == {"[x]"}
+    back = all_gather(out)
+    assert same(back["b"][1][0].numpy(), data["b"][1][0])
+    assert shard({}, M4, P("x")) == {}
+    assert shard([np.float32(1), np.float32(2)], M4, P("x")).dtype == "float32"
+    assert shard(3.0, M4, P()).item() == 3.0
+
+
+def test_partial_axes_and_replicated_axes() -> None:
+    data = np.arange(4.0)
+    x = shard(data, M23, P("a"), partial_axes=["b"])
+    assert_holds(x, Layout(M23, ["a"], ["b"]), data)
+    assert shard(data, M23, P("a"), partial_axes={"b": "max"}).layout.reduce_op is ReduceOp.MAX
+    assert shard(data, M23, P(unreduced=["a"]), partial_axes="b").layout is Layout(M23, [None], ["a", "b"])
+    assert shard(data, M23, P("a"), {"b"}).layout is Layout(M23, ["a"])
+    assert shard(data, M23, P("a"), replicated_axes="b").layout is Layout(M23, ["a"])
+    with pytest.raises(LayoutError, match=r"axis 'a' is in replicated_axes, but \[a\] uses it"):
+        shard(data, M23, P("a"), ["a"])
+    with pytest.raises(LayoutError, match=r"unknown mesh axis 'c'.*\n.*a=2, b=3"):
+        shard(data, M23, P("a"), ["c"])
+    with pytest.raises(BindingError, match="reduction 'sum' is not defined for bool"):
+        shard(np.array([True]), M23, P(unreduced=["a"]))
+
+
+def test_what_is_no_array_is_refused() -> None:
+    for bad in ("text", object(), np.array(["a"]), np.array([object()])):
+        with pytest.raises(ArgumentError, match="expected"):
+            shard(bad, M4, P())
+
+
+# -- layout by layout ----------------------------------------------------------------------------------
+
+
+@given(st.data())
+def test_all_gather_makes_dims_whole(data: st.DataObject) -> None:
+    move = data.draw(moves(one_mesh=True))
+    x, want = spread(move.src, move.shape, move.dtype)
+    dims, pending = list(move.src.dims), move.src.partial
+    op = move.src.reduce_op or "sum"
+
+    def without_axes(which: Sequence[int], axes: Sequence[Axis]) -> Layout:
+        new = [
+            without(c.axes, axes) if k in which and without(c.axes, axes) != c.axes else c for k, c in enumerate(dims)
+        ]
+        return Layout(x.mesh, new, pending, op)
+
+    every = x.layout.sharded_axes
+    moved_to(lambda: all_gather(x), x, without_axes(range(x.ndim), every), want)
+    for dim in range(-x.ndim, x.ndim):
+        moved_to(lambda dim=dim: all_gather(x, dim), x, without_axes([dim % x.ndim], every), want)
+    for axis in every:
+        gone = without_axes(range(x.ndim), [axis])
+        moved_to(lambda axis=axis: all_gather(x, physical_axis=str(axis)), x, gone, want)
+
+
+def test_all_gather_errors() -> None:
+    x = shard(np.zeros((4, 4)), M23, P("a"))
+    with pytest.raises(LayoutError, match=r"all_gather: physical_axis='b' does not split any dim of \[a\|-\]"):
+        all_gather(x, physical_axis="b")
+    with pytest.raises(LayoutError, match=r"physical_axis='a' does not split dim 1 of"):
+        all_gather(x, 1, physical_axis="a")
+    with pytest.raises(LayoutError, match=r"all_gather: axis=2 is out of range for a tensor with 2 dims"):
+        all_gather(x, 2)
+    with pytest.raises(ArgumentError, match=r"all_gather: axis is a tensor dim as an int, got 'a'"):
+        all_gather(x, "a")
+    with pytest.raises(LayoutError, match=r"unknown mesh axis 'c' in all_gather"):
+        all_gather(x, physical_axis="c")
+    with pytest.raises(ArgumentError, match=r"all_gather needs a Tensor, got ndarray; make one with shard"):
+        all_gather(np.zeros(4))
+
+
+@given(st.data())
+def test_all_slice_splits_over_replicated_axes(data: st.DataObject) -> None:
+    move = data.draw(moves(one_mesh=True, halo=False))
+    if not move.shape:
+        return
+    x, want = spread(move.src, move.shape, move.dtype)
+    dim = data.draw(st.integers(-x.ndim, x.ndim - 1))
+    over = x.layout.replicated_axes
+    cuts = [Cut((*c.axes, *over)) if k == dim % x.ndim and over else c for k, c in enumerate(x.layout.dims)]
+    target = Layout(x.mesh, cuts, x.layout.partial, x.layout.reduce_op or "sum")
+    if over:
+        moved_to(lambda: all_slice(x, dim), x, target, want)
+        moved_to(lambda: all_slice(x, dim, [str(a) for a in over]), x, target, want)
+    if x.layout.sharded_axes:
+        with pytest.raises(LayoutError, match="all_slice needs axes on which the tensor is replicated, but"):
+            all_slice(x, dim, str(x.layout.sharded_axes[0]))
+
+
+def test_all_slice_of_whole_dims_sends_nothing() -> None:
+    x = shard(np.arange(10.0), M23, P())
+    with sw.trace_communication() as log:
+        assert [part.size for part in held(all_slice(x, 0))] == [2, 2, 2, 2, 1, 1]
+    assert log.bytes == 0
+
+
+@given(st.data())
+def test_tiled_all_to_all_moves_the_sharding_of_a_dim(data: st.DataObject) -> None:
+    mesh = data.draw(host_meshes())
+    shape = data.draw(st.lists(st.integers(0, 7), min_size=1, max_size=3))
+    layout = data.draw(layouts_for(mesh, shape, plain=True))
+    x, want = spread(layout, shape, data.draw(st.sampled_from(DTYPES)))
+    concat, split = (data.draw(st.integers(-x.ndim, x.ndim - 1)) for _ in range(2))
+    source, target = concat % x.ndim, split % x.ndim
+    axes = layout.dims[source].axes
+    if not axes:
+        with pytest.raises(LayoutError, match=rf"all_to_all: dim {source} is not sharded in .*nothing to move"):
+            all_to_all(x, split, concat)
+        return
+    chosen = data.draw(st.sampled_from([None, *axes]))
+    moving = axes if chosen is None else (chosen,)
+    new = [list(c.axes) for c in layout.dims]
+    if source != target:
+        new[source] = list(without(axes, moving))
+        new[target] += moving
+    names = None if chosen is None else str(chosen)
+    moved_to(lambda: all_to_all(x, split, concat, mesh_axes=names), x, Layout(mesh, new), want)
+
+
+@pytest.mark.parametrize(("split", "concat"), [(1, 0), (1, 2), (2, 0), (-2, -1), (0, 0), (0, 1)])
+def test_untiled_all_to_all_swaps_slices(split: int, concat: int) -> None:
+    shape = [6, 6, 6]
+    spec: list[Any] = [None, None, None]
+    spec[concat] = "b"
+    shape[split % 3] = 3 if split % 3 != concat % 3 else 9
+    x, _ = spread(P(*spec).to_layout(3, M23), shape, "float32")
+    y = all_to_all(x, split, concat, tiled=False)
+    assert y.ndim == 3
+    for group in M23.groups("b"):
+        for i, device in enumerate(group):
+            slices = [np.take(held(x)[other], i, axis=split) for other in group]
+            assert same(held(y)[device], np.stack(slices, axis=concat % 3))
+
+
+def test_untiled_all_to_all_needs_a_dim_of_the_size_of_the_group() -> None:
+    x = shard(np.zeros((6, 4)), M23, P("b"))
+    with pytest.raises(BindingError, match="all_to_all: dim 1 has size 4, but must be 3, the size of the group"):
+        all_to_all(x, 1, 0, tiled=False)
+
+
+@given(st.data())
+def test_halo_exchange_adds_what_neighbours_hold(data: st.DataObject) -> None:
+    mesh = data.draw(host_meshes())
+    shape = data.draw(st.lists(st.integers(1, 7), min_size=1, max_size=2))
+    layout = data.draw(layouts_for(mesh, shape, halo=False))
+    x, want = spread(layout, shape, data.draw(st.sampled_from(DTYPES)))
+    dim = data.draw(st.integers(-x.ndim, x.ndim - 1))
+    old = layout.dims[dim]
+    least = min(stop - start for start, stop in (held_box(layout, shape, d)[dim] for d in range(mesh.num_devices)))
+    halo = data.draw(st.integers(0, least)), data.draw(st.integers(0, least))
+    edge: Any = data.draw(st.sampled_from(["clip", "pad"]))
+    cuts = list(layout.dims)
+    cuts[dim] = Cut(old.axes, split=old.split, offsets=old.offsets, halo=halo, edge=edge)
+    moved_to(lambda: halo_exchange(x, dim, halo, edge=edge), x, Layout(mesh, cuts), want)
+
+
+def test_halo_exchange_errors() -> None:
+    x = shard(np.arange(8.0), M4, P("x"))
+    assert [h.tolist() for h in held(halo_exchange(x, 0, (1, 0)))][1] == [1, 2, 3]
+    assert halo_exchange(halo_exchange(x, 0, 1), 0, 0).layout is x.layout
+    with pytest.raises(LayoutError, match="a halo is a pair of widths of 0 or more, got -1"):
+        halo_exchange(x, 0, -1)
+    with pytest.raises(BindingError, match="halo"):
+        halo_exchange(x, 0, 3)
+    with pytest.raises(LayoutError, match=r"unknown edge policy 'wrap'"):
+        halo_exchange(x, 0, 1, edge="wrap")
+    with pytest.raises(ArgumentError, match="mesh_axis is for use inside shard_map"):
+        halo_exchange(x, 0, 1, mesh_axis="x")
+
+
+@given(moves())
+def test_distributed_broadcast_puts_the_whole_everywhere(move: Move) -> None:
+    x, want = spread(move.src, move.shape, move.dtype)
+    everywhere = Layout.replicated(move.dst.mesh, len(move.shape))
+    moved_to(lambda: distributed_broadcast(x, move.dst.mesh), x, everywhere, want)
+    if not move.src.mesh.is_single:
+        moved_to(lambda: distributed_broadcast(x), x, Layout.replicated(move.src.mesh, x.ndim), want)
+
+
+def test_distributed_broadcast_of_host_data() -> None:
+    assert_holds(distributed_broadcast([1.0, 2.0], M4), Layout(M4, [None]), np.array([1.0, 2.0]))
+    with mesh_context(M4):
+        assert distributed_broadcast({"a": np.ones(1)})["a"].mesh is M4
+    with pytest.raises(sw.MeshError, match=r"no mesh was given.\n  pass mesh=DeviceMesh"):
+        distributed_broadcast([1.0])
+
+
+# -- reductions ----------------------------------------------------------------------------------------
+
+
+def reduced_locals(x: Tensor, axes: Sequence[Axis], op: ReduceOp) -> list[np.ndarray]:
+    """What each device must hold after the local arrays of its group over `axes` are reduced."""
+    local, out = held(x), [np.empty(0)] * x.mesh.num_devices
+    for group in grouped(x.mesh, axes, range(x.mesh.num_devices)):
+        for device in group:
+            out[device] = reduced([local[member] for member in group], op)
+    return out
+
+
+@st.composite
+def reductions(draw: st.DrawFn, dtypes: Sequence[np.dtype] = DTYPES) -> tuple[Tensor, list[Axis], ReduceOp]:
+    """Tensors of equal shards with axes to reduce over: whole mesh axes, or those that the layout uses."""
+    mesh = draw(host_meshes())
+    dtype = draw(st.sampled_from(dtypes))
+    op = draw(st.sampled_from(reductions_of(dtype)))
+    layout, shape = draw(even_layouts(mesh, op if draw(st.booleans()) else None))
+    x, _ = spread(layout, shape, dtype)
+    if draw(st.booleans()):
+        axes = [mesh.axis(name) for name in mesh.axis_names]
+    else:
+        axes = [*layout.sharded_axes, *layout.replicated_axes, *layout.partial]
+    axes = draw(st.permutations(axes))
+    return x, axes[: draw(st.integers(0, len(axes)))], op
+
+
+@given(reductions())
+def test_all_reduce_reduces_what_the_devices_of_a_group_hold(case: tuple[Tensor, list[Axis], ReduceOp]) -> None:
+    x, axes, op = case
+    y = all_reduce(x, reduce_op=op, reduce_axes=[str(a) for a in axes])
+    exact = op is not ReduceOp.AVG
+    assert y.dtype == x.dtype
+    left = without(x.layout.partial, axes)
+    assert set(y.layout.partial) <= set(left)
+    if y.layout.partial == left:
+        wanted = reduced_locals(x, axes, op)
+        assert all(same(got, want, exact) for got, want in zip(held(y), wanted, strict=True))
+    # Seen as one value: what is still pending is reduced as well, and nothing is counted twice.
+    wanted = reduced_locals(x, [*axes, *left], op)
+    resolved = all_reduce(y, reduce_op=op, reduce_axes=[str(a) for a in y.layout.partial])
+    assert all(same(got, want, exact) for got, want in zip(held(resolved), wanted, strict=True))
+
+
+@given(reductions())
+def test_all_reduce_over_everything_is_the_default(case: tuple[Tensor, list[Axis], ReduceOp]) -> None:
+    x, _, op = case
+    every = [x.mesh.axis(name) for name in x.mesh.axis_names]
+    wanted = reduced_locals(x, x.layout.partial or every, op)
+    got = held(all_reduce(x, reduce_op=op.value))
+    assert all(same(a, b, op is not ReduceOp.AVG) for a, b in zip(got, wanted, strict=True))
+
+
+@given(moves(one_mesh=True))
+def test_all_reduce_of_partial_values_resolves_them_with_the_bytes_of_the_plan(move: Move) -> None:
+    x, want = spread(move.src, move.shape, move.dtype)
+    if not move.src.partial:
+        return
+    done = Layout(x.mesh, move.src.dims)
+    with traffic_of(x.layout, done, x.shape, x.dtype):
+        y = all_reduce(x)
+    assert y.layout is done
+    assert same(y.numpy(), want, move.src.reduce_op is not ReduceOp.AVG)
+
+
+def test_reductions_of_equal_copies_need_no_communication() -> None:
+    x = shard(values((4,), "int8"), DeviceMesh((200,), ("x",)), P())
+    with sw.trace_communication() as log:
+        assert same(all_reduce(x).numpy(), (x.numpy().astype(int) * 200).astype("int8"))
+        assert same(all_reduce(x, reduce_op="bxor").numpy(), np.zeros(4, "int8"))
+        assert same(all_reduce(x, reduce_op="max").numpy(), x.numpy())
+    assert log.bytes == 0
+    flags = shard(np.array([True, False]), M23, P())
+    assert same(all_reduce(flags, reduce_op="bxor", reduce_axes="a").numpy(), np.array([False, False]))
+    assert same(all_reduce(flags, reduce_op="bxor", reduce_axes="b").numpy(), np.array([True, False]))
+
+
+def test_all_reduce_errors() -> None:
+    x = shard(np.arange(5.0), M4, P("x"))
+    with pytest.raises(BindingError) as caught:
+        all_reduce(x)
+    assert str(caught.value) == (
+        "reducing over x adds the shards of dim 0 up, so they must be equal; 5 elements over 4 devices are not.\n"
+        "  to sum the dim itself, reduce the global view; to have it whole on every device, all_gather."
+    )
+    y = shard(np.arange(4.0), M4, P(unreduced={"x": "max"}))
+    with pytest.raises(LayoutError) as caught:
+        all_reduce(y, reduce_op="sum")
+    assert str(caught.value) == (
+        "all_reduce: [-] max(x) has a pending max, which cannot be resolved as sum.\n"
+        "  leave reduce_op out, or resolve it first: all_reduce(x)."
+    )
+    with pytest.raises(LayoutError, match=r"unknown reduction 'mean'.\n  reductions: sum, avg, min, max, prod"):
+        all_reduce(y, reduce_op="mean")
+    with pytest.raises(BindingError, match="reduction 'avg' is not defined for int64"):
+        pmean(shard(np.arange(4), M4, P("x")))
+    with pytest.raises(LayoutError, match="mesh axis 'x' is used twice in the axes of all_reduce"):
+        all_reduce(y, reduce_axes=["x", "x"])
+    six = shard(np.arange(6.0), DeviceMesh((6,), ("x",)), P("x:(1)2"))
+    with pytest.raises(LayoutError, match=r"the axes \[x:\(1\)3\] cut across the sub-axes that \[x:\(1\)2\] uses"):
+        all_reduce(six, reduce_axes="x:(1)3")
+
+
+def test_another_pending_reduction_is_resolved_before() -> None:
+    # Elsewhere than the pending axis, another reduction is of the finished values.
+    x = sw.from_shards([np.full(2, float(i)) for i in range(6)], M23, P("b", unreduced={"a": "max"}), (6,))
+    y = all_reduce(x, reduce_op="sum", reduce_axes="b")
+    assert same(y.numpy(), np.full(2, 3.0 + 4 + 5))
+
+
+def test_a_halo_is_left_out_of_reductions() -> None:
+    x = halo_exchange(shard(np.arange(8.0), M4, P("x")), 0, 1)
+    assert same(all_reduce(x).numpy(), np.array([12.0, 16.0]))
+
+
+@given(st.data())
+def test_reduce_scatter_leaves_each_device_its_piece(data: st.DataObject) -> None:
+    x, axes, op = data.draw(reductions())
+    if not x.ndim:
+        return
+    dim = data.draw(st.integers(-x.ndim, x.ndim - 1))
+    names = [str(a) for a in axes]
+    whole = all_reduce(x, reduce_op=op, reduce_axes=names)
+    y = reduce_scatter(x, dim, reduce_op=op, reduce_axes=names)
+    base = [without(c.axes, axes) for c in x.layout.dims]
+    base[dim] = (*base[dim], *axes)
+    left = without(y.layout.partial, axes)
+    want = Layout(x.mesh, base, left, op)
+    assert y.layout is want
+    assert same(y.numpy(), whole.numpy(), op is not ReduceOp.AVG)
+    if not y.layout.partial and y.size:
+        assert all(
+            same(got, part(whole.numpy(), held_box(want, y.shape, device)), op is not ReduceOp.AVG)
+            for device, got in enumerate(held(y))
+        )
+
+
+def test_reduce_scatter_of_partial_values_sends_what_the_plan_says() -> None:
+    layout = Layout(M222, [None, "c"], ["a", "b"])
+    x, want = spread(layout, (8, 5), "float32")
+    moved_to(lambda: reduce_scatter(x, 0), x, Layout(M222, [("a", "b"), "c"]), want)
+    moved_to(lambda: reduce_scatter(x, 0, reduce_axes="b"), x, Layout(M222, ["b", "c"], ["a"]), want)
+    with pytest.raises(LayoutError, match="reduce_scatter: axis=2 is out of range"):
+        reduce_scatter(x, 2)
+    with pytest.raises(LayoutError, match=r"reduce_scatter: .* pending sum, which cannot be resolved as max"):
+        reduce_scatter(x, 0, reduce_op="max")
+
+
+def test_pmean_is_the_average_over_devices() -> None:
+    x, _ = spread(Layout(M23, ["b"]), (6,), "float32")
+    assert same(pmean(x, "b").numpy(), held(x)[0] / 3 + held(x)[1] / 3 + held(x)[2] / 3, exact=False)
+    assert same(pmean(x, "a").numpy(), x.numpy())
+    assert [y.shape for y in pmean([x, x])] == [(2,), (2,)]
+
+
+# -- point to point ------------------------------------------------------------------------------------
+
+
+@given(st.data())
+def test_ppermute_sends_shards_from_device_to_device(data: st.DataObject) -> None:
+    mesh = data.draw(host_meshes())
+    count = mesh.num_devices
+    layout = Layout(mesh, [list(data.draw(axis_lists(mesh, min_size=99)))])
+    x, _ = spread(layout, (count * data.draw(st.integers(0, 2)),), data.draw(st.sampled_from(DTYPES)))
+    sources, targets = (data.draw(st.permutations(range(count))) for _ in range(2))
+    pairs = list(zip(sources, targets, strict=True))[: data.draw(st.integers(0, count))]
+    sw.current_engine().counters.reset()
+    y = ppermute(x, pairs)
+    sent = sum(x.local(source).nbytes for source, target in pairs if source != target)
+    assert sw.current_engine().counters.total == sent
+    back = {target: source for source, target in pairs}
+    for device, got in enumerate(held(y)):
+        assert same(got, held(x)[back[device]] if device in back else np.zeros_like(got))
+    assert y.layout is layout
+
+
+@given(st.data())
+def test_along_an_axis_positions_are_permuted_in_every_group(data: st.DataObject) -> None:
+    mesh = data.draw(host_meshes())
+    dtype = data.draw(st.sampled_from(DTYPES))
+    op = data.draw(st.sampled_from([None, *reductions_of(dtype)]))
+    layout, shape = data.draw(even_layouts(mesh, op))
+    axes = [a for a in layout.sharded_axes if a.size > 1]
+    if not axes:
+        return
+    axis = data.draw(st.sampled_from(axes))
+    x, _ = spread(layout, shape, dtype)
+    offset, rotate = data.draw(st.integers(-5, 5)), data.draw(st.booleans())
+    y = shift(x, str(axis), offset, rotate=rotate)
+    pairs = [(i, (i + offset) % axis.size) for i in range(axis.size) if rotate or 0 <= i + offset < axis.size]
+    z = ppermute(x, pairs, axis=str(axis))
+    assert y.layout is z.layout is x.layout
+    back = {target: source for source, target in pairs}
+    for group in grouped(mesh, [axis], range(mesh.num_devices)):
+        for device in group:
+            at = digit(mesh, axis, device)
+            want = held(x)[group[back[at]]] if at in back else np.zeros_like(held(x)[device])
+            assert same(held(y)[device], want)
+            assert same(held(z)[device], want)
+
+
+def test_ppermute_of_replicated_and_partial_values() -> None:
+    x = shard(np.arange(2.0), M23, P("a"))
+    swapped = ppermute(x, [(0, 3), (1, 4), (2, 5), (3, 0), (4, 1), (5, 2)])
+    assert same(swapped.numpy(), np.array([1.0, 0.0]))
+    with pytest.raises(LayoutError) as caught:
+        ppermute(x, [(0, 3)])
+    assert str(caught.value) == (
+        "devices (0, 1, 2) hold the same data under [a], but would receive different shards.\n"
+        "  permute along an axis that splits the tensor, or write local-view code with shard_map."
+    ).replace("(0, 1, 2)", "(3, 4, 5)")
+    # The terms of a sum are not values of their own.
+    terms = sw.from_shards([np.full(1, float(i)) for i in range(6)], M23, P("a", unreduced=["b"]), (2,))
+    assert same(shift(terms, "a").numpy(), np.array([12.0, 3.0]))
+    assert shift(terms, "b").numpy().tolist() == terms.numpy().tolist()
+    with pytest.raises(LayoutError, match="hold the same data under"):
+        ppermute(terms, [(0, 1)], axis="b")
+
+
+def test_a_halo_is_left_out_of_permutations() -> None:
+    x = halo_exchange(shard(np.arange(8.0), M4, P("x")), 0, 1, edge="pad")
+    y = shift(x, "x")
+    assert_holds(y, Layout(M4, ["x"]), np.roll(np.arange(8.0), 2))
+
+
+def test_ppermute_errors() -> None:
+    x = shard(np.arange(5.0), M4, P("x"))
+    with pytest.raises(LayoutError, match=r"shards can only be permuted where they have equal shapes; devices \(0,\)"):
+        ppermute(x, [(0, 1)])
+    with pytest.raises(ArgumentError, match=r"ppermute needs a Tensor, got list"):
+        ppermute([1.0], [(0, 1)])
+    with pytest.raises(LayoutError, match=r"unknown mesh axis 'y' in shift"):
+        shift(x, "y")
+    with pytest.raises(ArgumentError, match=r"shift needs a Tensor, got ndarray"):
+        shift(np.zeros(4), "x")
+
+
+# -- devices -------------------------------------------------------------------------------------------
+
+
+@given(moves(partial=True))
+def test_to_device_brings_the_whole_value_to_one_device(move: Move) -> None:
+    x, want = spread(move.src, move.shape, move.dtype)
+    mesh = move.src.mesh
+    if len(set(mesh.devices)) < mesh.num_devices:
+        return
+    target = Layout.replicated(DeviceMesh.single(mesh.device(mesh.num_devices - 1)), x.ndim)
+    moved_to(lambda: to_device(x, target.mesh.device(0)), x, target, want)
+    moved_to(lambda: to_device(x, sharding=move.dst), x, move.dst, want)
+
+
+def test_to_device_rules() -> None:
+    data = np.arange(4.0)
+    x = shard(data, M4, P("x"))
+    assert to_device(x) is x
+    assert to_device(data).device == CPU(0)
+    with default_device(CPU(3)):
+        assert to_device(data).device == CPU(3)
+        assert to_device(x) is x
+    assert to_device(data, CPU(2)).device == CPU(2)
+    assert to_device(x, CPU(2)).device == CPU(2)
+    assert x.device is None
+    assert to_device(x, sharding=P()).layout is Layout(M4, [None])
+    assert to_device(x, sharding=[Replicated()]).layout is Layout(M4, [None])
+    assert to_device(data, sharding=ShardingSpec(M4, [DimSpec(["x"])])).layout is x.layout
+    assert to_device([1.0, 2.0], sharding=Layout(M4, ["x"])).shape == (2,)
+    with mesh_context(M4):
+        assert to_device(to_device(data), sharding=P("x")).layout is x.layout
+    assert transfer_to(data, CPU(1)).device == CPU(1)
+    assert transfer_to(x, sharding=P()).layout is Layout(M4, [None])
+    assert sw.cpu(to_device(data, CPU(1))).device == CPU(0)
+    assert [y.device for y in sw.cpu([to_device(data, CPU(1)), data])] == [CPU(0), CPU(0)]
+    with pytest.raises(ArgumentError, match="to_device takes a device or a sharding, not both"):
+        to_device(x, CPU(0), sharding=P())
+    with pytest.raises(ArgumentError, match=r"to_device needs a Device such as CPU\(0\), got 'cpu'"):
+        to_device(x, "cpu")
+
+
+@pytest.mark.parametrize(
+    "move",
+    [
+        sw.gpu,
+        sw.accelerator,
+        lambda x: to_device(x, Accelerator(0)),
+        lambda x: shard(x, DeviceMesh((2,), ("x",), [Accelerator(0), Accelerator(1)]), P("x")),
+        lambda x: shard(sw.asarray(x), DeviceMesh((2,), ("x",), [Accelerator(0), Accelerator(1)]), P("x")),
+    ],
+)
+def test_without_accelerators_the_error_says_what_was_looked_for(move: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("shardwise.prim.tensor.accelerator_count", lambda: 0)
+    with pytest.raises(EngineError) as caught:
+        move(np.zeros(4))
+    assert str(caught.value) == (
+        "Accelerator(0) is not there: 0 accelerators were found (looked for CUDA devices through torch, then CuPy).\n"
+        "  install the extra shardwise[torch] with a CUDA build, or use CPU()."
+    )
+
+
+def test_accelerators_are_numbered(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("shardwise.prim.tensor.accelerator_count", lambda: 2)
+    with pytest.raises(EngineError, match=r"Accelerator\(2\) is not there: 2 accelerators were found"):
+        sw.accelerator(np.zeros(4), device_id=2)
+
+
+def test_the_abstract_engine_knows_accelerators_that_are_not_there() -> None:
+    mesh = DeviceMesh((2,), ("x",), [Accelerator(7), Accelerator(8)])
+    with sw.engine_context(sw.AbstractEngine()):
+        x = shard(np.zeros(4), mesh, P("x"))
+        assert sw.cpu(x).device == CPU(0)
+        assert sw.accelerator(x, 9).device == Accelerator(9)
+
+
+# -- keywords ------------------------------------------------------------------------------------------
+
+X = shard(np.arange(4.0), M4, P("x"))
+
+
+@pytest.mark.parametrize(
+    ("call", "keywords"),
+    [
+        (lambda **k: shard(X, M4, P(), **k), "mesh, dim_specs, replicated_axes, partial_axes"),
+        (lambda **k: all_gather(X, **k), "physical_axis"),
+        (lambda **k: all_reduce(X, **k), "reduce_op, reduce_axes"),
+        (lambda **k: reduce_scatter(X, 0, **k), "reduce_op, reduce_axes"),
+        (lambda **k: all_slice(X, 0, **k), "axis, mesh_axes"),
+        (lambda **k: all_to_all(X, 0, 0, **k), "split_axis, concat_axis, tiled, mesh_axes"),
+        (lambda **k: pmean(X, **k), "reduce_axes"),
+        (lambda **k: ppermute(X, [], **k), "permutation, axis"),
+        (lambda **k: shift(X, "x", **k), "axis, offset, rotate"),
+        (lambda **k: halo_exchange(X, 0, 1, **k), "axis, halo, edge, mesh_axis"),
+        (lambda **k: distributed_broadcast(X, **k), "mesh"),
+        (lambda **k: to_device(X, **k), "device, sharding"),
+        (lambda **k: transfer_to(X, **k), "device, sharding"),
+        (lambda **k: sw.cpu(X, **k), "none"),
+        (lambda **k: sw.gpu(X, **k), "none"),
+        (lambda **k: sw.accelerator(X, **k), "device_id"),
+    ],
+)
+def test_unknown_keywords_raise_and_the_known_ones_are_listed(call: Callable[..., Any], keywords: str) -> None:
+    with pytest.raises(ArgumentError) as caught:
+        call(colour=1)
+    assert "() does not understand the keyword 'colour'.\n" in str(caught.value)
+    assert f"  keywords: {keywords}" in str(caught.value)
+
+
+def test_a_near_miss_is_suggested() -> None:
+    with pytest.raises(ArgumentError, match=r"did you mean 'reduce_op'\?"):
+        all_reduce(X, reduce_ops="sum")
+
+
+def test_every_argument_can_be_given_by_the_name_the_reference_gives_it() -> None:
+    assert all_gather(sharded_tensor=X, axis=0).layout is Layout(M4, [None])
+    assert all_reduce(sharded_tensor=X).shape == (1,)
+    assert all_to_all(sharded_tensor=X, split_axis=0, concat_axis=0) is X
+    assert reduce_scatter(sharded_tensor=X, axis=0).shape == (1,)
+    assert ppermute(sharded_tensor=X, permutation=[]).numpy().tolist() == [0] * 4
+    assert distributed_broadcast(x=X, mesh=M4).layout is Layout(M4, [None])
+    assert to_device(x=X, device=CPU(0)).device == CPU(0)
+    assert shard(x=X, mesh=M4, dim_specs=P(), replicated_axes=None).layout is Layout(M4, [None])
+    with pytest.raises(TypeError, match="missing 1 required positional argument: 'sharded_tensor'"):
+        all_gather()
+
+
+@given(SHAPES, st.sampled_from(DTYPES))
+def test_more_devices_than_elements(shape: tuple[int, ...], dtype: np.dtype) -> None:
+    data = values(shape, dtype)
+    mesh = DeviceMesh((3, 1, 5), ("x", "one", "y"))
+    spec = [("x", "y"), "one", None][: len(shape)]
+    x = shard(data, mesh, P(*spec))
+    assert_holds(all_gather(x), Layout.replicated(mesh, len(shape)), data)
+    assert prod(shape) == sum(x.local(d).size for d in range(15)) or not shape

@@ -1,0 +1,300 @@
+"""The tensor as a value: what it is, how it is read, and that nothing outside can change it."""
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import shardwise as sw
+from shardwise import (
+    CPU,
+    ArgumentError,
+    BindingError,
+    Cut,
+    DeviceMesh,
+    DimSpec,
+    EngineError,
+    Layout,
+    P,
+    Shard,
+    ShardingSpec,
+    Tensor,
+    asarray,
+    default_device,
+    from_shards,
+    shard,
+)
+from tests.layout.oracle import held_box
+from tests.prim.cases import DTYPES, Move, assert_holds, held, host_meshes, moves, same, spread, values
+
+M4 = DeviceMesh((4,), ("x",))
+M23 = DeviceMesh((2, 3), ("a", "b"))
+
+
+@given(moves(one_mesh=True))
+def test_a_tensor_says_what_it_is(move: Move) -> None:
+    x, want = spread(move.src, move.shape, move.dtype)
+    assert (x.shape, x.dtype, x.ndim, x.size, x.nbytes) == (
+        want.shape,
+        want.dtype,
+        want.ndim,
+        want.size,
+        want.nbytes,
+    )
+    assert x.layout is move.src
+    assert x.mesh is move.src.mesh
+    assert x.engine is sw.current_engine()
+    one = len(set(x.mesh.devices)) == 1
+    assert x.device == (x.mesh.device(0) if one else None)
+    found = x.sharding
+    assert (found.to_layout(x.ndim) if isinstance(found, ShardingSpec) else found) is move.src
+    assert_holds(x, move.src, want)
+    assert same(np.asarray(x), want, exact=str(move.src.reduce_op) != "avg")
+    assert len(x.shards) == x.mesh.num_devices
+    for i, piece in enumerate(x.shards):
+        assert (piece.device, piece.index) == (x.mesh.device(i), i)
+        assert piece.box == held_box(move.src, move.shape, i)
+        assert same(piece.array, x.local(i))
+        assert not piece.array.flags.writeable
+    again = from_shards(x.shards, x.mesh, x.layout, x.shape)
+    assert all(same(a, b) for a, b in zip(held(again), held(x), strict=True))
+
+
+@given(moves(one_mesh=True))
+def test_gather_puts_the_value_on_every_device(move: Move) -> None:
+    x, want = spread(move.src, move.shape, move.dtype)
+    y = x.gather()
+    assert y.layout is Layout.replicated(x.mesh, x.ndim)
+    assert all(same(got, want, exact=str(move.src.reduce_op) != "avg") for got in held(y))
+
+
+@given(st.data())
+def test_item_is_the_global_value(data: st.DataObject) -> None:
+    mesh = data.draw(host_meshes())
+    dtype = data.draw(st.sampled_from([t for t in DTYPES if t.kind != "b"]))
+    x, want = spread(Layout(mesh, [None, None], mesh.axis_names[:1]), (1, 1), dtype)
+    assert x.item() == want.item()
+    assert isinstance(x.item(), complex if dtype.kind == "c" else int if dtype.kind in "iu" else float)
+    if dtype.kind != "c":
+        assert (float(x), int(x), bool(x)) == (float(want.item()), int(want.item()), bool(want.item()))
+    assert complex(x) == complex(want.item())
+
+
+def test_reading_what_is_not_there() -> None:
+    x = shard(np.zeros((2, 2)), M4, P())
+    with pytest.raises(BindingError, match=r"item\(\) needs a tensor of one element, got shape \(2, 2\)"):
+        x.item()
+    with pytest.raises(sw.MeshError, match="4"):
+        x.local(4)
+    with pytest.raises(TypeError, match=r"a Tensor is not iterable: it is one value .* x.numpy\(\) gives its elements"):
+        iter(x)
+    with pytest.raises(TypeError, match="0-d"):
+        len(asarray(1.0))
+    assert len(x) == 2
+    with sw.engine_context(sw.AbstractEngine()):
+        y = shard(np.zeros(4), M4, P("x"))
+        assert repr(y) == "Tensor(float64[4@x] on x=4, abstract)"
+        with pytest.raises(EngineError, match="a tensor on the abstract engine has a layout but no values"):
+            y.numpy()
+
+
+@pytest.mark.parametrize(
+    ("tensor", "text"),
+    [
+        (asarray([1.0, 2.0]), "Tensor([1., 2.], float64[2] on cpu:0)"),
+        (asarray(3), "Tensor(3, int64[] on cpu:0)"),
+        (shard(np.arange(4), M4, P("x")), "Tensor([0, 1, 2, 3], int64[4@x] on x=4)"),
+        (
+            shard(np.zeros((2, 1), "float32"), M23, P(("a", "b"))),
+            "Tensor([[0.],\n        [0.]], float32[2@a.b, 1] on a=2, b=3)",
+        ),
+        (shard(np.ones(1), M23, P(unreduced=["b"])), "Tensor([1.], float64[1] sum(b) on a=2, b=3)"),
+        (shard(np.zeros((0, 2)), M4, P("x")), "Tensor([], float64[0@x, 2] on x=4)"),
+    ],
+)
+def test_repr(tensor: Tensor, text: str) -> None:
+    assert repr(tensor).replace(" ", "") == text.replace(" ", "")
+
+
+def test_sharding_is_a_spec_where_one_can_say_it() -> None:
+    assert shard(np.zeros(4), M4, P("x")).sharding == ShardingSpec(M4, [DimSpec(["x"])])
+    chunked = Layout(M4, [Cut("x", split="chunk")])
+    assert shard(np.zeros(4), M4, chunked).sharding is chunked
+
+
+# -- nothing outside can change it ---------------------------------------------------------------------
+
+
+MAKERS: dict[str, Callable[[Any], Tensor]] = {
+    "asarray": asarray,
+    "shard whole": lambda a: shard(a, M4, P()),
+    "shard": lambda a: shard(a, M4, P("x")),
+    "shard columns": lambda a: shard(a, M4, P(None, "x")),
+    "shard partial": lambda a: shard(a, M4, P(unreduced=["x"])),
+    "shard simulated": lambda a: shard(a, DeviceMesh((2,), ("x",), [CPU(0)] * 2), P("x")),
+    "from_shards": lambda a: from_shards([a] * 4, M4, P(), a.shape),
+    "from_shards split": lambda a: from_shards([a[i : i + 1] for i in range(4)], M4, P("x"), a.shape),
+    "to_device": lambda a: sw.to_device(a, CPU(1)),
+    "broadcast": lambda a: sw.distributed_broadcast(a, M4),
+}
+
+
+@pytest.mark.parametrize("library", ["numpy", "torch"])
+@pytest.mark.parametrize("name", MAKERS)
+def test_later_writes_to_the_source_do_not_show(name: str, library: str) -> None:
+    source: Any = np.arange(16.0).reshape(4, 4)
+    if library == "torch":
+        source = pytest.importorskip("torch").tensor(source)
+    x = MAKERS[name](source)
+    source[...] = -1
+    assert same(x.numpy(), np.arange(16.0).reshape(4, 4))
+
+
+@pytest.mark.parametrize("spec", [P(), P("x"), P(unreduced=["x"])])
+def test_arrays_handed_out_are_read_only(spec: P) -> None:
+    x = shard(np.arange(4.0), M4, spec)
+    for array in (x.numpy(), x.local(0), x.shards[1].array, np.asarray(x)):
+        with pytest.raises(ValueError, match="read-only"):
+            array[...] = 7
+    copy = np.array(x)
+    copy[...] = 7
+    assert same(x.numpy(), np.arange(4.0))
+
+
+def test_array_protocol() -> None:
+    x = shard(np.arange(4.0), M4, P())
+    assert np.asarray(x, "float32").dtype == "float32"
+    assert np.shares_memory(np.asarray(x), x.local(0))
+    assert not np.shares_memory(np.array(x, copy=True), x.local(0))
+    with pytest.raises(ValueError, match="a copy is needed to convert float64 to float32"):
+        np.asarray(x, "float32", copy=False)
+
+
+def test_dlpack() -> None:
+    torch = pytest.importorskip("torch")
+    data = np.arange(4.0)
+    x = shard(data, M4, P("x"))
+    assert same(np.from_dlpack(x.local(2)), np.array([2.0]))
+    assert torch.from_dlpack(x.local(3)).tolist() == [3.0]
+    whole = x.gather()
+    assert same(np.from_dlpack(whole), data)
+    assert not np.from_dlpack(whole).flags.writeable
+    # torch takes no notice of what is read-only, so it gets a copy; so do consumers that cannot be told.
+    torch.from_dlpack(whole).zero_()
+    old = torch.utils.dlpack.from_dlpack(whole.__dlpack__())
+    old.zero_()
+    assert same(whole.numpy(), data)
+    assert torch.from_dlpack(asarray(2.0) + 1.0).item() == 3.0
+    for bad in (x, shard(data, M4, P(unreduced=["x"])), shard(data, M4, Layout(M4, [Cut((), halo=1, edge="pad")]))):
+        with pytest.raises(ArgumentError, match=r"only a whole tensor can be exported; .*\n  export one shard"):
+            np.from_dlpack(bad)
+
+
+# -- torch ---------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64", "int64", "bool", "bfloat16", "complex64", "float16"])
+def test_torch_tensors_stay_torch_tensors(dtype: str) -> None:
+    torch = pytest.importorskip("torch")
+    data = torch.arange(8).reshape(4, 2).to(getattr(torch, dtype))
+    x = shard(data, M4, P("x"))
+    assert x.dtype == np.dtype(dtype)
+    for y in (x, x.gather(), asarray(data), shard(x, M23, P(None, "a")), sw.shift(x, "x"), sw.to_device(x, CPU(2))):
+        assert all(isinstance(y.local(i), torch.Tensor) for i in range(y.mesh.num_devices))
+        assert y.local(0).dtype == data.dtype
+    assert torch.equal(torch.cat([x.local(i) for i in range(4)]), data)
+    assert x.numpy().dtype == np.dtype(dtype)
+    x.local(0).zero_()  # a copy
+    assert torch.equal(x.gather().local(3), data)
+    if dtype not in ("bool",):
+        assert isinstance((x * 2 + np.ones(2, x.dtype)).local(0), torch.Tensor)
+        assert (x * 2).dtype == x.dtype
+        assert isinstance(sw.all_reduce(x).local(0), torch.Tensor)
+
+
+def test_torch_values_that_need_gradients_are_detached() -> None:
+    torch = pytest.importorskip("torch")
+    x = asarray(torch.ones(2, requires_grad=True))
+    assert not x.local(0).requires_grad
+    assert asarray(torch.ones(2), "float64").dtype == "float64"
+
+
+# -- making ----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("kind", ["list", "number", "numpy", "scalar", "jax", "dlpack"])
+def test_asarray_takes_anything_array_like(kind: str) -> None:
+    class Exporter:
+        def __dlpack__(self, **options: Any) -> Any:
+            return np.ones(2).__dlpack__(**options)
+
+        def __dlpack_device__(self) -> tuple[int, int]:
+            return np.ones(2).__dlpack_device__()
+
+    if kind == "jax":
+        pytest.importorskip("jax")
+        import jax.numpy as jnp
+
+        given: Any = jnp.ones(2)
+    else:
+        given = {"list": [1.0, 1.0], "number": 1.0, "numpy": np.ones(2), "scalar": np.float32(1), "dlpack": Exporter()}[
+            kind
+        ]
+    x = asarray(given)
+    assert x.device == CPU(0)
+    assert x.numpy().sum() == x.size
+    assert asarray(x) is x
+    with default_device(CPU(3)):
+        assert asarray(given).device == CPU(3)
+        assert asarray(x).device == CPU(0)
+
+
+def test_asarray_converts_and_refuses() -> None:
+    assert asarray([1, 2], "float32").dtype == "float32"
+    for bad in ("text", [object()], np.array(["a"]), np.zeros(2, "M8[s]"), np.zeros(1, [("a", int)]), [[1], [1, 2]]):
+        with pytest.raises(ArgumentError, match="expected"):
+            asarray(bad)
+
+
+def test_from_shards_checks_what_it_is_given() -> None:
+    made = from_shards({1: [3.0], 0: [1.0, 2.0]}, DeviceMesh((2,), ("x",)), P("x"), (3,))
+    assert same(made.numpy(), np.array([1.0, 2, 3]))
+    with sw.mesh_context(M4):
+        assert from_shards([[1.0]] * 4, None, P(), (1,)).mesh is M4
+    assert from_shards([[np.nan]] * 4, M4, P(), (1,)).shape == (1,)
+    pieces = [Shard(CPU(i), i, ((i, i + 1),), np.full(1, i)) for i in range(4)]
+    assert same(from_shards(pieces, M4, P("x"), (4,)).numpy(), np.arange(4))
+
+    def text(*args: Any) -> str:
+        with pytest.raises(BindingError) as caught:
+            from_shards(*args)
+        return str(caught.value)
+
+    assert text([[1.0]] * 3, M4, P(), (1,)) == "the mesh (x=4) has 4 devices, got 3 shards."
+    assert text([[1.0], [1.0], [1.0], [1]], M4, P(), (1,)) == "shards must have one dtype, got float64, int64."
+    assert text([[1.0]] * 4, M4, P("x"), (5,)) == (
+        "device 0 must hold shape (2,) of a tensor of shape (5,) laid out [x], got (1,)."
+    )
+    assert text([[1.0], [1.0], [2.0], [1.0]], M4, P(), (1,)) == (
+        "devices 0 and 2 hold the same part under [-], but their arrays differ.\n"
+        "  if they are contributions to be summed, say so: P(..., unreduced=[axis])."
+    )
+    assert "reduction 'sum' is not defined for bool" in text([[True]] * 4, M4, P(unreduced=["x"]), (1,))
+
+
+def test_contributions_may_differ() -> None:
+    x = from_shards([[1.0], [2.0], [3.0], [4.0]], M4, P(unreduced=["x"]), (1,))
+    assert x.item() == 10.0
+    assert from_shards([[1.0], [2.0], [3.0], [4.0]], M4, P(unreduced={"x": "max"}), (1,)).item() == 4.0
+
+
+@given(st.sampled_from(DTYPES), st.lists(st.integers(0, 3), max_size=3))
+def test_equal_tensors_are_not_the_same_value(dtype: np.dtype, shape: list[int]) -> None:
+    # A tensor is hashable and compares by identity: it may be large, and far away.
+    x, y = (asarray(values(shape, dtype)) for _ in range(2))
+    assert x == x
+    assert x != y
+    assert len({x, y, x}) == 2
