@@ -370,10 +370,7 @@ def test_all_reduce_reduces_what_the_devices_of_a_group_hold(case: tuple[Tensor,
     assert y.dtype == x.dtype
     left = without(x.layout.partial, axes)
     assert set(y.layout.partial) <= set(left)
-    if y.layout.partial == left:
-        wanted = reduced_locals(x, axes, op)
-        assert all(same(got, want, exact) for got, want in zip(held(y), wanted, strict=True))
-    # Seen as one value: what is still pending is reduced as well, and nothing is counted twice.
+    # Where a reduction over other axes stays pending, its terms are the planner's choice, and only their total counts.
     wanted = reduced_locals(x, [*axes, *left], op)
     resolved = all_reduce(y, reduce_op=op, reduce_axes=[str(a) for a in y.layout.partial])
     assert all(same(got, want, exact) for got, want in zip(held(resolved), wanted, strict=True))

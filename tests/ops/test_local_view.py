@@ -33,7 +33,7 @@ from shardwise import (
     shift,
     vjp,
 )
-from tests.prim.cases import held, host_meshes, same, values
+from tests.prim.cases import held, host_meshes, jax_of_eight, same, values
 
 MESH = DeviceMesh((2, 4), ("a", "b"))
 RNG = np.random.default_rng(0)
@@ -42,15 +42,8 @@ X = RNG.integers(-5, 6, (16, 32, 3)).astype("float64")
 
 @pytest.fixture(scope="module")
 def jax() -> Any:
-    """JAX with eight CPU devices, which it has to be told of before it starts, and 64 bits."""
-    import jax
-
-    config: Any = jax.config
-    if config.jax_num_cpu_devices != 8:
-        config.update("jax_platforms", "cpu")
-        config.update("jax_num_cpu_devices", 8)
-    config.update("jax_enable_x64", True)
-    return jax
+    """JAX with eight CPU devices."""
+    return jax_of_eight()
 
 
 class Program(NamedTuple):

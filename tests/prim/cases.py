@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 
 import ml_dtypes
 import numpy as np
+import pytest
 from hypothesis import strategies as st
 
 from shardwise import CPU, Cut, DeviceMesh, Layout, ReduceOp, Tensor, current_engine, from_shards, plan_reshard
@@ -116,6 +117,19 @@ def assert_holds(x: Tensor, layout: Layout, want: np.ndarray) -> None:
         assert layout.partial or same(local[device], part(want, box), exact)
 
 
+# -- JAX -----------------------------------------------------------------------------------------------
+
+
+def jax_of_eight() -> Any:
+    """JAX with 64 bits and eight CPU devices, which it has to be told of before it starts."""
+    jax = pytest.importorskip("jax")
+    if jax.config.jax_num_cpu_devices != 8:
+        jax.config.update("jax_platforms", "cpu")
+        jax.config.update("jax_num_cpu_devices", 8)
+    jax.config.update("jax_enable_x64", True)
+    return jax
+
+
 # -- traffic -------------------------------------------------------------------------------------------
 
 
@@ -181,7 +195,6 @@ def moves(draw: st.DrawFn, *, partial: bool = True, halo: bool = True, one_mesh:
         dst = draw(host_meshes().filter(lambda mesh: len(set(mesh.devices)) == mesh.num_devices))
     shape, dtype = draw(SHAPES), draw(st.sampled_from(DTYPES))
     ops = [None, *reductions_of(dtype)] if partial else [None]
-    # From an average to another reduction, or back, is not exact.
     a, b = (draw(st.sampled_from(ops)) for _ in range(2))
     kinds = {"op": a, "halo": halo}, {"op": b, "halo": halo}
     return Move(draw(layouts_for(src, shape, **kinds[0])), draw(layouts_for(dst, shape, **kinds[1])), shape, dtype)

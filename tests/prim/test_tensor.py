@@ -28,7 +28,7 @@ from shardwise import (
     shard,
 )
 from tests.layout.oracle import held_box
-from tests.prim.cases import DTYPES, Move, assert_holds, held, host_meshes, moves, same, spread, values
+from tests.prim.cases import DTYPES, Move, assert_holds, held, host_meshes, jax_of_eight, moves, same, spread, values
 
 M4 = DeviceMesh((4,), ("x",))
 M23 = DeviceMesh((2, 3), ("a", "b"))
@@ -235,10 +235,7 @@ def test_asarray_takes_anything_array_like(kind: str) -> None:
             return np.ones(2).__dlpack_device__()
 
     if kind == "jax":
-        pytest.importorskip("jax")
-        import jax.numpy as jnp
-
-        given: Any = jnp.ones(2)
+        given: Any = jax_of_eight().numpy.ones(2)
     else:
         given = {"list": [1.0, 1.0], "number": 1.0, "numpy": np.ones(2), "scalar": np.float32(1), "dlpack": Exporter()}[
             kind

@@ -8,7 +8,7 @@ how many bytes that is between devices.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property, lru_cache
 from itertools import accumulate
 from math import gcd, prod
@@ -18,6 +18,7 @@ import numpy as np
 
 from shardwise.engine.boxes import Placed, disjoint, joined, merged
 from shardwise.engine.storage import Region, Storage, region, storage_of
+from shardwise.layout.axis import common
 from shardwise.layout.layout import Layout, Shape
 from shardwise.layout.placement import ReduceOp
 from shardwise.layout.tiling import Box, box_size, intersect
@@ -88,6 +89,7 @@ class Stage:
     reduces: tuple[Reduce, ...]
     free: Moved  # what devices receive in views of arrays that others hold
     itemsize: int
+    order: tuple[int, ...] | None = None  # which of the arrays each array of the next layout is, if not its number
 
     @cached_property
     def size(self) -> int:
@@ -295,16 +297,27 @@ def _stage(plan: Plan, steps: Sequence[Step]) -> Stage:
     first, last = steps[0], steps[-1]
     assert isinstance(first.before, Layout)
     assert isinstance(last.after, Layout)
-    before, after = storage_of(first.before, plan.shape), storage_of(last.after, plan.shape)
-    build = _Builder(before, after, plan.dtype.itemsize)
     shares = next((move.shares for step in steps for move in step.moves if move.shares), last.shares)
+    before, after = storage_of(first.before, plan.shape), _made(last.after, shares, plan.shape)
+    build = _Builder(before, after, plan.dtype.itemsize)
     if shares is None:
         _build_direct(build, first, plan)
     elif shares.pending:
         _build_reduced(build, steps, shares)
     else:
         _build_filled(build, steps, shares)
-    return build.stage(steps, first.before.reduce_op, None if shares is None else last.after.reduce_op)
+    stage = build.stage(steps, first.before.reduce_op, None if shares is None else last.after.reduce_op)
+    if after.layout is last.after:
+        return stage
+    target = storage_of(last.after, plan.shape)
+    return replace(stage, order=tuple(after.index(devices[0]) for devices in target.holders))
+
+
+def _made(layout: Layout, shares: Shares | None, shape: Shape) -> Storage:
+    # An average becomes pending by replicating: the result is made once, and every term is that array.
+    if shares is None or layout.reduce_op is not ReduceOp.AVG:
+        return storage_of(layout, shape)
+    return storage_of(Layout(layout.mesh, layout.dims, common(layout.partial, shares.batch), ReduceOp.AVG), shape)
 
 
 def _build_direct(build: _Builder, step: Step, plan: Plan) -> None:

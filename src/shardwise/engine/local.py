@@ -112,6 +112,8 @@ class LocalEngine:
             self._reduce(stage, arrays, out)
         for target, source, where in stage.views:
             out[target] = out[source][where]
+        if stage.order is not None:
+            return [out[i] for i in stage.order]
         return out[: stage.after.count] if stage.wholes else out
 
     def _several(self, stage: Stage, dtype: np.dtype, like: Array) -> list[Array]:

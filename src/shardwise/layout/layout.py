@@ -166,7 +166,7 @@ class Layout:
         """Whether every device holds the whole, finished value."""
         return not self.sharded_axes and not self.partial
 
-    @property
+    @cached_property
     def has_halo(self) -> bool:
         """Whether any dim has a halo."""
         return any(cut.halo != (0, 0) for cut in self.dims)
@@ -177,10 +177,14 @@ class Layout:
 
     def resolved(self) -> Layout:
         """Return the same layout with nothing pending."""
+        if not self.partial:
+            return self
         return _intern(self.mesh, self.dims, (), None)
 
     def without_halo(self) -> Layout:
         """Return the same layout with no halo."""
+        if not self.has_halo:
+            return self
         return Layout(
             self.mesh,
             [_cut(c.axes, c.split, c.offsets, (0, 0), "clip") for c in self.dims],

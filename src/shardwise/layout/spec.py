@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any
 
 from shardwise.errors import ArgumentError, BindingError, ConversionError, LayoutError, as_int, listed
@@ -71,13 +72,18 @@ class P:
 
     def to_layout(self, rank: int, mesh: DeviceMesh | None = None) -> Layout:
         """Return the layout of a tensor of `rank` dims on a mesh (or that of the `mesh_context`)."""
-        return spec_layout(current_mesh(mesh), self.entries, dict(self.unreduced), rank, repr(self))
+        return _p_layout(self, rank, current_mesh(mesh))
 
     @classmethod
     def from_layout(cls, layout: Layout) -> P:
         """Return the spec that says the same, or raise a ConversionError."""
         entries = spec_entries(layout, "P")
         return cls(*entries, unreduced={str(a): layout.reduce_op or "sum" for a in layout.partial})
+
+
+@lru_cache(maxsize=4096, typed=True)
+def _p_layout(spec: P, rank: int, mesh: DeviceMesh) -> Layout:
+    return spec_layout(mesh, spec.entries, dict(spec.unreduced), rank, repr(spec))
 
 
 def _restore(entries: tuple[SpecEntry, ...], unreduced: dict[str, ReduceOp]) -> P:

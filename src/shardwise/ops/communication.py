@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Iterable, Sequence
-from functools import wraps
+from functools import lru_cache, wraps
 from inspect import signature
 from math import prod
 from typing import Any, cast
@@ -27,7 +27,7 @@ from shardwise.layout.spec import P, ShardingSpec, reductions
 from shardwise.ops import local_view
 from shardwise.ops.local_view import LocalTensor
 from shardwise.ops.permutation import sources_of
-from shardwise.prim.elementwise import multiply, power
+from shardwise.prim.elementwise import multiply, pow
 from shardwise.prim.relayout import relayout, resolved
 from shardwise.prim.shards import fold, permute_shards
 from shardwise.prim.tensor import Tensor, asarray, host_array, placed
@@ -97,9 +97,13 @@ def _axes(x: Tensor, names: AxisNames, function: str) -> tuple[Axis, ...]:
     return found
 
 
-def _with(layout: Layout, cuts: Sequence[Cut | Sequence[Axis]], partial: Sequence[Axis] | None = None) -> Layout:
-    pending = layout.partial if partial is None else partial
-    return Layout(layout.mesh, cuts, pending, layout.reduce_op or "sum")
+def _with(layout: Layout, cuts: Sequence[Cut | tuple[Axis, ...]], partial: Sequence[Axis] | None = None) -> Layout:
+    return _changed(layout, tuple(cuts), layout.partial if partial is None else tuple(partial))
+
+
+@lru_cache(maxsize=4096)
+def _changed(layout: Layout, cuts: tuple[Cut | tuple[Axis, ...], ...], partial: tuple[Axis, ...]) -> Layout:
+    return Layout(layout.mesh, cuts, partial, layout.reduce_op or "sum")
 
 
 # -- any layout to any other ---------------------------------------------------------------------------
@@ -320,7 +324,7 @@ def _repeated(x: Tensor, op: ReduceOp, copies: int) -> Tensor:
     if op is ReduceOp.SUM:  # which wraps around in a small int, as adding does
         return multiply(x, np.array(copies).astype(x.dtype).item() if x.dtype.kind in "iu" else copies)
     if op is ReduceOp.PROD:
-        return power(resolved(x), exponent=copies)
+        return pow(resolved(x), copies)
     if op is ReduceOp.BXOR and copies % 2 == 0:
         return multiply(x, False)
     return x

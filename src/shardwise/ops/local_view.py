@@ -88,7 +88,7 @@ class LocalTensor:
         return binary(elementwise.divide, other, self)
 
     def __pow__(self, exponent: int) -> LocalTensor:
-        return LocalTensor(elementwise.power(self.stack, exponent=exponent), self.mesh)
+        return LocalTensor(elementwise.pow(self.stack, exponent), self.mesh)
 
 
 def binary(row: Row, x: Any, y: Any) -> LocalTensor:

@@ -102,6 +102,11 @@ class Plan:
         return sum(step.time for step in self.steps)
 
     @property
+    def estimate(self) -> int:
+        """The bytes between all devices as the cost model sees them; `received.total` counts them."""
+        return int(sum(sum(step.estimates) for step in self.steps) * self.search.ground.count)
+
+    @property
     def staging_bytes(self) -> int:
         """The bytes that a device needs at most beside its source and target shard."""
         return max((step.staging_bytes for step in self.steps), default=0)

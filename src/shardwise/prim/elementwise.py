@@ -1,133 +1,278 @@
-"""Elementwise primitives: the local kernel on shards that are laid out alike."""
+"""Elementwise primitives, one row each: kernel, how pending reductions pass through, and derivatives."""
 
 from __future__ import annotations
 
-import operator
 from collections.abc import Callable
+from math import log as ln
+from math import pi
+from math import sqrt as root
 from typing import Any
 
 import numpy as np
+from array_api_compat import array_namespace
 
-from shardwise.engine.arrays import dtype_of, is_torch
-from shardwise.engine.storage import storage_of
-from shardwise.layout.layout import Layout, Shape
-from shardwise.prim.broadcast import broadcast, broadcast_shape, operand_layout, unbroadcast
+from shardwise.engine.arrays import is_torch
+from shardwise.prim.broadcast import broadcast, unbroadcast
+from shardwise.prim.dispatch import apply
 from shardwise.prim.kernel import alike
 from shardwise.prim.row import Row
-from shardwise.prim.tensor import Tensor, moved
+from shardwise.prim.rule import Linear, elementwise_rule
+from shardwise.prim.tensor import Tensor
+
+Derivative = Callable[..., Any] | float | None  # of the operands and the result; a number; or zero
 
 
-def elementwise(kernel: Callable[..., Any], *operands: Any) -> Tensor:
-    """Return what a kernel makes of tensors and Python numbers, element by element.
+def kernel_of(name: str) -> Callable[..., Any]:
+    """Return the function of this name in whatever library the arrays belong to."""
+    ours = getattr(np, name)
 
-    Operands are brought into one layout first, with nothing pending: that of the first operand that is split,
-    preferably one of full shape.
-    """
+    def kernel(*arrays: Any) -> Any:
+        for array in arrays:
+            if is_torch(array):
+                return getattr(array_namespace(array), name)(*arrays)
+        return ours(*arrays)
+
+    return kernel
+
+
+def elementwise(
+    name: str, kernel: Callable[..., Any], operands: tuple[Any, ...], linear: Linear = None, monotone: bool = False
+) -> Tensor:
+    """Return what a kernel makes of tensors and numbers, element by element."""
     tensors = [x for x in operands if isinstance(x, Tensor)]
-    shape = broadcast_shape(*(x.shape for x in tensors))
-    first = max(tensors, key=lambda x: (bool(x.layout.sharded_axes), not x.mesh.is_single, x.shape == shape))
-    layout = _result_layout(first, shape)
-    storage = storage_of(layout, shape)
-    ready = [moved(x, operand_layout(layout, shape, x.shape)) if isinstance(x, Tensor) else x for x in operands]
-    arrays = []
-    for (device, *_), local in zip(storage.holders, storage.shapes, strict=True):
-        given = [x.arrays[x.storage.index(device)] if isinstance(x, Tensor) else x for x in ready]
-        made = first.engine.apply(kernel, alike(given, first.dtype), local)
-        arrays.append(np.asarray(made) if isinstance(made, np.generic) else made)  # NumPy makes scalars of 0-d arrays
-    return Tensor(arrays, layout, shape, dtype_of(arrays[0]), first.engine)
+    if not tensors:  # a derivative may come to a plain number
+        return kernel(*operands).item()
+    if len(tensors) == len(operands):
+        return apply(name, kernel, elementwise_rule(tuple(x.shape for x in tensors), linear, monotone), tensors)
+    spots = [i for i, x in enumerate(operands) if isinstance(x, Tensor)]
+
+    def filled(*arrays: Any) -> Any:
+        given = list(operands)
+        for i, array in zip(spots, arrays, strict=True):
+            given[i] = array
+        return kernel(*alike(given, tensors[0].dtype))
+
+    # A number added to a pending sum would be added once per contribution, so only factors pass.
+    rule = elementwise_rule(tuple(x.shape for x in tensors), linear if linear == "each" else None)
+    return apply(name, filled, rule, tensors)
 
 
-def _result_layout(first: Tensor, shape: Shape) -> Layout:
-    base = first.layout.resolved().without_halo()
-    if first.shape == shape:
-        return base
-    lead = len(shape) - first.ndim
-    own = [c if n == full else None for c, n, full in zip(base.dims, first.shape, shape[lead:], strict=True)]
-    return Layout(first.mesh, [*[None] * lead, *own])
+def row(
+    name: str,
+    *derivatives: Derivative,
+    kernel: Callable[..., Any] | None = None,
+    linear: Linear = None,
+    monotone: bool = False,
+) -> Row:
+    """Return the row of an elementwise op, with the derivative by each operand."""
+    function = kernel or kernel_of(name)
+
+    def run(*operands: Any) -> Tensor:
+        return elementwise(name, function, operands, linear, monotone)
+
+    def vjp(ct: Tensor, out: Tensor, *operands: Any) -> tuple[Tensor | None, ...]:
+        return tuple(
+            unbroadcast(_times(ct, d, operands, out), x) if d is not None and isinstance(x, Tensor) else None
+            for d, x in zip(derivatives, operands, strict=True)
+        )
+
+    def jvp(tangents: Any, out: Tensor, *operands: Any) -> Tensor | None:
+        total: Tensor | None = None
+        for d, tangent in zip(derivatives, tangents, strict=True):
+            if d is not None and tangent is not None:
+                part = _times(tangent, d, operands, out)
+                total = part if total is None else add(total, part)
+        if total is not None and total.shape != out.shape:
+            return broadcast(total, layout=out.layout.resolved(), shape=out.shape)
+        return total
+
+    return Row(name, run, vjp, jvp)
 
 
-def _add_vjp(ct: Tensor, out: Tensor, x: Any, y: Any) -> tuple[Tensor | None, ...]:
-    return unbroadcast(ct, x), unbroadcast(ct, y)
+def _times(x: Tensor, derivative: Any, operands: tuple[Any, ...], out: Tensor) -> Tensor:
+    if not callable(derivative):
+        return x if derivative == 1 else negative(x) if derivative == -1 else multiply(x, derivative)
+    return multiply(x, derivative(*operands, out))
 
 
-def _add_jvp(tangents: Any, out: Tensor, x: Any, y: Any) -> Tensor | None:
-    a, b = tangents
-    return _as_out(b, out) if a is None else _as_out(a, out) if b is None else add(a, b)
+# -- arithmetic ----------------------------------------------------------------------------------------
+
+add = row("add", 1, 1, linear="joint")
+subtract = row("subtract", 1, -1, linear="joint")
+negative = row("negative", -1, linear="joint")
+positive = row("positive", 1, linear="joint")
+multiply = row("multiply", lambda x, y, o: y, lambda x, y, o: x, linear="each")
+divide = row("divide", lambda x, y, o: divide(1.0, y), lambda x, y, o: negative(divide(o, y)))
+reciprocal = row("reciprocal", lambda x, o: negative(multiply(o, o)))
+pow = row("pow", lambda x, y, o: _power_slope(x, y), lambda x, y, o: _exponent_slope(x, y, o))
+square = row("square", lambda x, o: multiply(2.0, x))
+sqrt = row("sqrt", lambda x, o: divide(0.5, o), monotone=True)
+abs = row("abs", lambda x, o: sign(x))
+hypot = row("hypot", lambda x, y, o: divide(x, o), lambda x, y, o: divide(y, o))
+remainder = row("remainder", 1, lambda x, y, o: negative(floor_divide(x, y)))
+floor_divide = row("floor_divide", None, None)
+copysign = row("copysign", lambda x, y, o: _sign_change(x, y), None)
+nextafter = row("nextafter", 1, None)
 
 
-def _as_out(tangent: Tensor, out: Tensor) -> Tensor:
-    # The tangent of a term alone, broadcast as the term was.
-    return tangent if tangent.shape == out.shape else broadcast(tangent, layout=out.layout, shape=out.shape)
+def _power_slope(x: Any, y: Any) -> Any:
+    # y x^(y-1), which is 0 for y = 0 also where x = 0.
+    zero = equal(y, 0) if isinstance(y, Tensor) else y == 0
+    if zero is True:
+        return multiply(x, 0.0)
+    safe = where(zero, 1.0, y) if isinstance(y, Tensor) else y
+    return multiply(y, pow(x, subtract(safe, 1.0) if isinstance(safe, Tensor) else safe - 1))
 
 
-def _subtract_vjp(ct: Tensor, out: Tensor, x: Any, y: Any) -> tuple[Tensor | None, ...]:
-    return unbroadcast(ct, x), unbroadcast(negative(ct), y)
+def _exponent_slope(x: Any, y: Any, out: Tensor) -> Any:
+    # out log(x), which is 0 where x = 0.
+    if not isinstance(x, Tensor):
+        return multiply(out, ln(x) if x > 0 else 0.0)
+    safe = where(greater(x, 0.0), x, 1.0)
+    return multiply(out, log(safe))
 
 
-def _subtract_jvp(tangents: Any, out: Tensor, x: Any, y: Any) -> Tensor | None:
-    a, b = tangents
-    return _as_out(a, out) if b is None else _as_out(negative(b), out) if a is None else subtract(a, b)
+def _sign_change(x: Any, y: Any) -> Any:
+    return copysign(where(greater_equal(x, 0.0), 1.0, -1.0) if isinstance(x, Tensor) else 1.0, y)
 
 
-def _multiply_vjp(ct: Tensor, out: Tensor, x: Any, y: Any) -> tuple[Tensor | None, ...]:
-    return unbroadcast(multiply(ct, y), x), unbroadcast(multiply(ct, x), y)
+# -- exponentials, logarithms, roots -------------------------------------------------------------------
 
+exp = row("exp", lambda x, o: o, monotone=True)
+expm1 = row("expm1", lambda x, o: add(o, 1.0), monotone=True)
+log = row("log", lambda x, o: divide(1.0, x), monotone=True)
+log1p = row("log1p", lambda x, o: divide(1.0, add(x, 1.0)), monotone=True)
+log2 = row("log2", lambda x, o: divide(1.0 / ln(2), x), monotone=True)
+log10 = row("log10", lambda x, o: divide(1.0 / ln(10), x), monotone=True)
+logaddexp = row("logaddexp", lambda x, y, o: exp(subtract(x, o)), lambda x, y, o: exp(subtract(y, o)))
 
-def _multiply_jvp(tangents: Any, out: Tensor, x: Any, y: Any) -> Tensor | None:
-    a, b = tangents
-    left = None if a is None else multiply(a, y)
-    right = None if b is None else multiply(x, b)
-    return left if right is None else right if left is None else add(left, right)
+# -- trigonometric and hyperbolic ----------------------------------------------------------------------
 
-
-def _divide_vjp(ct: Tensor, out: Tensor, x: Any, y: Any) -> tuple[Tensor | None, ...]:
-    return unbroadcast(divide(ct, y), x), unbroadcast(negative(divide(multiply(ct, out), y)), y)
-
-
-def _divide_jvp(tangents: Any, out: Tensor, x: Any, y: Any) -> Tensor | None:
-    a, b = tangents
-    left = None if a is None else divide(a, y)
-    right = None if b is None else negative(divide(multiply(out, b), y))
-    return left if right is None else right if left is None else add(left, right)
-
-
-def _power_vjp(ct: Tensor, out: Tensor, x: Tensor, *, exponent: int) -> tuple[Tensor | None, ...]:
-    slope = _slope(x, exponent)
-    return (None if slope is None else multiply(ct, slope),)
-
-
-def _power_jvp(tangents: Any, out: Tensor, x: Tensor, *, exponent: int) -> Tensor | None:
-    slope = _slope(x, exponent)
-    return None if slope is None else multiply(tangents[0], slope)
-
-
-def _slope(x: Tensor, exponent: int) -> Tensor | None:
-    # At exponent 0 the value is constant, also where x is 0.
-    return None if exponent == 0 else multiply(exponent, power(x, exponent=exponent - 1))
-
-
-def _as_float(array: Any, dtype: np.dtype) -> Any:
-    return array.to(getattr(__import__("torch"), str(dtype))) if is_torch(array) else array.astype(dtype)
-
-
-def _equal(x: Any, y: Any) -> Any:
-    return _as_float(operator.eq(x, y), dtype_of(x))
-
-
-def _none(ct: Tensor, out: Tensor, *operands: Any) -> tuple[None, ...]:
-    return (None,) * len(operands)
-
-
-add = Row("add", lambda x, y: elementwise(operator.add, x, y), _add_vjp, _add_jvp)
-subtract = Row("subtract", lambda x, y: elementwise(operator.sub, x, y), _subtract_vjp, _subtract_jvp)
-multiply = Row("multiply", lambda x, y: elementwise(operator.mul, x, y), _multiply_vjp, _multiply_jvp)
-divide = Row("divide", lambda x, y: elementwise(operator.truediv, x, y), _divide_vjp, _divide_jvp)
-negative = Row("negative", lambda x: elementwise(operator.neg, x), lambda ct, out, x: (negative(ct),), linear=True)
-power = Row(
-    "power",
-    lambda x, *, exponent: elementwise(lambda a: a**exponent, x),
-    _power_vjp,
-    _power_jvp,
+sin = row("sin", lambda x, o: cos(x))
+cos = row("cos", lambda x, o: negative(sin(x)))
+tan = row("tan", lambda x, o: add(multiply(o, o), 1.0))
+asin = row("asin", lambda x, o: divide(1.0, sqrt(subtract(1.0, multiply(x, x)))), monotone=True)
+acos = row("acos", lambda x, o: divide(-1.0, sqrt(subtract(1.0, multiply(x, x)))))
+atan = row("atan", lambda x, o: divide(1.0, add(multiply(x, x), 1.0)), monotone=True)
+atan2 = row(
+    "atan2",
+    lambda x, y, o: divide(y, add(multiply(x, x), multiply(y, y))),
+    lambda x, y, o: negative(divide(x, add(multiply(x, x), multiply(y, y)))),
 )
-# 1 where two values are equal and 0 elsewhere, in their own dtype; a constant to every derivative.
-equal_mask = Row("equal_mask", lambda x, y: elementwise(_equal, x, y), _none, lambda *_: None)
+sinh = row("sinh", lambda x, o: cosh(x), monotone=True)
+cosh = row("cosh", lambda x, o: sinh(x))
+tanh = row("tanh", lambda x, o: subtract(1.0, multiply(o, o)), monotone=True)
+asinh = row("asinh", lambda x, o: divide(1.0, sqrt(add(multiply(x, x), 1.0))), monotone=True)
+acosh = row("acosh", lambda x, o: divide(1.0, sqrt(subtract(multiply(x, x), 1.0))), monotone=True)
+atanh = row("atanh", lambda x, o: divide(1.0, subtract(1.0, multiply(x, x))), monotone=True)
+
+# -- comparison, logic, bits, rounding: constant wherever they have a derivative -------------------------
+
+equal = row("equal", None, None)
+not_equal = row("not_equal", None, None)
+less = row("less", None, None)
+less_equal = row("less_equal", None, None)
+greater = row("greater", None, None)
+greater_equal = row("greater_equal", None, None)
+logical_and = row("logical_and", None, None)
+logical_or = row("logical_or", None, None)
+logical_xor = row("logical_xor", None, None)
+logical_not = row("logical_not", None)
+bitwise_and = row("bitwise_and", None, None)
+bitwise_or = row("bitwise_or", None, None)
+bitwise_xor = row("bitwise_xor", None, None)
+bitwise_invert = row("bitwise_invert", None)
+bitwise_left_shift = row("bitwise_left_shift", None, None)
+bitwise_right_shift = row("bitwise_right_shift", None, None)
+isfinite = row("isfinite", None)
+isinf = row("isinf", None)
+isnan = row("isnan", None)
+signbit = row("signbit", None)
+sign = row("sign", None, monotone=True)
+ceil = row("ceil", None, monotone=True)
+floor = row("floor", None, monotone=True)
+trunc = row("trunc", None, monotone=True)
+round = row("round", None, monotone=True)
+
+# -- choices -------------------------------------------------------------------------------------------
+
+
+def _first(x: Any, y: Any, better: Row) -> Any:
+    # 1 where the first is chosen, one half where both are equal.
+    half = multiply(0.5, astype_like(equal(x, y), x, y))
+    return add(astype_like(better(x, y), x, y), half)
+
+
+def astype_like(mask: Tensor, x: Any, y: Any) -> Tensor:
+    """Return a mask as 0 and 1 in the dtype of two operands."""
+    return astype(mask, dtype=np.result_type(*(v.dtype if isinstance(v, Tensor) else v for v in (x, y))))
+
+
+maximum = row("maximum", lambda x, y, o: _first(x, y, greater), lambda x, y, o: _first(y, x, greater))
+minimum = row("minimum", lambda x, y, o: _first(x, y, less), lambda x, y, o: _first(y, x, less))
+where = row(
+    "where",
+    None,
+    lambda c, x, y, o: astype(c, dtype=o.dtype),
+    lambda c, x, y, o: subtract(1.0, astype(c, dtype=o.dtype)),
+)
+
+
+def _astype(x: Tensor, *, dtype: np.dtype) -> Tensor:
+    return elementwise("astype", lambda a: _cast(a, dtype), (x,))
+
+
+def _cast(array: Any, dtype: np.dtype) -> Any:
+    if not is_torch(array):
+        return array.astype(dtype)
+    import torch
+
+    return array.to(getattr(torch, str(dtype)))
+
+
+def _astype_vjp(ct: Tensor, out: Tensor, x: Tensor, *, dtype: np.dtype) -> tuple[Tensor | None, ...]:
+    return (astype(ct, dtype=x.dtype) if x.dtype.kind not in "biu" else None,)
+
+
+def _astype_jvp(tangents: Any, out: Tensor, x: Tensor, *, dtype: np.dtype) -> Tensor | None:
+    return astype(tangents[0], dtype=dtype) if dtype.kind not in "biu" else None
+
+
+astype = Row("astype", _astype, _astype_vjp, _astype_jvp)
+
+
+# -- activations ---------------------------------------------------------------------------------------
+
+relu = row(
+    "relu",
+    lambda x, o: astype(greater(x, 0.0), dtype=o.dtype),
+    kernel=lambda a: kernel_of("maximum")(a, a * 0 if is_torch(a) else a.dtype.type(0)),
+    monotone=True,
+)
+
+
+def sigmoid(x: Any) -> Tensor:
+    """Return 1 / (1 + exp(-x)), without overflow."""
+    return multiply(0.5, add(tanh(multiply(0.5, x)), 1.0))
+
+
+def silu(x: Any) -> Tensor:
+    """Return x sigmoid(x)."""
+    return multiply(x, sigmoid(x))
+
+
+def softplus(x: Any) -> Tensor:
+    """Return log(1 + exp(x)), without overflow."""
+    return logaddexp(x, 0.0)
+
+
+def gelu(x: Any) -> Tensor:
+    """Return the Gaussian error linear unit in its tanh form."""
+    inner = multiply(root(2 / pi), add(x, multiply(0.044715, multiply(x, multiply(x, x)))))
+    return multiply(multiply(0.5, x), add(tanh(inner), 1.0))
+
+
+def clip(x: Any, min: Any = None, max: Any = None) -> Any:
+    """Return x limited to [min, max]."""
+    out = x if min is None else maximum(x, min)
+    return out if max is None else minimum(out, max)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import partial
+from functools import lru_cache, partial
 from math import prod
 from typing import Any
 
@@ -13,7 +13,7 @@ from shardwise.errors import BindingError, DerivativeError, LayoutError
 from shardwise.layout.axis import Axis, without
 from shardwise.layout.layout import Layout, Shape
 from shardwise.layout.placement import ReduceOp
-from shardwise.prim.elementwise import divide, equal_mask, multiply
+from shardwise.prim.elementwise import astype, divide, equal, multiply
 from shardwise.prim.kernel import kept, zeros
 from shardwise.prim.relayout import relayout, resolved
 from shardwise.prim.row import Row
@@ -29,6 +29,7 @@ def relabelled(x: Tensor, layout: Layout, shape: Shape) -> Tensor:
     return Tensor(arrays, layout, shape, x.dtype, x.engine)
 
 
+@lru_cache(maxsize=4096)
 def folded(layout: Layout, shape: Shape, axes: tuple[Axis, ...], op: ReduceOp) -> tuple[Layout, Shape]:
     """Return layout and shape of the sum of the shards along `axes`, each of which splits a dim."""
     tiling = layout.tiling(shape)
@@ -66,10 +67,14 @@ def _fold_jvp(tangents: Any, out: Tensor, x: Tensor, *, axes: tuple[Axis, ...], 
     return fold(multiply(tangent, _weight(x, out, axes, op)), axes=axes, op=ReduceOp.SUM)
 
 
+def _mask(x: Tensor, y: Any) -> Tensor:
+    return astype(equal(x, y), dtype=x.dtype)
+
+
 def _weight(x: Tensor, out: Tensor, axes: tuple[Axis, ...], op: ReduceOp) -> Tensor:
     # How much of a change of each term reaches the result; terms that tie for the maximum share evenly.
     if op in (ReduceOp.MAX, ReduceOp.MIN):
-        best = equal_mask(x, unfold(resolved(out), layout=x.layout, shape=x.shape))
+        best = _mask(x, unfold(resolved(out), layout=x.layout, shape=x.shape))
         ties = unfold(resolved(fold(best, axes=axes, op=ReduceOp.SUM)), layout=x.layout, shape=x.shape)
         return divide(best, ties)
     if op is ReduceOp.PROD:

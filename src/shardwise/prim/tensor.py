@@ -237,6 +237,63 @@ class Tensor:
     def __neg__(self) -> Tensor:
         return _bound("negative", self)
 
+    def __pos__(self) -> Tensor:
+        return _bound("positive", self)
+
+    def __abs__(self) -> Tensor:
+        return _bound("abs", self)
+
+    def __invert__(self) -> Tensor:
+        return _bound("bitwise_invert", self)
+
+    def __pow__(self, other: Any) -> Tensor:
+        return _bound("pow", self, other)
+
+    def __rpow__(self, other: Any) -> Tensor:
+        return _bound("pow", other, self)
+
+    def __floordiv__(self, other: Any) -> Tensor:
+        return _bound("floor_divide", self, other)
+
+    def __rfloordiv__(self, other: Any) -> Tensor:
+        return _bound("floor_divide", other, self)
+
+    def __mod__(self, other: Any) -> Tensor:
+        return _bound("remainder", self, other)
+
+    def __rmod__(self, other: Any) -> Tensor:
+        return _bound("remainder", other, self)
+
+    def __lt__(self, other: Any) -> Tensor:
+        return _bound("less", self, other)
+
+    def __le__(self, other: Any) -> Tensor:
+        return _bound("less_equal", self, other)
+
+    def __gt__(self, other: Any) -> Tensor:
+        return _bound("greater", self, other)
+
+    def __ge__(self, other: Any) -> Tensor:
+        return _bound("greater_equal", self, other)
+
+    def __and__(self, other: Any) -> Tensor:
+        return _bound("bitwise_and", self, other)
+
+    def __rand__(self, other: Any) -> Tensor:
+        return _bound("bitwise_and", other, self)
+
+    def __or__(self, other: Any) -> Tensor:
+        return _bound("bitwise_or", self, other)
+
+    def __ror__(self, other: Any) -> Tensor:
+        return _bound("bitwise_or", other, self)
+
+    def __xor__(self, other: Any) -> Tensor:
+        return _bound("bitwise_xor", self, other)
+
+    def __rxor__(self, other: Any) -> Tensor:
+        return _bound("bitwise_xor", other, self)
+
 
 def _bound(name: str, *operands: Any) -> Tensor:
     from shardwise.prim import elementwise

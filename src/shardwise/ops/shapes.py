@@ -1,0 +1,88 @@
+"""Functions on shapes, which keep the sharding wherever they can."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from math import prod
+from typing import Any
+
+from shardwise.errors import ArgumentError, BindingError
+from shardwise.layout.layout import Layout
+from shardwise.ops.reductions import dims_of
+from shardwise.prim import shapes as rows
+from shardwise.prim.broadcast import broadcast, broadcast_shape
+from shardwise.prim.tensor import Tensor, asarray
+
+
+def reshape(x: Any, /, shape: int | Sequence[int]) -> Tensor:
+    """Return the elements in another shape, in row-major order; one size may be -1.
+
+    The sharding stays wherever the factors allow it; what cannot stay is gathered first.
+
+    >>> import numpy as np
+    >>> from shardwise import DeviceMesh, P, shard
+    >>> x = shard(np.arange(8.0), DeviceMesh((4,), ("x",)), P("x"))
+    >>> reshape(x, (2, 4)).layout
+    Layout(mesh(x=4), ['x:(1)2', 'x:(2)2'])
+    """
+    x = asarray(x)
+    sizes = [shape] if isinstance(shape, int) else list(shape)
+    if any(isinstance(n, bool) or not isinstance(n, int) or n < -1 for n in sizes) or sizes.count(-1) > 1:
+        raise ArgumentError(f"reshape: a shape has sizes of 0 or more, and at most one -1, got {tuple(sizes)}.")
+    if -1 in sizes:
+        known = prod(n for n in sizes if n != -1)
+        if not known or x.size % known:
+            raise BindingError(f"reshape: {x.shape} has {x.size} elements, which {tuple(sizes)} cannot hold.")
+        sizes[sizes.index(-1)] = x.size // known
+    if prod(sizes) != x.size:
+        raise BindingError(f"reshape: {x.shape} has {x.size} elements, {tuple(sizes)} has {prod(sizes)}.")
+    return rows.reshape(x, shape=tuple(sizes)) if tuple(sizes) != x.shape else x
+
+
+def permute_dims(x: Any, /, axes: Sequence[int]) -> Tensor:
+    """Return the tensor with its dims in another order; nothing moves.
+
+    >>> permute_dims([[1.0, 2.0]], (1, 0)).shape
+    (2, 1)
+    """
+    x = asarray(x)
+    order = tuple(k % x.ndim if -x.ndim <= k < x.ndim else k for k in axes)
+    if sorted(order) != list(range(x.ndim)):
+        raise BindingError(f"permute_dims: {tuple(axes)} is no order of {x.ndim} dims.")
+    return rows.permute(x, order=order)
+
+
+def expand_dims(x: Any, /, *, axis: int = 0) -> Tensor:
+    """Return the tensor with a new dim of size one at position `axis`."""
+    x = asarray(x)
+    if not -x.ndim - 1 <= axis <= x.ndim:
+        raise BindingError(f"expand_dims: axis {axis} is out of range for a result with {x.ndim + 1} dims.")
+    return rows.expand(x, at=(axis % (x.ndim + 1),))
+
+
+def squeeze(x: Any, /, axis: int | Sequence[int]) -> Tensor:
+    """Return the tensor without dims of size one.
+
+    >>> squeeze([[1.0, 2.0]], 0).shape
+    (2,)
+    """
+    x = asarray(x)
+    dims = dims_of(x, axis, "squeeze")
+    if odd := [k for k in dims if x.shape[k] != 1]:
+        raise BindingError(f"squeeze: dim {odd[0]} has size {x.shape[odd[0]]}, not 1.")
+    return rows.squeeze(x, at=dims)
+
+
+def broadcast_to(x: Any, /, shape: Sequence[int]) -> Tensor:
+    """Return the tensor repeated along new leading dims and dims of size one.
+
+    >>> broadcast_to([1.0, 2.0], (3, 2)).shape
+    (3, 2)
+    """
+    x, to = asarray(x), tuple(shape)
+    if broadcast_shape(x.shape, to) != to:
+        raise BindingError(f"broadcast_to: {x.shape} does not broadcast to {to}.")
+    lead = len(to) - x.ndim
+    base = x.layout.resolved().without_halo()
+    own = [cut if n == m else None for cut, n, m in zip(base.dims, x.shape, to[lead:], strict=True)]
+    return broadcast(x, layout=Layout(x.mesh, [*[None] * lead, *own]), shape=to)

@@ -1,0 +1,95 @@
+"""Contractions: sums of products over named dims, as in einsum."""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+
+from shardwise.engine.arrays import is_torch
+from shardwise.layout.placement import ReduceOp
+from shardwise.prim.broadcast import broadcast
+from shardwise.prim.dispatch import apply
+from shardwise.prim.elementwise import add
+from shardwise.prim.relayout import resolved
+from shardwise.prim.row import Row
+from shardwise.prim.rule import Rule
+from shardwise.prim.shapes import expand
+from shardwise.prim.tensor import Tensor
+
+
+@lru_cache(maxsize=4096)
+def contraction_rule(terms: tuple[str, ...], out: str) -> Rule:
+    """Return the factor rule of an einsum: a factor per letter, those not in the result summed."""
+    reduced = tuple((c, ReduceOp.SUM) for c in dict.fromkeys("".join(terms)) if c not in out)
+    return Rule(tuple(map(tuple, terms)), tuple(out), reduced, linear="each")
+
+
+def _contract(*operands: Tensor, terms: tuple[str, ...], out: str) -> Tensor:
+    text = ",".join(terms) + "->" + out
+
+    def kernel(*arrays: Any) -> Any:
+        if is_torch(arrays[0]):
+            import torch
+
+            return torch.einsum(text, *arrays)
+        if len(arrays) == 2 and (fast := _as_matmul(terms, out)) is not None:
+            return fast(*arrays)
+        return np.einsum(text, *arrays, optimize=len(arrays) > 2)
+
+    return apply("einsum", kernel, contraction_rule(terms, out), operands)
+
+
+@lru_cache(maxsize=4096)
+def _as_matmul(terms: tuple[str, ...], out: str) -> Any:
+    # Two operands as one matrix product, for which NumPy has BLAS: batch, left, summed, right.
+    a, b = terms
+    batch = [c for c in out if c in a and c in b]
+    left = [c for c in out if c in a and c not in b]
+    right = [c for c in out if c in b and c not in a]
+    summed = [c for c in a if c in b and c not in out]
+    if not summed or len(set(a)) != len(a) or len(set(b)) != len(b):
+        return None
+    if set(a) != {*batch, *left, *summed} or set(b) != {*batch, *right, *summed}:
+        return None
+    first = tuple(a.index(c) for c in (*batch, *left, *summed))
+    second = tuple(b.index(c) for c in (*batch, *summed, *right))
+    back = tuple([*batch, *left, *right].index(c) for c in out)
+
+    def product(x: Any, y: Any) -> Any:
+        x, y = x.transpose(first), y.transpose(second)
+        n, m, k = len(batch), len(left), len(summed)
+        lead, mid, tail = x.shape[:n], x.shape[n : n + m], y.shape[n + k :]
+        size = int(np.prod(x.shape[n + m :], dtype=int))
+        rows, columns = int(np.prod(mid, dtype=int)), int(np.prod(tail, dtype=int))
+        made = np.matmul(x.reshape(*lead, rows, size), y.reshape(*lead, size, columns))
+        return made.reshape((*lead, *mid, *tail)).transpose(back)
+
+    return product
+
+
+def _contract_vjp(ct: Tensor, result: Tensor, *operands: Tensor, terms: tuple[str, ...], out: str) -> tuple[Any, ...]:
+    parts = []
+    for i, (x, term) in enumerate(zip(operands, terms, strict=True)):
+        others = [(y, t) for k, (y, t) in enumerate(zip(operands, terms, strict=True)) if k != i]
+        known = set(out).union(*(t for _, t in others))
+        kept = "".join(c for c in term if c in known)
+        made = contract(ct, *(y for y, _ in others), terms=(out, *(t for _, t in others)), out=kept)
+        if kept != term:  # a letter that was summed by itself: the cotangent is repeated along it
+            made = expand(resolved(made), at=tuple(k for k, c in enumerate(term) if c not in known))
+            made = broadcast(made, layout=x.layout.resolved().without_halo(), shape=x.shape)
+        parts.append(made)
+    return tuple(parts)
+
+
+def _contract_jvp(tangents: Any, result: Tensor, *operands: Tensor, terms: tuple[str, ...], out: str) -> Any:
+    total = None
+    for i, tangent in enumerate(tangents):
+        if tangent is not None:
+            part = contract(*operands[:i], tangent, *operands[i + 1 :], terms=terms, out=out)
+            total = part if total is None else add(total, part)
+    return total
+
+
+contract = Row("einsum", _contract, _contract_vjp, _contract_jvp)

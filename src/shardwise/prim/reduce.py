@@ -1,0 +1,95 @@
+"""Reductions over dims: each shard by itself, and what is left to combine is small and partial."""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+from array_api_compat import array_namespace
+
+from shardwise.engine.arrays import identity, is_torch
+from shardwise.errors import BindingError, DerivativeError
+from shardwise.layout.placement import ReduceOp
+from shardwise.prim.broadcast import broadcast
+from shardwise.prim.dispatch import apply
+from shardwise.prim.elementwise import add, astype, divide, equal, multiply
+from shardwise.prim.relayout import resolved
+from shardwise.prim.row import Row
+from shardwise.prim.rule import Rule
+from shardwise.prim.shapes import expand
+from shardwise.prim.tensor import Tensor
+
+NAMES = {
+    ReduceOp.SUM: "sum",
+    ReduceOp.PROD: "prod",
+    ReduceOp.MAX: "max",
+    ReduceOp.MIN: "min",
+    ReduceOp.BOR: "any",
+    ReduceOp.BAND: "all",
+}
+
+
+@lru_cache(maxsize=4096)
+def reduction_rule(rank: int, dims: tuple[int, ...], op: ReduceOp) -> Rule:
+    """Return the rule of a reduction over some dims.
+
+    >>> reduction_rule(2, (1,), ReduceOp.SUM).out
+    ('d0',)
+    """
+    names = tuple(f"d{k}" for k in range(rank))
+    linear = "joint" if op is ReduceOp.SUM else None
+    return Rule(
+        (names,),
+        tuple(n for k, n in enumerate(names) if k not in dims),
+        tuple((names[k], op) for k in dims),
+        linear=linear,
+    )
+
+
+def _reduce(x: Tensor, *, dims: tuple[int, ...], op: ReduceOp) -> Tensor:
+    if op in (ReduceOp.MAX, ReduceOp.MIN) and any(x.shape[k] == 0 for k in dims):
+        raise BindingError(f"{NAMES[op]} over an empty dim has no value: shape {x.shape}, dims {dims}.")
+
+    def kernel(array: Any) -> Any:
+        if op in (ReduceOp.MAX, ReduceOp.MIN) and array.size == 0 if not is_torch(array) else False:
+            return np.max(array, axis=dims, initial=identity(op, array.dtype))
+        return getattr(array_namespace(array), NAMES[op])(array, axis=dims)
+
+    return apply(NAMES[op], kernel, reduction_rule(x.ndim, dims, op), [x])
+
+
+def spread(y: Tensor, x: Tensor, dims: tuple[int, ...]) -> Tensor:
+    """Return a reduced value repeated to the shape of what was reduced."""
+    return broadcast(expand(resolved(y), at=dims), layout=x.layout.resolved().without_halo(), shape=x.shape)
+
+
+def _weight(x: Tensor, out: Tensor, dims: tuple[int, ...], op: ReduceOp) -> Tensor | None:
+    # How much of a change of each element reaches the result.
+    if op is ReduceOp.SUM:
+        return None
+    if op in (ReduceOp.MAX, ReduceOp.MIN):
+        best = astype(equal(x, spread(out, x, dims)), dtype=x.dtype)
+        return divide(best, spread(reduce(best, dims=dims, op=ReduceOp.SUM), x, dims))
+    if op is ReduceOp.PROD:
+        zero = astype(equal(x, 0), dtype=x.dtype)
+        safe = add(x, zero)
+        zeros = spread(reduce(zero, dims=dims, op=ReduceOp.SUM), x, dims)
+        others = divide(spread(reduce(safe, dims=dims, op=ReduceOp.PROD), x, dims), safe)
+        alone = multiply(zero, astype(equal(zeros, 1), dtype=x.dtype))
+        return multiply(others, add(astype(equal(zeros, 0), dtype=x.dtype), alone))
+    raise DerivativeError(f"{NAMES[op]} has no derivative.")
+
+
+def _reduce_vjp(ct: Tensor, out: Tensor, x: Tensor, *, dims: tuple[int, ...], op: ReduceOp) -> tuple[Tensor, ...]:
+    weight, back = _weight(x, out, dims, op), spread(ct, x, dims)
+    return (back if weight is None else multiply(back, weight),)
+
+
+def _reduce_jvp(tangents: Any, out: Tensor, x: Tensor, *, dims: tuple[int, ...], op: ReduceOp) -> Tensor:
+    weight = _weight(x, out, dims, op)
+    term = tangents[0] if weight is None else multiply(tangents[0], weight)
+    return reduce(term, dims=dims, op=ReduceOp.SUM)
+
+
+reduce = Row("reduce", _reduce, _reduce_vjp, _reduce_jvp)

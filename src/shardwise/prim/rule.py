@@ -1,0 +1,73 @@
+"""Factor rules: which dims of the operands and the result of an op belong together."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Literal
+
+import numpy as np
+
+from shardwise.errors import BindingError
+from shardwise.layout.layout import Shape
+from shardwise.layout.placement import ReduceOp
+
+Factor = str
+Linear = Literal["joint", "each"] | None
+Dims = tuple[Factor | None, ...]  # None is a dim of size one that is broadcast
+
+
+@dataclass(frozen=True, slots=True)
+class Rule:
+    """One op on tensors of known rank: a factor per dim, those that are reduced, those that must be whole.
+
+    `linear` says how pending sums pass through: "joint", if all operands have them alike (as in addition), or
+    "each", if one operand at a time may have them (as in multiplication). `monotone` ops let a pending max or
+    min through.
+
+    >>> matmul = Rule((("m", "k"), ("k", "n")), ("m", "n"), (("k", ReduceOp.SUM),), linear="each")
+    >>> matmul.sizes(((2, 3), (3, 4)))
+    {'m': 2, 'k': 3, 'n': 4}
+    """
+
+    operands: tuple[Dims, ...]
+    out: Dims
+    reduced: tuple[tuple[Factor, ReduceOp], ...] = ()
+    whole: frozenset[Factor] = frozenset()
+    linear: Linear = None
+    monotone: bool = False
+
+    def sizes(self, shapes: tuple[Shape, ...]) -> dict[Factor, int]:
+        """Return the size of every factor, after checking that the operands agree."""
+        out: dict[Factor, int] = {}
+        for dims, shape in zip(self.operands, shapes, strict=True):
+            for factor, size in zip(dims, shape, strict=True):
+                if factor is not None and out.setdefault(factor, size) != size:
+                    raise BindingError(f"operands of shapes {', '.join(map(str, shapes))} do not fit together.")
+        return out
+
+
+@lru_cache(maxsize=4096)
+def elementwise_rule(shapes: tuple[Shape, ...], linear: Linear = None, monotone: bool = False) -> Rule:
+    """Return the rule of an elementwise op on operands that broadcast.
+
+    >>> elementwise_rule(((4, 3), (3,))).operands
+    (('d0', 'd1'), ('d1',))
+    """
+    try:
+        np.broadcast_shapes(*shapes)
+    except ValueError:
+        raise BindingError(f"shapes {' and '.join(map(str, shapes))} do not broadcast.") from None
+    rank = max(map(len, shapes), default=0)
+    sizes = [max((s[k - rank] for s in shapes if len(s) >= rank - k), default=1) for k in range(rank)]
+    zeros = [any(len(s) >= rank - k and s[k - rank] == 0 for s in shapes) for k in range(rank)]
+    out = tuple(f"d{k}" for k in range(rank))
+
+    def dims(shape: Shape) -> Dims:
+        lead = rank - len(shape)
+        return tuple(
+            None if size == 1 and (sizes[lead + k] != 1 or zeros[lead + k]) else out[lead + k]
+            for k, size in enumerate(shape)
+        )
+
+    return Rule(tuple(map(dims, shapes)), out, linear=linear, monotone=monotone)

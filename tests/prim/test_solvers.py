@@ -1,0 +1,87 @@
+"""Solvers: what may be resharded for an op, and what is said about it."""
+
+import numpy as np
+import pytest
+
+from shardwise import (
+    ArgumentError,
+    DeviceMesh,
+    GreedyReshard,
+    LayoutError,
+    NoReshard,
+    P,
+    PartialsOnly,
+    ReshardWarning,
+    current_engine,
+    matmul,
+    mode,
+    shard,
+)
+from shardwise.prim.solvers import current_solver
+
+MESH = DeviceMesh((2, 4), ("dp", "tp"))
+
+
+def tensors():
+    return shard(np.ones((8, 16)), MESH, P("dp", "tp")), shard(np.ones((16, 8)), MESH, P("dp", "tp"))
+
+
+def test_the_cheapest_way_is_taken_and_the_cost_of_resolving_counts():
+    a, b = shard(np.ones((8, 16)), MESH, P("dp", "tp")), shard(np.ones((16, 8)), MESH, P("tp"))
+    counters = current_engine().counters
+    counters.reset()
+    assert str(matmul(a, b).layout) == "[dp|-] sum(tp)"
+    assert counters.total == 0
+
+
+def test_no_reshard_refuses_and_names_the_fix():
+    a, b = tensors()
+    with mode(NoReshard()), pytest.raises(LayoutError) as error:
+        matmul(a, b)
+    text = str(error.value)
+    assert text.startswith("NoReshard does not allow the resharding that this needs.")
+    assert "einsum at" in text
+    assert "test_solvers.py" in text
+    assert "bytes in all" in text
+    assert "fix: x" in text
+    assert "= shard(x" in text
+    with mode(NoReshard()):
+        assert matmul(shard(np.ones((8, 4)), MESH, P("dp")), shard(np.ones((4, 8)), MESH, P(None, "tp"))).shape == (
+            8,
+            8,
+        )
+
+
+def test_partials_only_resolves_but_does_not_move():
+    x = shard(np.arange(8.0), MESH, P("dp", unreduced=["tp"]))
+    with mode(PartialsOnly()):
+        assert np.array_equal((x * x).numpy(), np.arange(8.0) ** 2)
+        with pytest.raises(LayoutError, match="PartialsOnly does not allow"):
+            matmul(*tensors())
+
+
+def test_on_reshard_warns_or_raises():
+    a, b = tensors()
+    with mode(GreedyReshard(on_reshard="warn")), pytest.warns(ReshardWarning, match="operand"):
+        matmul(a, b)
+    with mode(GreedyReshard(on_reshard="raise")), pytest.raises(LayoutError, match="reshards its operands"):
+        matmul(a, b)
+
+
+def test_mode_is_a_decorator_and_is_undone():
+    solver = NoReshard()
+
+    @mode(solver)
+    def inside():
+        return current_solver()
+
+    assert inside() is solver
+    assert isinstance(current_solver(), GreedyReshard)
+    assert current_solver() is not solver
+
+
+def test_what_is_no_solver_says_so():
+    with pytest.raises(ArgumentError, match="needs a solver"):
+        mode("greedy")  # type: ignore[arg-type]
+    with pytest.raises(ArgumentError, match="'silent', 'warn' or 'raise'"):
+        GreedyReshard(on_reshard="loud")  # type: ignore[arg-type]
