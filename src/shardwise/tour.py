@@ -1,4 +1,4 @@
-"""The tour: layouts, plans, real reshards and a derivative on a 2x4 mesh of virtual devices, in seconds."""
+"""The tour: layouts, plans, real reshards and a little training on a 2x4 mesh of virtual devices, in seconds."""
 
 from __future__ import annotations
 
@@ -15,11 +15,15 @@ from shardwise import (
     Tensor,
     all_reduce,
     halo_exchange,
+    matmul,
+    mean,
     plan_reshard,
     shard,
     shard_map,
     shift,
+    tanh,
     trace_communication,
+    value_and_grad,
     vjp,
 )
 from shardwise.pictures.text import layout_rich
@@ -41,9 +45,8 @@ def show(console: Console | None = None) -> bool:
         console.print(Text.assemble((title, "bold"), f"  {layout}"))
         console.print(layout_rich(layout, SHAPE), end="\n\n")
 
-    return all(
-        (_reshards(console, mesh, values), _collectives(console, mesh, values), _derivative(console, mesh, values))
-    )
+    parts = (_reshards, _collectives, _derivative)
+    return all([*(part(console, mesh, values) for part in parts), _training(console, mesh)])
 
 
 def _layouts(mesh: DeviceMesh) -> list[tuple[str, Layout]]:
@@ -95,6 +98,39 @@ def _derivative(console: Console, mesh: DeviceMesh, values: np.ndarray) -> bool:
     _, back = vjp(lambda x: all_reduce(x * x, reduce_axes=("dp", "tp")), x)
     (gradient,) = back(np.ones((4, 4), np.float32))
     return _verdict(console, "gradient of the sum of squares", gradient, 2 * values[:8])
+
+
+def _training(console: Console, mesh: DeviceMesh) -> bool:
+    """Train a small network, its batch split over dp and its hidden layer over tp, beside plain NumPy."""
+    console.print(Rule("Training a network that is data- and tensor-parallel"))
+    rng = np.random.default_rng(1)
+    x, y = rng.standard_normal((32, 8)), rng.standard_normal((32, 1))
+    plain = [rng.standard_normal((8, 16)) / 3, rng.standard_normal((16, 1)) / 4]
+    weights = [shard(plain[0], mesh, P(None, "tp")), shard(plain[1], mesh, P("tp"))]
+    inputs, targets = shard(x, mesh, P("dp")), shard(y, mesh, P("dp"))
+
+    def loss(weights: list[Tensor]) -> Tensor:
+        error = matmul(tanh(matmul(inputs, weights[0])), weights[1]) - targets
+        return mean(error * error)
+
+    same = True
+    for step in range(31):
+        value, gradients = value_and_grad(loss)(weights)
+        weights = [w - 0.1 * g for w, g in zip(weights, gradients, strict=True)]
+        hidden = np.tanh(x @ plain[0])
+        error = hidden @ plain[1] - y
+        slope = 2 * error / len(y)
+        down = x.T @ ((slope @ plain[1].T) * (1 - hidden**2))
+        plain = [plain[0] - 0.1 * down, plain[1] - 0.1 * hidden.T @ slope]
+        same &= bool(np.isclose(value.item(), np.mean(error**2)))
+        if step % 10 == 0:
+            console.print(Text(f"step {step:2}: loss {value.item():.6f}, in plain NumPy {np.mean(error**2):.6f}"))
+    for name, got, want in zip("ab", weights, plain, strict=True):
+        same &= bool(np.allclose(got.numpy(), want))
+        console.print(Text(f"weight {name}: {got.type_text}"))
+    word = ("equal to", "green") if same else ("different from", "red")
+    console.print(Text.assemble("losses and weights are ", word, " plain NumPy's, to rounding.\n"))
+    return same
 
 
 def _verdict(console: Console, name: str, got: Tensor, expected: np.ndarray) -> bool:

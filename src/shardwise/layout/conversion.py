@@ -31,6 +31,8 @@ def as_layout(value: LayoutLike, rank: int, mesh: DeviceMesh | None = None) -> L
     >>> as_layout(P("x"), 2, DeviceMesh((2,), ("x",)))
     Layout(mesh(x=2), ['x', None])
     """
+    if isinstance(value, Layout):  # before the protocol, which is slow to ask
+        return value.to_layout(rank)
     if isinstance(value, P):
         return value.to_layout(rank, mesh)
     if isinstance(value, HasLayout) and not isinstance(value, type):

@@ -17,6 +17,8 @@ from shardwise.layout.mesh import DeviceMesh, current_mesh
 from shardwise.layout.placement import Edge, ReduceOp, Split, checked_cut, checked_dtype, cut_text
 from shardwise.layout.tiling import Box, DimTiling, Radix, Tiling, tile_of
 
+MOST_TILINGS = 256  # shapes that one layout remembers
+
 AxisLike = str | Axis
 Shape = tuple[int, ...]
 
@@ -210,7 +212,10 @@ class Layout:
         shape = checked_shape(shape)
         found = self._tilings.get(shape)
         if found is None:
-            found = self._tilings[shape] = self._bound(shape)
+            found = self._bound(shape)
+            if len(self._tilings) >= MOST_TILINGS:
+                self._tilings.clear()
+            self._tilings[shape] = found
         return found
 
     def box(self, shape: Sequence[int], device: int) -> Box:

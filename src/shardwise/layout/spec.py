@@ -130,6 +130,8 @@ class ShardingSpec:
     partial_axes: Unreduced = ()
 
     def __post_init__(self) -> None:
+        if self.mesh is None:
+            object.__setattr__(self, "mesh", current_mesh())
         if not isinstance(self.mesh, DeviceMesh):
             raise ArgumentError(f"ShardingSpec needs a DeviceMesh, got {self.mesh!r}.")
         specs = listed(self.dim_specs, "ShardingSpec needs a list with one DimSpec per dim")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from functools import lru_cache
 
 from shardwise.errors import ArgumentError, LayoutError, as_int
 from shardwise.layout.mesh import DeviceMesh
@@ -15,6 +16,14 @@ def sources_of(mesh: DeviceMesh, permutation: Iterable[tuple[int, int]], axis: s
     >>> sources_of(DeviceMesh((4,), ("x",)), [(0, 1)], None)
     (None, 0, None, None)
     """
+    given = [tuple(pair) if isinstance(pair, Iterable) else pair for pair in permutation]
+    if all(isinstance(pair, tuple) and all(type(end) is int for end in pair) for pair in given):
+        return _sources_of(mesh, tuple(given), axis)
+    return _sources_of.__wrapped__(mesh, given, axis)  # the check says what is wrong, or makes ints of it
+
+
+@lru_cache(maxsize=4096)
+def _sources_of(mesh: DeviceMesh, permutation: Iterable[tuple[int, ...]], axis: str | None) -> Sources:
     found = None if axis is None else mesh.axis(axis, "ppermute")
     count = mesh.num_devices if found is None else found.size
     pairs = _checked(permutation, count, "device" if found is None else f"position along {axis!r}")
@@ -28,7 +37,7 @@ def sources_of(mesh: DeviceMesh, permutation: Iterable[tuple[int, int]], axis: s
     return tuple(out)
 
 
-def _checked(permutation: Iterable[tuple[int, int]], count: int, where: str) -> list[tuple[int, int]]:
+def _checked(permutation: Iterable[tuple[int, ...]], count: int, where: str) -> list[tuple[int, int]]:
     pairs: list[tuple[int, int]] = []
     for pair in permutation:
         ends = [as_int(end) for end in pair] if isinstance(pair, Iterable) else []
