@@ -187,7 +187,7 @@ ERRORS = [
     (lambda: dim(["dp"], is_open=1), ArgumentError, "DimSpec.is_open is a bool, got 1."),
     (lambda: dim(["dp"], priority=True), ArgumentError, "DimSpec.priority is an int, got True."),
     (lambda: dim(["dp"], priority=-1), LayoutError, "DimSpec.priority is 0 (first) or more, got -1."),
-    (lambda: spec(None, []), ArgumentError, "ShardingSpec needs a DeviceMesh, got None."),
+    (lambda: spec(3, []), ArgumentError, "ShardingSpec needs a DeviceMesh, got 3."),
     (
         lambda: spec(MESH, ["dp"]),
         ArgumentError,
@@ -236,3 +236,9 @@ def test_errors_say_what_was_got_and_what_there_is(action, kind, text):
         action()
     assert type(caught.value) is kind
     assert str(caught.value) == text
+
+
+def test_a_spec_without_a_mesh_takes_that_of_the_context():
+    mesh = DeviceMesh((2,), ("x",))
+    with mesh_context(mesh):
+        assert ShardingSpec(None, [DimSpec(["x"])]).mesh is mesh  # type: ignore[arg-type]
