@@ -2,10 +2,10 @@
 
     python benchmarks/local.py [--quick] [--json out.json]
 
-Every contender runs in a process of its own, beside the copy that its times are divided by: each round times the
-copy and then each row, and the tables show the median over the rounds of time / copy, with half the distance
-between the quartiles. A result is kept while the next one is made. The last table is what a call costs above the
-copies that it makes, on tensors so small that nothing else matters.
+Ours and plain NumPy run in one process, each peer in a process of its own, beside the copy that times are divided by:
+each round times the copy and then a row, of NumPy and of ours in turn, and the tables show the median over the rounds
+of time / copy, with half the distance between the quartiles. A result is kept while the next one is made. The last
+table is what a call costs above the copies that it makes, on tensors so small that nothing else matters.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from itertools import cycle, product
 from math import exp, log
@@ -285,29 +285,32 @@ def timed(call: Call | Case, times: int) -> float:
     return seconds / times
 
 
-def measured(contender: str, mib: int, rounds: int) -> dict[str, list[float]]:
-    """Return the times of one contender's rows as ratios to the copy, one per round."""
+def measured(contenders: Sequence[str], mib: int, rounds: int) -> dict[str, dict[str, list[float]]]:
+    """Return the times of contenders' rows as ratios to the copy, one per round, the contenders in turn."""
     side = int((mib * 2**20 / 4) ** 0.5)
     data = np.random.default_rng(0).integers(-99, 99, (side, side)).astype(np.float32)
     into, times = np.ones_like(data), 8 if mib < 16 else 2
-    made = {
+    makers: dict[str, Callable[[np.ndarray], Iterator[Any]]] = {
         "ours": ours,
         "numpy": best_numpy,
         "jax device_put": lambda d: jax_calls(d, False),
         "jax jit": lambda d: jax_calls(d, True),
         "dtensor": dtensor,
-    }[contender](data)
-    out: dict[str, list[float]] = {}
-    for row, call, read in made:
-        found = read(call.call(call.given()) if isinstance(call, Case) else call())
-        if not np.array_equal(found, wanted(row, data)):
-            raise SystemExit(f"{contender} gets {row.name} wrong")
-        del found
-        ratios = out.setdefault(row.name, [])
-        slow = timed(call, 1) > 0.2
+    }
+    out: dict[str, dict[str, list[float]]] = {contender: {} for contender in contenders}
+    for made in zip(*(makers[contender](data) for contender in contenders), strict=True):
+        calls = {}
+        for contender, (row, call, read) in zip(contenders, made, strict=True):
+            found = read(call.call(call.given()) if isinstance(call, Case) else call())
+            if not np.array_equal(found, wanted(row, data)):
+                raise SystemExit(f"{contender} gets {row.name} wrong")
+            del found
+            calls[contender] = call, out[contender].setdefault(row.name, []), timed(call, 1) > 0.2
+        slow = any(is_slow for _, _, is_slow in calls.values())
         for _ in range(min(rounds, 3) if slow else rounds):
-            copy = timed(lambda: np.copyto(into, data), times)
-            ratios.append(timed(call, 1 if slow else times) / copy)
+            for call, ratios, is_slow in calls.values():
+                copy = timed(lambda: np.copyto(into, data), times)
+                ratios.append(timed(call, 1 if is_slow else times) / copy)
     return out
 
 
@@ -349,13 +352,14 @@ def overheads(rounds: int) -> list[dict[str, Any]]:
 # -- tables ------------------------------------------------------------------------------------------------
 
 
-def in_process(contender: str, mib: int, rounds: int) -> dict[str, list[float]]:
-    """Run one contender in a process of its own; its rows are empty where its package is not installed."""
-    command = [sys.executable, __file__, "--contender", contender, "--mib", str(mib), "--rounds", str(rounds)]
+def in_process(contenders: Sequence[str], mib: int, rounds: int) -> dict[str, dict[str, list[float]]]:
+    """Run contenders in a process of their own; their rows are empty where a package is not installed."""
+    named = [word for contender in contenders for word in ("--contender", contender)]
+    command = [sys.executable, __file__, *named, "--mib", str(mib), "--rounds", str(rounds)]
     done = subprocess.run(command, capture_output=True, text=True, timeout=1800)
     if done.returncode:
-        print(f"{contender}: {done.stderr.strip().splitlines()[-1:]}", file=sys.stderr)
-        return {}
+        print(f"{', '.join(contenders)}: {done.stderr.strip().splitlines()[-1:]}", file=sys.stderr)
+        return {contender: {} for contender in contenders}
     return json.loads(done.stdout.splitlines()[-1])
 
 
@@ -386,7 +390,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
     parser.add_argument("--quick", action="store_true", help="few rounds")
     parser.add_argument("--json", help="where to write all numbers")
-    parser.add_argument("--contender", choices=CONTENDERS, help=argparse.SUPPRESS)
+    parser.add_argument("--contender", choices=CONTENDERS, action="append", help=argparse.SUPPRESS)
     parser.add_argument("--mib", type=int, default=4, help=argparse.SUPPRESS)
     parser.add_argument("--rounds", type=int, default=3, help=argparse.SUPPRESS)
     given = parser.parse_args()
@@ -398,7 +402,9 @@ def main() -> None:
 
     console, rounds, result = Console(width=110), 5 if given.quick else 21, {}
     for mib in (4, 64):
-        found = {contender: in_process(contender, mib, rounds) for contender in CONTENDERS}
+        found = in_process(("ours", "numpy"), mib, rounds)
+        for peer in PEERS:
+            found |= in_process((peer,), mib, rounds)
         table = Table("row", *CONTENDERS, title=f"time / copy of {mib} MiB, 8 devices")
         for row in ROWS:
             table.add_row(row.name.replace("[", r"\["), *(shown(found[c].get(row.name)) for c in CONTENDERS))

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import settings
 
 settings.register_profile("default", max_examples=60, deadline=None, derandomize=True, print_blob=True)
-settings.register_profile("long", max_examples=2000, deadline=None, print_blob=True)
+settings.register_profile("long", max_examples=500, deadline=None, print_blob=True)
 settings.load_profile(os.environ.get("SHARDWISE_TEST_PROFILE", "default"))
 
 
