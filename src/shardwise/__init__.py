@@ -141,7 +141,7 @@ from shardwise.ops.linalg import (
     matmul,
     tensordot,
 )
-from shardwise.ops.local_view import LocalTensor, axis_index, broadcast, gather, reduce, scatter, send_recv, shard_map
+from shardwise.ops.local_view import LocalTensor, axis_index, shard_map
 from shardwise.ops.reductions import (
     all,
     any,
@@ -156,6 +156,7 @@ from shardwise.ops.reductions import (
     sum,
     var,
 )
+from shardwise.ops.rooted import broadcast, gather, reduce, scatter, send_recv
 from shardwise.ops.shapes import (
     broadcast_to,
     expand_dims,

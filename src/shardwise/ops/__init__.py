@@ -19,7 +19,8 @@ from shardwise.ops.communication import (
     to_device,
     transfer_to,
 )
-from shardwise.ops.local_view import axis_index, broadcast, gather, reduce, scatter, send_recv, shard_map
+from shardwise.ops.local_view import axis_index, shard_map
+from shardwise.ops.rooted import broadcast, gather, reduce, scatter, send_recv
 
 __all__ = [
     "axis_index",

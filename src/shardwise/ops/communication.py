@@ -24,8 +24,8 @@ from shardwise.layout.layout import Cut, Layout
 from shardwise.layout.mesh import DeviceMesh, current_mesh
 from shardwise.layout.placement import Edge, ReduceOp
 from shardwise.layout.spec import P, ShardingSpec, reductions
-from shardwise.ops import local_view
-from shardwise.ops.local_view import LocalTensor
+from shardwise.ops import local_collectives
+from shardwise.ops.local_view import LocalTensor, shard_map
 from shardwise.ops.permutation import sources_of
 from shardwise.prim.elementwise import multiply, pow
 from shardwise.prim.relayout import relayout, resolved
@@ -170,7 +170,7 @@ def all_gather(sharded_tensor: Any, axis: int | None = None, **kwargs: Any) -> A
     physical = kwargs.pop("physical_axis", None)
     _understood("all_gather", kwargs, ["physical_axis"])
     if isinstance(sharded_tensor, LocalTensor):
-        return local_view.all_gather(sharded_tensor, physical, 0 if axis is None else axis)
+        return local_collectives.all_gather(sharded_tensor, physical, 0 if axis is None else axis)
     x = _tensor(sharded_tensor, "all_gather")
     over = _axes(x, physical, "all_gather") if physical is not None else x.layout.sharded_axes
     dims = range(x.ndim) if axis is None else [_dim(x, axis, "all_gather")]
@@ -203,7 +203,7 @@ def all_slice(sharded_tensor: Any, axis: int, mesh_axes: AxisNames = None) -> An
     array([2., 3.])
     """
     if isinstance(sharded_tensor, LocalTensor):
-        return local_view.all_slice(sharded_tensor, mesh_axes, axis)
+        return local_collectives.all_slice(sharded_tensor, mesh_axes, axis)
     x = _tensor(sharded_tensor, "all_slice")
     dim = _dim(x, axis, "all_slice")
     over = _axes(x, mesh_axes, "all_slice") if mesh_axes is not None else x.layout.replicated_axes
@@ -231,7 +231,7 @@ def all_to_all(
     [[0.0], [2.0]]
     """
     if isinstance(sharded_tensor, LocalTensor):
-        return local_view.all_to_all(sharded_tensor, mesh_axes, split_axis, concat_axis, tiled)
+        return local_collectives.all_to_all(sharded_tensor, mesh_axes, split_axis, concat_axis, tiled)
     x = _tensor(sharded_tensor, "all_to_all")
     split, concat = _dim(x, split_axis, "all_to_all", "split_axis"), _dim(x, concat_axis, "all_to_all", "concat_axis")
     cuts = list(x.layout.dims)
@@ -256,8 +256,8 @@ def _untiled(x: Tensor, split: int, concat: int, moving: tuple[Axis, ...]) -> Te
     spec = [tuple(map(str, cut.axes)) or None for cut in x.layout.dims]
     out = list(spec)
     out.insert(concat, out.pop(split))
-    swap = local_view.shard_map(
-        lambda a: local_view.all_to_all(a, names, split, concat, tiled=False), x.mesh, P(*spec), P(*out)
+    swap = shard_map(
+        lambda a: local_collectives.all_to_all(a, names, split, concat, tiled=False), x.mesh, P(*spec), P(*out)
     )
     return swap(x)
 
@@ -283,7 +283,7 @@ def all_reduce(
     """
     _understood("all_reduce", kwargs, ["reduce_op", "reduce_axes"])
     if isinstance(sharded_tensor, LocalTensor):
-        return local_view.all_reduce(sharded_tensor, reduce_axes, reduce_op or "sum")
+        return local_collectives.all_reduce(sharded_tensor, reduce_axes, reduce_op or "sum")
     return _finished(_reduced(_tensor(sharded_tensor, "all_reduce"), reduce_op, reduce_axes, "all_reduce"), reduce_axes)
 
 
@@ -349,7 +349,7 @@ def reduce_scatter(
     """
     _understood("reduce_scatter", kwargs, ["reduce_op", "reduce_axes"])
     if isinstance(sharded_tensor, LocalTensor):
-        return local_view.reduce_scatter(sharded_tensor, reduce_axes, axis, reduce_op or "sum")
+        return local_collectives.reduce_scatter(sharded_tensor, reduce_axes, axis, reduce_op or "sum")
     x = _tensor(sharded_tensor, "reduce_scatter")
     dim = _dim(x, axis, "reduce_scatter")
     over = _reduce_axes(x, reduce_axes, "reduce_scatter")
@@ -392,7 +392,7 @@ def ppermute(sharded_tensor: Any, permutation: Sequence[tuple[int, int]], *, axi
             raise ArgumentError(
                 "inside shard_map, ppermute goes along a mesh axis; name it: ppermute(x, pairs, axis='x')."
             )
-        return local_view.ppermute(sharded_tensor, axis, permutation)
+        return local_collectives.ppermute(sharded_tensor, axis, permutation)
     x = _tensor(sharded_tensor, "ppermute")
     x = relayout(x, layout=x.layout.without_halo())
     return permute_shards(x, sources=sources_of(x.mesh, permutation, axis))
@@ -440,7 +440,7 @@ def halo_exchange(
         if edge == "clip":
             raise ArgumentError("inside shard_map all shards are equal, so halo_exchange has edge='pad' only.")
         low, high = (halo, halo) if isinstance(halo, int) else halo
-        return local_view.halo_exchange(sharded_tensor, mesh_axis, axis, (low, high))
+        return local_collectives.halo_exchange(sharded_tensor, mesh_axis, axis, (low, high))
     x = _tensor(sharded_tensor, "halo_exchange")
     if mesh_axis is not None:
         raise ArgumentError("halo_exchange: mesh_axis is for use inside shard_map; here the dim's own axes count.")
