@@ -28,11 +28,13 @@ from shardwise.errors import (
     ShardwiseError,
 )
 from shardwise.layout.axis import Axis
+from shardwise.layout.context import current_mesh, mesh_context
 from shardwise.layout.conversion import as_layout
+from shardwise.layout.cut import Cut
 from shardwise.layout.device import CPU, Accelerator, Device, accelerator_count, default_device
-from shardwise.layout.layout import Cut, Layout
+from shardwise.layout.layout import Layout
 from shardwise.layout.mapping import DeviceMapping, NamedMapping, PlacementMapping
-from shardwise.layout.mesh import DeviceMesh, current_mesh, mesh_context
+from shardwise.layout.mesh import DeviceMesh
 from shardwise.layout.placement import Partial, Placement, ReduceOp, Replicated, Sharded
 from shardwise.layout.shape import global_shape_from_local, local_shard_shape_from_global, shard_shape
 from shardwise.layout.spec import DimSpec, P, ShardingSpec, SpecEntry

@@ -4,9 +4,10 @@ from collections.abc import Sequence
 from typing import Protocol, runtime_checkable
 
 from shardwise.errors import ArgumentError
+from shardwise.layout.context import current_mesh
 from shardwise.layout.layout import Layout
 from shardwise.layout.mapping import DeviceMapping, PlacementMapping
-from shardwise.layout.mesh import DeviceMesh, current_mesh
+from shardwise.layout.mesh import DeviceMesh
 from shardwise.layout.placement import Placement
 from shardwise.layout.spec import DimSpec, P, ShardingSpec
 

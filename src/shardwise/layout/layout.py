@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
-from dataclasses import dataclass
 from functools import cached_property
 from itertools import chain
 from math import prod
@@ -13,65 +12,15 @@ from weakref import WeakValueDictionary
 
 from shardwise.errors import ArgumentError, BindingError, LayoutError, as_int, listed
 from shardwise.layout.axis import Axis, check_disjoint, merged
-from shardwise.layout.mesh import DeviceMesh, current_mesh
-from shardwise.layout.placement import Edge, ReduceOp, Split, checked_cut, checked_dtype, cut_text
+from shardwise.layout.context import current_mesh
+from shardwise.layout.cut import AxisLike, Cut, cut_of
+from shardwise.layout.mesh import DeviceMesh
+from shardwise.layout.placement import ReduceOp, checked_dtype
 from shardwise.layout.tiling import Box, DimTiling, Radix, Tiling, tile_of
 
 MOST_TILINGS = 256  # shapes that one layout remembers
 
-AxisLike = str | Axis
 Shape = tuple[int, ...]
-
-
-@dataclass(frozen=True, slots=True, init=False, repr=False)
-class Cut:
-    """How one tensor dim is cut: by which axes, major to minor, and where.
-
-    >>> Cut("dp"), Cut(("tp", "dp"), split="chunk")
-    (Cut('dp'), Cut(('tp', 'dp'), split='chunk'))
-    """
-
-    axes: tuple[Axis, ...]  # names until a layout looks them up in its mesh
-    split: Split
-    offsets: tuple[int, ...] | None
-    halo: tuple[int, int]
-    edge: Edge
-
-    def __init__(
-        self,
-        axes: AxisLike | Sequence[AxisLike] = (),
-        *,
-        split: Split = "balanced",
-        offsets: Sequence[int] | None = None,
-        halo: tuple[int, int] | int = (0, 0),
-        edge: Edge = "clip",
-    ) -> None:
-        """Cut by `axes`; the other arguments are those of `Sharded`."""
-        single = isinstance(axes, str | Axis)
-        given = (axes,) if single else listed(axes, "the axes of a Cut are one axis or a tuple of axes")
-        for slot, value in zip(self.__slots__, (given, *checked_cut("Cut", split, offsets, halo, edge)), strict=True):
-            object.__setattr__(self, slot, value)
-
-    @property
-    def is_plain(self) -> bool:
-        """Whether the dim is cut the default way, so that its axes say it all."""
-        return self.split == "balanced" and self.halo == (0, 0)
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        return _cut, (self.axes, self.split, self.offsets, self.halo, self.edge)
-
-    def __repr__(self) -> str:
-        names = tuple(map(str, self.axes))
-        return f"Cut({(names[0] if len(names) == 1 else names)!r}{self.details})"
-
-    @property
-    def details(self) -> str:
-        """What differs from the default cut, as arguments."""
-        return cut_text(self.split, self.offsets, self.halo, self.edge)
-
-
-def _cut(axes: Sequence[AxisLike], split: Split, offsets: Any, halo: tuple[int, int], edge: Edge) -> Cut:
-    return Cut(axes, split=split, offsets=offsets, halo=halo, edge=edge)
 
 
 _interned: WeakValueDictionary[tuple[Any, ...], Layout] = WeakValueDictionary()
@@ -189,7 +138,7 @@ class Layout:
             return self
         return Layout(
             self.mesh,
-            [_cut(c.axes, c.split, c.offsets, (0, 0), "clip") for c in self.dims],
+            [cut_of(c.axes, c.split, c.offsets, (0, 0), "clip") for c in self.dims],
             self.partial,
             self.reduce_op or "sum",
         )
@@ -202,7 +151,7 @@ class Layout:
 
     def to_mesh(self, mesh: DeviceMesh) -> Layout:
         """Return the layout on another mesh that has axes of the same names."""
-        dims = [_cut(tuple(map(str, c.axes)), c.split, c.offsets, c.halo, c.edge) for c in self.dims]
+        dims = [cut_of(tuple(map(str, c.axes)), c.split, c.offsets, c.halo, c.edge) for c in self.dims]
         return Layout(mesh, dims, [str(a) for a in self.partial], self.reduce_op or "sum")
 
     # -- bound to a shape --------------------------------------------------------------------------
@@ -379,7 +328,7 @@ def _canonical(cut: Cut, axes: tuple[Axis, ...], where: str) -> Cut:
             f"{len(cut.offsets)} offsets for {parts} shards in {where}: {parts} shards have {parts + 1} boundaries."
         )
     if parts > 1:
-        return _cut(axes, cut.split, cut.offsets, cut.halo, cut.edge if cut.halo != (0, 0) else "clip")
+        return cut_of(axes, cut.split, cut.offsets, cut.halo, cut.edge if cut.halo != (0, 0) else "clip")
     # A dim in one piece has nothing to cut; a halo has meaning there only as padding.
     padded = cut.edge == "pad" and cut.halo != (0, 0)
     return Cut((), halo=cut.halo, edge="pad") if padded else Cut()

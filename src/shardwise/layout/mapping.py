@@ -8,8 +8,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from shardwise.errors import ArgumentError, BindingError, ConversionError, LayoutError, listed
-from shardwise.layout.layout import Cut, Layout, checked_rank
-from shardwise.layout.mesh import DeviceMesh, current_mesh
+from shardwise.layout.context import current_mesh
+from shardwise.layout.cut import Cut
+from shardwise.layout.layout import Layout, checked_rank
+from shardwise.layout.mesh import DeviceMesh
 from shardwise.layout.placement import Partial, Placement, ReduceOp, Replicated, Sharded
 from shardwise.layout.spec import P, SpecEntry, Unreduced, checked_entry, reductions, spec_layout
 

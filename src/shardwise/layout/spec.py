@@ -9,8 +9,9 @@ from typing import Any
 
 from shardwise.errors import ArgumentError, BindingError, ConversionError, LayoutError, as_int, listed
 from shardwise.layout.axis import check_disjoint
+from shardwise.layout.context import current_mesh
 from shardwise.layout.layout import Layout, checked_rank
-from shardwise.layout.mesh import DeviceMesh, current_mesh
+from shardwise.layout.mesh import DeviceMesh
 from shardwise.layout.placement import ReduceOp
 
 SpecEntry = str | tuple[str, ...] | None

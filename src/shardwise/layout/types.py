@@ -9,11 +9,12 @@ from typing import Any
 import numpy as np
 
 from shardwise.errors import BindingError
+from shardwise.layout.context import current_mesh
 from shardwise.layout.conversion import LayoutLike, as_layout
 from shardwise.layout.device import Device
 from shardwise.layout.layout import Layout
 from shardwise.layout.mapping import DeviceMapping, PlacementMapping
-from shardwise.layout.mesh import DeviceMesh, current_mesh
+from shardwise.layout.mesh import DeviceMesh
 from shardwise.layout.placement import Placement, checked_dtype
 from shardwise.layout.shape import Dim, checked_dims, local_shard_shape_from_global, shard_shape
 from shardwise.layout.spec import P

@@ -18,10 +18,12 @@ import optree
 
 from shardwise.errors import ArgumentError, LayoutError, did_you_mean
 from shardwise.layout.axis import Axis, check_disjoint, common, without
+from shardwise.layout.context import current_mesh
 from shardwise.layout.conversion import LayoutLike, as_layout
+from shardwise.layout.cut import Cut
 from shardwise.layout.device import CPU, Accelerator, Device, default_device
-from shardwise.layout.layout import Cut, Layout
-from shardwise.layout.mesh import DeviceMesh, current_mesh
+from shardwise.layout.layout import Layout
+from shardwise.layout.mesh import DeviceMesh
 from shardwise.layout.placement import Edge, ReduceOp
 from shardwise.layout.spec import P, ShardingSpec, reductions
 from shardwise.ops import local_collectives

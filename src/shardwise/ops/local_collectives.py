@@ -10,7 +10,8 @@ import numpy as np
 
 from shardwise.errors import ArgumentError, BindingError, LayoutError
 from shardwise.layout.axis import Axis, check_disjoint
-from shardwise.layout.layout import Cut, Layout, Shape
+from shardwise.layout.cut import Cut
+from shardwise.layout.layout import Layout, Shape
 from shardwise.layout.mesh import DeviceMesh
 from shardwise.layout.placement import ReduceOp
 from shardwise.ops.local_view import (

@@ -18,9 +18,10 @@ from array_api_compat import array_namespace
 
 from shardwise.engine.arrays import to_numpy
 from shardwise.errors import ArgumentError, BindingError, LayoutError
+from shardwise.layout.context import current_mesh
 from shardwise.layout.conversion import LayoutLike, as_layout
 from shardwise.layout.layout import Layout, Shape
-from shardwise.layout.mesh import DeviceMesh, current_mesh
+from shardwise.layout.mesh import DeviceMesh
 from shardwise.layout.placement import ReduceOp
 from shardwise.prim import elementwise
 from shardwise.prim.kernel import kept

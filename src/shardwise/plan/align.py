@@ -5,8 +5,9 @@ from __future__ import annotations
 from itertools import pairwise
 
 from shardwise.layout.axis import Axis, merged
+from shardwise.layout.cut import Cut
 from shardwise.layout.device import Device
-from shardwise.layout.layout import Cut, Layout
+from shardwise.layout.layout import Layout
 from shardwise.layout.mesh import DeviceMesh
 from shardwise.layout.order import RegularOrder
 

@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from shardwise.layout.axis import Axis, common, merged, without
-from shardwise.layout.layout import Cut, Layout
+from shardwise.layout.cut import Cut
+from shardwise.layout.layout import Layout
 from shardwise.layout.tiling import Box, box_size, intersect
 from shardwise.plan.cost import move_time
 from shardwise.plan.steps import COUNTED, Step

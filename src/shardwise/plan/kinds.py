@@ -8,7 +8,8 @@ from math import prod
 from typing import Literal
 
 from shardwise.layout.axis import Axis, merged, overlap, without
-from shardwise.layout.layout import Cut, Layout, Shape
+from shardwise.layout.cut import Cut
+from shardwise.layout.layout import Layout, Shape
 from shardwise.layout.tiling import DimTiling
 
 Kind = Literal[

@@ -8,7 +8,8 @@ from itertools import pairwise
 from math import prod
 
 from shardwise.layout.axis import Axis, common, merged, without
-from shardwise.layout.layout import Cut, Layout, Shape
+from shardwise.layout.cut import Cut
+from shardwise.layout.layout import Layout, Shape
 from shardwise.layout.placement import ReduceOp
 from shardwise.plan.cost import Links, move_time
 from shardwise.plan.kinds import Change, Kind, change_of, nested, remainder

@@ -7,7 +7,8 @@ from dataclasses import dataclass
 from itertools import product
 
 from shardwise.layout.axis import Axis, common, overlap
-from shardwise.layout.layout import Cut, Layout, Shape
+from shardwise.layout.cut import Cut
+from shardwise.layout.layout import Layout, Shape
 from shardwise.layout.mesh import DeviceMesh
 from shardwise.layout.placement import ReduceOp
 from shardwise.prim.rule import Factor, Rule

@@ -9,8 +9,9 @@ from typing import Any
 from array_api_compat import array_namespace
 
 from shardwise.engine.storage import storage_of
+from shardwise.layout.cut import Cut
 from shardwise.layout.device import Device
-from shardwise.layout.layout import Cut, Layout, Shape
+from shardwise.layout.layout import Layout, Shape
 from shardwise.layout.mesh import DeviceMesh
 from shardwise.prim.kernel import kept, zeros
 from shardwise.prim.relayout import relayout

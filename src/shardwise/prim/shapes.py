@@ -10,7 +10,8 @@ from array_api_compat import array_namespace
 
 from shardwise.engine.storage import storage_of
 from shardwise.layout.axis import Axis
-from shardwise.layout.layout import Cut, Layout, Shape
+from shardwise.layout.cut import Cut
+from shardwise.layout.layout import Layout, Shape
 from shardwise.prim.kernel import kept
 from shardwise.prim.row import Row
 from shardwise.prim.tensor import Tensor, moved

@@ -13,10 +13,11 @@ from shardwise.engine.current import Engine, current_engine
 from shardwise.engine.execute import compiled
 from shardwise.engine.storage import Storage, region, storage_of
 from shardwise.errors import ArgumentError, BindingError, ConversionError, EngineError
+from shardwise.layout.context import current_mesh
 from shardwise.layout.conversion import LayoutLike, as_layout
 from shardwise.layout.device import Accelerator, Device, accelerator_count, default_device
 from shardwise.layout.layout import Layout, Shape, checked_shape
-from shardwise.layout.mesh import DeviceMesh, current_mesh
+from shardwise.layout.mesh import DeviceMesh
 from shardwise.layout.placement import ReduceOp
 from shardwise.layout.spec import ShardingSpec
 from shardwise.layout.tiling import Box
