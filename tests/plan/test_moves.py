@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 
-from shardwise import Layout, plan_reshard
+from shardwise import Cut, DeviceMesh, Layout, plan_reshard
 from tests.plan import oracle
 from tests.plan.cases import Transition, all_transitions, mesh_of, transitions
 
@@ -76,3 +76,19 @@ def test_transfers_stay_within_the_groups_on_three_axes(partial):
         for step in plan_reshard(*case, "int8").steps:
             home = {device: i for i, group in enumerate(step.groups) for device in group}
             assert all(home[t.source] == home[t.target] for d in home for t in step.transfers(d))
+
+
+@pytest.mark.parametrize(
+    ("src", "dst"),
+    [
+        ([Cut("x", halo=(0, 1)), "y"], [Cut("x", halo=(0, 1)), "y:(1)2"]),  # rows of the halo come from across x
+        ([Cut("x", halo=1), Cut("y")], [Cut("x", halo=1), Cut("y", halo=1)]),  # and so do corners
+    ],
+)
+def test_what_a_halo_reaches_over_is_in_the_group(src, dst):
+    mesh = DeviceMesh((2, 4), ("x", "y"))
+    plan = plan_reshard(Layout(mesh, src), Layout(mesh, dst), (4, 8), "int8")
+    for step in plan.steps:
+        home = {device: i for i, group in enumerate(step.groups) for device in group}
+        for device in range(8):
+            assert {home[end] for t in step.transfers(device) for end in t[:2]} <= {home[device]}

@@ -109,13 +109,11 @@ def _halo_change(src: Layout, dst: Layout, shape: Shape) -> Change:
         inner = change_of(src.without_halo(), dst.without_halo(), shape)
         local = inner.kind in (None, "slice") and not any(d.parts > 1 and max(d.halo) for d in after)
         return Change("slice" if local else "exchange", () if local else _moved(src, dst, shape))
-    wider = [
-        cut.axes
-        for cut, s, d in zip(dst.dims, before, after, strict=True)
-        if d.parts > 1 and (d.halo[0] > s.halo[0] or d.halo[1] > s.halo[1])
-    ]
-    if wider:
-        return Change("halo_exchange", tuple(a for axes in wider for a in axes))
+    if any(
+        d.parts > 1 and (d.halo[0] > s.halo[0] or d.halo[1] > s.halo[1]) for s, d in zip(before, after, strict=True)
+    ):
+        # The corners between two halos come from across both.
+        return Change("halo_exchange", tuple(a for cut in dst.dims if max(cut.halo) for a in cut.axes))
     padded = any((d.edge == "pad" and d.halo != s.halo) or d.edge != s.edge for s, d in zip(before, after, strict=True))
     if padded and any(d.edge == "pad" for d in after):
         return Change("fill")
@@ -128,7 +126,7 @@ def _moved(src: Layout, dst: Layout, shape: Shape) -> tuple[Axis, ...]:
     names = set()
     before, after = src.tiling(shape).dims, dst.tiling(shape).dims
     for old, new, s, d in zip(src.dims, dst.dims, before, after, strict=True):
-        if old == new:
+        if old == new and old.halo == (0, 0):
             continue
         same = 0
         if s.is_even and d.is_even and old.halo == new.halo == (0, 0):
