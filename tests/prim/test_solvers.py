@@ -62,8 +62,9 @@ def test_partials_only_resolves_but_does_not_move():
 
 def test_on_reshard_warns_or_raises():
     a, b = tensors()
-    with mode(GreedyReshard(on_reshard="warn")), pytest.warns(ReshardWarning, match="operand"):
-        matmul(a, b)
+    for _ in range(2):  # also when the decision is known
+        with mode(GreedyReshard(on_reshard="warn")), pytest.warns(ReshardWarning, match="operand"):
+            matmul(a, b)
     with mode(GreedyReshard(on_reshard="raise")), pytest.raises(LayoutError, match="reshards its operands"):
         matmul(a, b)
 

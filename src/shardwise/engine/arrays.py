@@ -64,7 +64,11 @@ def identity(op: ReduceOp, dtype: np.dtype) -> Any:
     if dtype.kind in "iu":
         info = np.iinfo(dtype)
         return info.min if op is ReduceOp.MAX else info.max
-    return -np.inf if op is ReduceOp.MAX else np.inf
+    infinite = -np.inf if op is ReduceOp.MAX else np.inf
+    if np.isinf(np.asarray(infinite).astype(dtype)):
+        return infinite
+    limits = ml_dtypes.finfo(dtype)  # some 8-bit floats have no infinity
+    return limits.min if op is ReduceOp.MAX else limits.max
 
 
 def reduce_into(out: Array, terms: Sequence[Array], op: ReduceOp) -> None:

@@ -12,7 +12,7 @@ from shardwise.engine.arrays import Array, dtype_of, is_torch
 from shardwise.engine.storage import Storage, storage_of
 from shardwise.layout.layout import Layout, Shape
 from shardwise.layout.mesh import DeviceMesh
-from shardwise.prim.infer import candidates
+from shardwise.prim.infer import Candidate, candidates
 from shardwise.prim.kernel import alike
 from shardwise.prim.rule import Rule
 from shardwise.prim.solvers import Question, Solver, current_solver, report
@@ -26,6 +26,8 @@ class Decision:
     operands: tuple[Layout, ...]
     out: Storage
     table: tuple[tuple[int, ...], ...]  # per array of the result, the arrays of the operands
+    question: Question
+    way: Candidate
 
 
 def apply(name: str, kernel: Callable[..., Array], rule: Rule, operands: Sequence[Tensor]) -> Tensor:
@@ -33,7 +35,10 @@ def apply(name: str, kernel: Callable[..., Array], rule: Rule, operands: Sequenc
     layouts = tuple(x.layout for x in operands)
     shapes = tuple(x.shape for x in operands)
     dtypes = tuple(x.dtype for x in operands)
-    decision = _decision(name, rule, layouts, shapes, dtypes, current_solver())
+    solver = current_solver()
+    decision = _decision(name, rule, layouts, shapes, dtypes, solver)
+    if solver.on_reshard != "silent":  # said at every call, not only when the decision is made
+        report(decision.question, decision.way, solver)
     ready = [
         x.arrays if x.layout is layout else moved(x, layout).arrays
         for x, layout in zip(operands, decision.operands, strict=True)
@@ -70,11 +75,10 @@ def _decision(
     seen = [layout if layout.mesh is mesh else Layout.replicated(mesh, layout.rank) for layout in layouts]
     question = Question(name, layouts, shapes, dtypes, shape)
     way = solver.choose(question, candidates(rule, mesh, seen, shapes))
-    report(question, way, solver)
     stores = [storage_of(layout, s) for layout, s in zip(way.operands, shapes, strict=True)]
     out = storage_of(way.out, shape)
     table = tuple(tuple(store.index(devices[0]) for store in stores) for devices in out.holders)
-    return Decision(way.operands, out, table)
+    return Decision(way.operands, out, table, question, way)
 
 
 def _mesh(layouts: Sequence[Layout]) -> DeviceMesh:

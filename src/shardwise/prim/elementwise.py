@@ -19,6 +19,8 @@ from shardwise.prim.row import Row
 from shardwise.prim.rule import Linear, elementwise_rule
 from shardwise.prim.tensor import Tensor
 
+# `monotone` says that a pending max or min passes through. Functions that are not defined everywhere do not say it:
+# a contribution outside their domain would become NaN and hide the others.
 Derivative = Callable[..., Any] | float | None  # of the operands and the result; a number; or zero
 
 
@@ -106,7 +108,7 @@ divide = row("divide", lambda x, y, o: divide(1.0, y), lambda x, y, o: negative(
 reciprocal = row("reciprocal", lambda x, o: negative(multiply(o, o)))
 pow = row("pow", lambda x, y, o: _power_slope(x, y), lambda x, y, o: _exponent_slope(x, y, o))
 square = row("square", lambda x, o: multiply(2.0, x))
-sqrt = row("sqrt", lambda x, o: divide(0.5, o), monotone=True)
+sqrt = row("sqrt", lambda x, o: divide(0.5, o))
 abs = row("abs", lambda x, o: sign(x))
 hypot = row("hypot", lambda x, y, o: divide(x, o), lambda x, y, o: divide(y, o))
 remainder = row("remainder", 1, lambda x, y, o: negative(floor_divide(x, y)))
@@ -140,10 +142,10 @@ def _sign_change(x: Any, y: Any) -> Any:
 
 exp = row("exp", lambda x, o: o, monotone=True)
 expm1 = row("expm1", lambda x, o: add(o, 1.0), monotone=True)
-log = row("log", lambda x, o: divide(1.0, x), monotone=True)
-log1p = row("log1p", lambda x, o: divide(1.0, add(x, 1.0)), monotone=True)
-log2 = row("log2", lambda x, o: divide(1.0 / ln(2), x), monotone=True)
-log10 = row("log10", lambda x, o: divide(1.0 / ln(10), x), monotone=True)
+log = row("log", lambda x, o: divide(1.0, x))
+log1p = row("log1p", lambda x, o: divide(1.0, add(x, 1.0)))
+log2 = row("log2", lambda x, o: divide(1.0 / ln(2), x))
+log10 = row("log10", lambda x, o: divide(1.0 / ln(10), x))
 logaddexp = row("logaddexp", lambda x, y, o: exp(subtract(x, o)), lambda x, y, o: exp(subtract(y, o)))
 
 # -- trigonometric and hyperbolic ----------------------------------------------------------------------
@@ -151,7 +153,7 @@ logaddexp = row("logaddexp", lambda x, y, o: exp(subtract(x, o)), lambda x, y, o
 sin = row("sin", lambda x, o: cos(x))
 cos = row("cos", lambda x, o: negative(sin(x)))
 tan = row("tan", lambda x, o: add(multiply(o, o), 1.0))
-asin = row("asin", lambda x, o: divide(1.0, sqrt(subtract(1.0, multiply(x, x)))), monotone=True)
+asin = row("asin", lambda x, o: divide(1.0, sqrt(subtract(1.0, multiply(x, x)))))
 acos = row("acos", lambda x, o: divide(-1.0, sqrt(subtract(1.0, multiply(x, x)))))
 atan = row("atan", lambda x, o: divide(1.0, add(multiply(x, x), 1.0)), monotone=True)
 atan2 = row(
@@ -163,8 +165,8 @@ sinh = row("sinh", lambda x, o: cosh(x), monotone=True)
 cosh = row("cosh", lambda x, o: sinh(x))
 tanh = row("tanh", lambda x, o: subtract(1.0, multiply(o, o)), monotone=True)
 asinh = row("asinh", lambda x, o: divide(1.0, sqrt(add(multiply(x, x), 1.0))), monotone=True)
-acosh = row("acosh", lambda x, o: divide(1.0, sqrt(subtract(multiply(x, x), 1.0))), monotone=True)
-atanh = row("atanh", lambda x, o: divide(1.0, subtract(1.0, multiply(x, x))), monotone=True)
+acosh = row("acosh", lambda x, o: divide(1.0, sqrt(subtract(multiply(x, x), 1.0))))
+atanh = row("atanh", lambda x, o: divide(1.0, subtract(1.0, multiply(x, x))))
 
 # -- comparison, logic, bits, rounding: constant wherever they have a derivative -------------------------
 

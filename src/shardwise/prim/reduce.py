@@ -5,10 +5,9 @@ from __future__ import annotations
 from functools import lru_cache
 from typing import Any
 
-import numpy as np
 from array_api_compat import array_namespace
 
-from shardwise.engine.arrays import identity, is_torch
+from shardwise.engine.arrays import dtype_of, identity
 from shardwise.errors import BindingError, DerivativeError
 from shardwise.layout.placement import ReduceOp
 from shardwise.prim.broadcast import broadcast
@@ -52,9 +51,11 @@ def _reduce(x: Tensor, *, dims: tuple[int, ...], op: ReduceOp) -> Tensor:
         raise BindingError(f"{NAMES[op]} over an empty dim has no value: shape {x.shape}, dims {dims}.")
 
     def kernel(array: Any) -> Any:
-        if op in (ReduceOp.MAX, ReduceOp.MIN) and array.size == 0 if not is_torch(array) else False:
-            return np.max(array, axis=dims, initial=identity(op, array.dtype))
-        return getattr(array_namespace(array), NAMES[op])(array, axis=dims)
+        xp = array_namespace(array)
+        if op in (ReduceOp.MAX, ReduceOp.MIN) and 0 in array.shape:  # an empty shard contributes nothing
+            left = tuple(size for k, size in enumerate(array.shape) if k not in dims)
+            return xp.full(left, identity(op, dtype_of(array)), dtype=array.dtype)
+        return getattr(xp, NAMES[op])(array, axis=dims)
 
     return apply(NAMES[op], kernel, reduction_rule(x.ndim, dims, op), [x])
 
