@@ -4,8 +4,7 @@ import ml_dtypes
 import numpy as np
 import pytest
 
-from shardwise import AbstractEngine, asarray, engine_context
-from shardwise.prim.kernel import alike, kept, zeros
+from shardwise.prim.kernel import alike, zeros
 
 
 def test_zeros_are_of_the_library_and_dtype() -> None:
@@ -13,16 +12,6 @@ def test_zeros_are_of_the_library_and_dtype() -> None:
     assert zeros(np.ones(1, "int8"), (2, 0)).dtype == "int8"
     made = zeros(torch.ones(1, dtype=torch.float16), (2, 3))
     assert (made.dtype, tuple(made.shape)) == (torch.float16, (2, 3))
-
-
-def test_the_abstract_engine_does_not_run_kernels() -> None:
-    def fail(array):
-        raise AssertionError
-
-    with engine_context(AbstractEngine()):
-        x = asarray(np.ones(2, "int8"))
-        made = kept(x, fail, x.arrays[0], (3,))
-    assert (made.shape, made.dtype) == ((3,), np.dtype("int8"))
 
 
 def test_operands_become_alike() -> None:

@@ -11,7 +11,9 @@ import numpy as np
 
 from shardwise.engine.counters import Counters
 from shardwise.engine.execute import Program, Stage, StepNote, notes
+from shardwise.engine.job import Job
 from shardwise.engine.log import Record, active_logs, user_line
+from shardwise.engine.storage import Storage
 from shardwise.plan.moves import DirectMove
 from shardwise.plan.steps import Step
 
@@ -37,6 +39,22 @@ class AbstractArray:
         return prod(self.shape) * self.dtype.itemsize
 
 
+@dataclass(frozen=True, eq=False)
+class AbstractArrays(Sequence[AbstractArray]):
+    """The arrays of a tensor that is not there, made up when they are looked at: there may be a million."""
+
+    storage: Storage
+    dtype: np.dtype
+
+    def __len__(self) -> int:
+        return self.storage.count
+
+    def __getitem__(self, index: Any) -> Any:
+        if not -len(self) <= index < len(self):
+            raise IndexError(index)
+        return AbstractArray(self.storage.local_shape(index % len(self)), self.dtype)
+
+
 class AbstractEngine:
     """Knows layouts, plans, bytes and memory, on meshes of any size; a tensor on it has no values."""
 
@@ -52,13 +70,25 @@ class AbstractEngine:
         self.counters.bytes_allocated += out.nbytes
         return out
 
+    def work(self, kernel: Callable[..., Any], operands: Sequence[Sequence[Any]], job: Job) -> AbstractArrays:
+        """Return the arrays that a kernel would make; their dtype by asking it about single elements."""
+        self.counters.kernel_calls += job.out.count
+        return AbstractArrays(job.out, self._asked(kernel, [arrays[0] for arrays in operands]))
+
+    def each(self, storage: Storage, dtype: np.dtype, make: Callable[[int, int], Any]) -> AbstractArrays:
+        """Return the arrays of a tensor, none of which is made."""
+        return AbstractArrays(storage, dtype)
+
     def apply(self, kernel: Callable[..., Any], arrays: Sequence[Any], shape: Sequence[int]) -> AbstractArray:
         """Return the shape and dtype of what a kernel would make; the dtype by asking it about single elements."""
         self.counters.kernel_calls += 1
-        small = [np.ones((1,) * a.ndim, a.dtype) if isinstance(a, AbstractArray) else a for a in arrays]
-        return AbstractArray(tuple(shape), np.asarray(kernel(*small)).dtype)
+        return AbstractArray(tuple(shape), self._asked(kernel, arrays))
 
-    def run(self, program: Program, arrays: Sequence[Any]) -> tuple[AbstractArray, ...]:
+    def _asked(self, kernel: Callable[..., Any], arrays: Sequence[Any]) -> np.dtype:
+        small = [np.ones((1,) * a.ndim, a.dtype) if isinstance(a, AbstractArray) else a for a in arrays]
+        return np.asarray(kernel(*small)).dtype
+
+    def run(self, program: Program, arrays: Sequence[Any]) -> AbstractArrays:
         """Return the arrays of the target layout, and count what moving them would take.
 
         Bytes between devices are exact wherever they can be had without listing what every device of a large
@@ -73,8 +103,7 @@ class AbstractEngine:
         else:
             for step in plan.steps:
                 self._record(notes([step]), {step.kind: _total(step)})
-        made = {shape: AbstractArray(shape, program.dtype) for shape in set(program.target.shapes)}
-        return tuple([made[shape] for shape in program.target.shapes])
+        return AbstractArrays(program.target, program.dtype)
 
     def _count(self, stage: Stage, itemsize: int) -> None:
         counters, moved = self.counters, dict(stage.free)

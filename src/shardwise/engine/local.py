@@ -15,8 +15,10 @@ import numpy as np
 from shardwise.engine.arrays import Array, identity, is_torch, join_into, pieces, placed_along, reduce_into, runs_of
 from shardwise.engine.counters import Counters
 from shardwise.engine.execute import Moved, Program, Stage
+from shardwise.engine.job import Job
 from shardwise.engine.log import Record, active_logs, user_line
 from shardwise.engine.pool import SMALLEST, Pool
+from shardwise.engine.storage import Storage
 from shardwise.layout.placement import ReduceOp
 
 PARALLEL = 1 << 25  # bytes read and written above which work is shared between the cores
@@ -68,6 +70,23 @@ class LocalEngine:
         counters.kernel_calls += 1
         for kind, size in moved:
             counters.moved(kind, size)
+
+    def work(self, kernel: Callable[..., Array], operands: Sequence[Sequence[Array]], job: Job) -> Sequence[Array]:
+        """Return the arrays that a kernel makes, each of one array per operand."""
+        works = job.works
+        self.counters.kernel_calls += len(works)
+        if len(operands) == 2:
+            first, second = operands
+            made = [kernel(first[i], second[j]) for i, j in works]
+        else:
+            made = [kernel(*[arrays[i] for arrays, i in zip(operands, sources, strict=True)]) for sources in works]
+        if isinstance(made[0], np.generic):  # NumPy makes scalars of 0-d arrays
+            made = [np.asarray(array) for array in made]
+        return made if job.order is None else [made[i] for i in job.order]
+
+    def each(self, storage: Storage, dtype: np.dtype, make: Callable[[int, int], Array]) -> Sequence[Array]:
+        """Return the arrays of a tensor, each made by `make(which, device)` for one device that holds it."""
+        return [make(i, device) for i, device in enumerate(storage.firsts)]
 
     def apply(self, kernel: Callable[..., Array], arrays: Sequence[Array], shape: Sequence[int]) -> Array:
         """Return what a kernel makes of local arrays: an array of this shape."""

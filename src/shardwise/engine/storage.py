@@ -54,6 +54,43 @@ class Storage:
     def _pending(self) -> tuple[tuple[int, int], ...]:
         return tuple((self.layout.mesh.divisor(axis), axis.size) for axis in self.layout.partial)
 
+    def holder(self, index: int) -> int:
+        """Return the first of the devices that hold an array.
+
+        >>> from shardwise import DeviceMesh, P
+        >>> storage_of(P("x").to_layout(1, DeviceMesh((2, 4), ("x", "y"))), (8,)).holder(1)
+        4
+        """
+        device = 0
+        for divisor, size in reversed(self._pending):
+            index, position = divmod(index, size)
+            device += position * divisor
+        return device + self.layout.first_holder(self._tile(index))
+
+    def box(self, index: int) -> Box:
+        """Return the box, halo included, of an array."""
+        found = self._boxes.get(index)
+        if found is None:
+            tile = self._tile(index // prod([axis.size for axis in self.layout.partial]))
+            found = tuple([dim.held(part) for dim, part in zip(self.tiling.dims, tile, strict=True)])
+            self._boxes[index] = found
+        return found
+
+    def local_shape(self, index: int) -> Shape:
+        """Return the shape of an array."""
+        return tuple([stop - start for start, stop in self.box(index)])
+
+    @cached_property
+    def _boxes(self) -> dict[int, Box]:
+        return {}
+
+    def _tile(self, index: int) -> tuple[int, ...]:
+        parts = []
+        for dim in reversed(self.tiling.dims):
+            index, part = divmod(index, dim.parts)
+            parts.append(part)
+        return tuple(reversed(parts))
+
     @cached_property
     def holders(self) -> tuple[tuple[int, ...], ...]:
         """The devices that hold each array."""
@@ -61,6 +98,11 @@ class Storage:
         for device in range(self.layout.mesh.num_devices):
             out[self.index(device)].append(device)
         return tuple(map(tuple, out))
+
+    @cached_property
+    def firsts(self) -> tuple[int, ...]:
+        """The first of the devices that hold each array."""
+        return tuple(self.holder(i) for i in range(self.count))
 
     @cached_property
     def boxes(self) -> tuple[Box, ...]:

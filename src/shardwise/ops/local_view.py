@@ -17,6 +17,7 @@ import optree
 from array_api_compat import array_namespace
 
 from shardwise.engine.arrays import to_numpy
+from shardwise.engine.storage import storage_of
 from shardwise.errors import ArgumentError, BindingError, LayoutError
 from shardwise.layout.context import current_mesh
 from shardwise.layout.conversion import LayoutLike, as_layout
@@ -24,11 +25,11 @@ from shardwise.layout.layout import Layout, Shape
 from shardwise.layout.mesh import DeviceMesh
 from shardwise.layout.placement import ReduceOp
 from shardwise.prim import elementwise
-from shardwise.prim.kernel import kept
 from shardwise.prim.relayout import relayout
 from shardwise.prim.row import Row
 from shardwise.prim.shards import local_map
 from shardwise.prim.tensor import Tensor, from_shards, placed
+from shardwise.prim.work import worked
 
 Names = str | Sequence[str]
 
@@ -153,19 +154,17 @@ def reshaped(x: LocalTensor, shape: Shape) -> LocalTensor:
 def _unstacked(x: Tensor, *, layout: Layout, shape: Shape) -> Tensor:
     # Devices along axes that the layout does not name must agree; one of them is taken.
     rank = x.mesh.ndim
-    old, storage = x.storage, Tensor((), layout, shape, x.dtype, x.engine).storage
-    arrays = []
-    for holders in storage.holders:
+    old, storage = x.storage, storage_of(layout, shape)
+    for holders in storage.holders if x.engine.name != "abstract" else ():
         first = x.arrays[old.index(holders[0])]
-        for device in holders[1:] if x.engine.name != "abstract" else ():
+        for device in holders[1:]:
             other = x.arrays[old.index(device)]
             if other is not first and not np.array_equal(to_numpy(first), to_numpy(other), equal_nan=True):
                 raise LayoutError(
                     f"out_specs {layout} says that devices {holders[0]} and {device} hold the same data, but their "
                     "results differ.\n  name the axis in out_specs, or reduce over it first."
                 )
-        arrays.append(kept(x, lambda a: reshaped_array(a, tuple(a.shape[rank:])), first, storage.shapes[len(arrays)]))
-    return Tensor(arrays, layout, shape, x.dtype, x.engine)
+    return worked(lambda place, a: reshaped_array(a, tuple(a.shape[rank:])), [x], layout, shape)
 
 
 def _unstacked_vjp(ct: Tensor, out: Tensor, x: Tensor, *, layout: Layout, shape: Shape) -> tuple[Tensor, ...]:

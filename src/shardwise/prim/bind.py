@@ -8,7 +8,7 @@ nest to any order.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field
@@ -57,11 +57,11 @@ class Traced(Tensor):
         self._arrays = ()
 
     @property
-    def arrays(self) -> tuple[Any, ...]:
+    def arrays(self) -> Sequence[Any]:
         """Never there: a watched value must not leave the functions that are differentiated."""
         return self._real()
 
-    def _real(self) -> tuple[Any, ...]:
+    def _real(self) -> Sequence[Any]:
         raise DerivativeError(
             f"the values of {self.type_text} were read inside a function that is being differentiated, which would "
             "cut it out of the derivative in silence.\n  read stop_gradient(x) if that is what you want."

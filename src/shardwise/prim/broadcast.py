@@ -7,13 +7,12 @@ from typing import Any
 import numpy as np
 from array_api_compat import array_namespace
 
-from shardwise.engine.storage import storage_of
 from shardwise.errors import BindingError
 from shardwise.layout.layout import Layout, Shape
-from shardwise.prim.kernel import kept
 from shardwise.prim.relayout import relayout, resolved
 from shardwise.prim.row import Row
 from shardwise.prim.tensor import Tensor, moved
+from shardwise.prim.work import worked
 
 
 def broadcast_shape(*shapes: Shape) -> Shape:
@@ -37,12 +36,7 @@ def operand_layout(layout: Layout, whole: Shape, shape: Shape) -> Layout:
 
 def _broadcast(x: Tensor, *, layout: Layout, shape: Shape) -> Tensor:
     ready = moved(x, operand_layout(layout, shape, x.shape))
-    new = storage_of(layout, shape)
-    arrays = []
-    for (device, *_), local in zip(new.holders, new.shapes, strict=True):
-        source = ready.arrays[ready.storage.index(device)]
-        arrays.append(kept(x, lambda a, to=local: array_namespace(a).broadcast_to(a, to), source, local))
-    return Tensor(arrays, layout, shape, x.dtype, x.engine)
+    return worked(lambda place, a: array_namespace(a).broadcast_to(a, place.shape), [ready], layout, shape)
 
 
 def _broadcast_vjp(ct: Tensor, out: Tensor, x: Tensor, *, layout: Layout, shape: Shape) -> tuple[Tensor, ...]:
@@ -56,13 +50,7 @@ def _sum_to(x: Tensor, *, shape: Shape) -> Tensor:
     dims = tuple(k for k in range(x.ndim) if k < lead or shape[k - lead] != x.shape[k])
     pending = [a for k in dims for a in x.layout.dims[k].axes]
     layout = Layout(x.mesh, [None if k in dims else x.layout.dims[k] for k in range(lead, x.ndim)], pending)
-    new = storage_of(layout, shape)
-
-    arrays = []
-    for (device, *_), local in zip(new.holders, new.shapes, strict=True):
-        source = x.arrays[x.storage.index(device)]
-        arrays.append(kept(x, lambda a, to=local: _summed(a, dims, to), source, local))
-    return Tensor(arrays, layout, shape, x.dtype, x.engine)
+    return worked(lambda place, a: _summed(a, dims, place.shape), [x], layout, shape)
 
 
 def _summed(array: Any, dims: tuple[int, ...], shape: Shape) -> Any:

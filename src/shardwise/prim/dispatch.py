@@ -9,7 +9,8 @@ from functools import lru_cache
 import numpy as np
 
 from shardwise.engine.arrays import Array, dtype_of, is_torch
-from shardwise.engine.storage import Storage, storage_of
+from shardwise.engine.job import Job
+from shardwise.engine.storage import storage_of
 from shardwise.layout.layout import Layout, Shape
 from shardwise.layout.mesh import DeviceMesh
 from shardwise.prim.infer import Candidate, candidates
@@ -21,43 +22,31 @@ from shardwise.prim.tensor import Tensor, moved
 
 @dataclass(frozen=True, slots=True)
 class Decision:
-    """How an op is run: the layout of each operand and of the result, and which arrays make which."""
+    """How an op is run: the way that the solver chose, and the work of each device."""
 
-    operands: tuple[Layout, ...]
-    out: Storage
-    table: tuple[tuple[int, ...], ...]  # per array of the result, the arrays of the operands
-    question: Question
     way: Candidate
+    job: Job
+    question: Question
 
 
 def apply(name: str, kernel: Callable[..., Array], rule: Rule, operands: Sequence[Tensor]) -> Tensor:
     """Return what a kernel makes of operands, each device working on what it holds."""
-    layouts = tuple(x.layout for x in operands)
-    shapes = tuple(x.shape for x in operands)
-    dtypes = tuple(x.dtype for x in operands)
+    layouts = tuple([x.layout for x in operands])
+    shapes = tuple([x.shape for x in operands])
+    dtypes = tuple([x.dtype for x in operands])
     solver = current_solver()
     decision = _decision(name, rule, layouts, shapes, dtypes, solver)
     if solver.on_reshard != "silent":  # said at every call, not only when the decision is made
         report(decision.question, decision.way, solver)
     ready = [
         x.arrays if x.layout is layout else moved(x, layout).arrays
-        for x, layout in zip(operands, decision.operands, strict=True)
+        for x, layout in zip(operands, decision.way.operands, strict=True)
     ]
-    engine, sizes = operands[0].engine, decision.out.shapes
-    mixed = len({is_torch(array[0]) for array in ready}) > 1
-    made: dict[tuple[int, ...], Array] = {}
-    arrays = []
-    for i, sources in enumerate(decision.table):
-        found = made.get(sources)
-        if found is None:
-            local = [array[k] for array, k in zip(ready, sources, strict=True)]
-            found = engine.apply(kernel, alike(local, dtypes[0]) if mixed else local, sizes[i])
-            if isinstance(found, np.generic):  # NumPy makes scalars of 0-d arrays
-                found = np.asarray(found)
-            made[sources] = found
-        arrays.append(found)
-    dtype = dtype_of(arrays[0])
-    return Tensor(arrays, decision.out.layout, decision.out.shape, dtype, engine)
+    engine, out = operands[0].engine, decision.job.out
+    if len(ready) > 1 and len({is_torch(arrays[0]) for arrays in ready}) > 1:
+        plain, kernel = kernel, lambda *some: plain(*alike(list(some), dtypes[0]))
+    arrays = engine.work(kernel, ready, decision.job)
+    return Tensor(arrays, out.layout, out.shape, dtype_of(arrays[0]), engine)
 
 
 @lru_cache(maxsize=8192)
@@ -75,10 +64,8 @@ def _decision(
     seen = [layout if layout.mesh is mesh else Layout.replicated(mesh, layout.rank) for layout in layouts]
     question = Question(name, layouts, shapes, dtypes, shape)
     way = solver.choose(question, candidates(rule, mesh, seen, shapes))
-    stores = [storage_of(layout, s) for layout, s in zip(way.operands, shapes, strict=True)]
-    out = storage_of(way.out, shape)
-    table = tuple(tuple(store.index(devices[0]) for store in stores) for devices in out.holders)
-    return Decision(way.operands, out, table, question, way)
+    stores = tuple(storage_of(layout, s) for layout, s in zip(way.operands, shapes, strict=True))
+    return Decision(way, Job(storage_of(way.out, shape), stores), question)
 
 
 def _mesh(layouts: Sequence[Layout]) -> DeviceMesh:

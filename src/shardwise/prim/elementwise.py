@@ -46,17 +46,29 @@ def elementwise(
         return kernel(*operands).item()
     if len(tensors) == len(operands):
         return apply(name, kernel, elementwise_rule(tuple(x.shape for x in tensors), linear, monotone), tensors)
-    spots = [i for i, x in enumerate(operands) if isinstance(x, Tensor)]
+    # A number added to a pending sum would be added once per contribution, so only factors pass.
+    rule = elementwise_rule(tuple([x.shape for x in tensors]), linear if linear == "each" else None)
+    return apply(name, _filled(kernel, operands, tensors[0].dtype), rule, tensors)
+
+
+def _filled(kernel: Callable[..., Any], operands: tuple[Any, ...], dtype: np.dtype) -> Callable[..., Any]:
+    # The kernel of the operands that are tensors, given those that are numbers.
+    if dtype.kind == "V":
+
+        def odd(*arrays: Any) -> Any:
+            left = iter(arrays)
+            return kernel(*alike([next(left) if isinstance(x, Tensor) else x for x in operands], dtype))
+
+        return odd
+    if len(operands) == 2:
+        x, y = operands
+        return (lambda a: kernel(a, y)) if isinstance(x, Tensor) else (lambda a: kernel(x, a))
 
     def filled(*arrays: Any) -> Any:
-        given = list(operands)
-        for i, array in zip(spots, arrays, strict=True):
-            given[i] = array
-        return kernel(*alike(given, tensors[0].dtype))
+        left = iter(arrays)
+        return kernel(*[next(left) if isinstance(x, Tensor) else x for x in operands])
 
-    # A number added to a pending sum would be added once per contribution, so only factors pass.
-    rule = elementwise_rule(tuple(x.shape for x in tensors), linear if linear == "each" else None)
-    return apply(name, filled, rule, tensors)
+    return filled
 
 
 def row(

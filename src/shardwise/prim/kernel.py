@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
 from shardwise.engine.arrays import Array, is_torch
 from shardwise.layout.layout import Shape
-from shardwise.prim.tensor import Tensor
 
 
 def zeros(like: Array, shape: Shape) -> Array:
@@ -19,13 +17,6 @@ def zeros(like: Array, shape: Shape) -> Array:
     array([[0, 0]], dtype=int8)
     """
     return like.new_zeros(tuple(shape)) if is_torch(like) else np.zeros(shape, like.dtype)
-
-
-def kept(x: Tensor, kernel: Callable[..., Array], array: Array, shape: Shape) -> Array:
-    """Return what a kernel that keeps the dtype makes of one of the arrays of a tensor."""
-    if x.engine.name == "abstract":
-        return x.engine.empty(shape, x.dtype)
-    return x.engine.apply(kernel, [array], shape)
 
 
 def alike(operands: list[Any], dtype: np.dtype) -> list[Any]:

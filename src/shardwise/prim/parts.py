@@ -3,20 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import partial
 from typing import Any
 
 from array_api_compat import array_namespace
 
-from shardwise.engine.storage import storage_of
 from shardwise.layout.cut import Cut
 from shardwise.layout.device import Device
 from shardwise.layout.layout import Layout, Shape
 from shardwise.layout.mesh import DeviceMesh
-from shardwise.prim.kernel import kept, zeros
+from shardwise.prim.kernel import zeros
 from shardwise.prim.relayout import relayout
 from shardwise.prim.row import Row
 from shardwise.prim.tensor import Tensor, plain
+from shardwise.prim.work import made, worked
 
 
 def on(device: Device, rank: int) -> Layout:
@@ -27,8 +26,7 @@ def on(device: Device, rank: int) -> Layout:
 def zeros_like(like: Tensor, shape: Shape, layout: Layout) -> Tensor:
     """Return a tensor of zeros of the dtype, library and engine of another."""
     source = plain(like).arrays[0]
-    arrays = [kept(like, partial(zeros, shape=local), source, local) for local in storage_of(layout, shape).shapes]
-    return Tensor(arrays, layout, shape, like.dtype, like.engine)
+    return made(lambda place: zeros(source, place.shape), [], layout, shape, like.dtype, like.engine)
 
 
 def joined_layout(parts: Sequence[Shape], devices: Sequence[Device], dim: int) -> tuple[Layout, Shape]:
@@ -91,8 +89,7 @@ def _stack_jvp(tangents: Any, out: Tensor, *parts: Tensor) -> Tensor:
 
 
 def _unstack(x: Tensor, *, index: int, count: int) -> Tensor:
-    made = kept(x, lambda a: a[index, ...], x.arrays[0], x.shape[1:])
-    return Tensor((made,), on(x.mesh.device(0), x.ndim - 1), x.shape[1:], x.dtype, x.engine)
+    return worked(lambda place, a: a[index, ...], [x], on(x.mesh.device(0), x.ndim - 1), x.shape[1:])
 
 
 def _unstack_vjp(ct: Tensor, out: Tensor, x: Tensor, *, index: int, count: int) -> tuple[Tensor, ...]:
@@ -101,10 +98,7 @@ def _unstack_vjp(ct: Tensor, out: Tensor, x: Tensor, *, index: int, count: int) 
 
 
 def _own(x: Tensor) -> Tensor:
-    arrays = []
-    for array, shape in zip(x.arrays, x.storage.shapes, strict=True):
-        arrays.append(kept(x, lambda a: array_namespace(a).asarray(a, copy=True), array, shape))
-    return Tensor(arrays, x.layout, x.shape, x.dtype, x.engine)
+    return worked(lambda place, a: array_namespace(a).asarray(a, copy=True), [x], x.layout, x.shape)
 
 
 # Tensors on single devices seen as the shards of one along a dim; and one shard as a tensor on its device.

@@ -8,13 +8,12 @@ from typing import Any
 
 from array_api_compat import array_namespace
 
-from shardwise.engine.storage import storage_of
 from shardwise.layout.axis import Axis
 from shardwise.layout.cut import Cut
 from shardwise.layout.layout import Layout, Shape
-from shardwise.prim.kernel import kept
 from shardwise.prim.row import Row
 from shardwise.prim.tensor import Tensor, moved
+from shardwise.prim.work import Place, worked
 
 
 def _expand(x: Tensor, *, at: tuple[int, ...]) -> Tensor:
@@ -22,7 +21,7 @@ def _expand(x: Tensor, *, at: tuple[int, ...]) -> Tensor:
     for position in sorted(at):
         cuts.insert(position, Cut())
         sizes.insert(position, 1)
-    return _changed(x, cuts, tuple(sizes), lambda shape: _with_ones(shape, at))
+    return _changed(x, cuts, tuple(sizes))
 
 
 def _squeeze(x: Tensor, *, at: tuple[int, ...]) -> Tensor:
@@ -30,24 +29,17 @@ def _squeeze(x: Tensor, *, at: tuple[int, ...]) -> Tensor:
     whole = [Cut() if k in at else cut for k, cut in enumerate(x.layout.dims)]
     x = moved(x, Layout(x.mesh, whole, x.layout.partial, x.layout.reduce_op or "sum"))
     cuts = [x.layout.dims[k] for k in kept]
-    return _changed(x, cuts, tuple(x.shape[k] for k in kept), lambda shape: tuple(shape[k] for k in kept))
+    return _changed(x, cuts, tuple(x.shape[k] for k in kept))
 
 
-def _changed(x: Tensor, cuts: list[Cut], shape: tuple[int, ...], local: Any) -> Tensor:
+def _changed(x: Tensor, cuts: list[Cut], shape: Shape) -> Tensor:
     # The layout follows from the operand's own, so that a tangent which is laid out otherwise is right too.
     layout = Layout(x.mesh, cuts, x.layout.partial, x.layout.reduce_op or "sum")
-    arrays = []
-    for array, old in zip(x.arrays, x.storage.shapes, strict=True):
-        to = local(old)
-        arrays.append(kept(x, lambda a, to=to: array_namespace(a).reshape(a, to), array, to))
-    return Tensor(arrays, layout, shape, x.dtype, x.engine)
+    return worked(_in_shape, [x], layout, shape)
 
 
-def _with_ones(shape: tuple[int, ...], at: tuple[int, ...]) -> tuple[int, ...]:
-    out = list(shape)
-    for position in sorted(at):
-        out.insert(position, 1)
-    return tuple(out)
+def _in_shape(place: Place, array: Any) -> Any:
+    return array_namespace(array).reshape(array, place.shape)
 
 
 # The value with dims of size one at these positions of the result; and without those at these positions.
@@ -60,14 +52,8 @@ squeeze = Row("squeeze", _squeeze, lambda ct, out, x, *, at: (expand(ct, at=at),
 
 def _permute(x: Tensor, *, order: tuple[int, ...]) -> Tensor:
     layout = Layout(x.mesh, [x.layout.dims[k] for k in order], x.layout.partial, x.layout.reduce_op or "sum")
-    # The tiles of the result are numbered in the new order of the dims.
     shape = tuple(x.shape[k] for k in order)
-    new = storage_of(layout, shape)
-    made = []
-    for (device, *_), local in zip(new.holders, new.shapes, strict=True):
-        source = x.arrays[x.storage.index(device)]
-        made.append(kept(x, lambda a: array_namespace(a).permute_dims(a, order), source, local))
-    return Tensor(made, layout, shape, x.dtype, x.engine)
+    return worked(lambda place, a: array_namespace(a).permute_dims(a, order), [x], layout, shape)
 
 
 def _permute_vjp(ct: Tensor, out: Tensor, x: Tensor, *, order: tuple[int, ...]) -> tuple[Tensor, ...]:
@@ -86,13 +72,7 @@ permute = Row("permute_dims", _permute, _permute_vjp, linear=True)
 
 def _reshape(x: Tensor, *, shape: Shape) -> Tensor:
     before, after = reshaped_layouts(x.layout, x.shape, shape)
-    x = moved(x, before)
-    new = storage_of(after, shape)
-    arrays = []
-    for (device, *_), local in zip(new.holders, new.shapes, strict=True):
-        source = x.arrays[x.storage.index(device)]
-        arrays.append(kept(x, lambda a, to=local: array_namespace(a).reshape(a, to), source, local))
-    return Tensor(arrays, after, shape, x.dtype, x.engine)
+    return worked(_in_shape, [moved(x, before)], after, shape)
 
 
 def reshaped_layouts(layout: Layout, old: Shape, new: Shape) -> tuple[Layout, Layout]:

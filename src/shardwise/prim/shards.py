@@ -14,19 +14,18 @@ from shardwise.layout.axis import Axis, without
 from shardwise.layout.layout import Layout, Shape
 from shardwise.layout.placement import ReduceOp
 from shardwise.prim.elementwise import astype, divide, equal, multiply
-from shardwise.prim.kernel import kept, zeros
+from shardwise.prim.kernel import zeros
 from shardwise.prim.relayout import relayout, resolved
 from shardwise.prim.row import Row
 from shardwise.prim.tensor import Tensor
+from shardwise.prim.work import Place, taken, worked
 
 # -- shards as terms -----------------------------------------------------------------------------------
 
 
 def relabelled(x: Tensor, layout: Layout, shape: Shape) -> Tensor:
     """Return the tensor whose devices hold the very arrays that they hold now, seen in another layout."""
-    old, new = x.storage, storage_of(layout, shape)
-    arrays = [x.arrays[old.index(holders[0])] for holders in new.holders]
-    return Tensor(arrays, layout, shape, x.dtype, x.engine)
+    return taken(x, layout, shape)
 
 
 @lru_cache(maxsize=4096)
@@ -169,18 +168,16 @@ Kernel = Callable[..., Any]
 def _local_map(
     x: Tensor, *, kernel: Kernel, transpose: Kernel, layout: Layout, shape: Shape, positional: bool = False
 ) -> Tensor:
-    old, new = x.storage, storage_of(layout, shape)
-    made: dict[int, Any] = {}  # devices that hold equal arrays share the result too
-    arrays = []
-    for i, (device, *_) in enumerate(new.holders):
-        source = old.index(device)
-        if positional:
-            arrays.append(kept(x, partial(kernel, device=device), x.arrays[source], new.shapes[i]))
-            continue
-        if source not in made:
-            made[source] = kept(x, kernel, x.arrays[source], new.shapes[i])
-        arrays.append(made[source])
-    return Tensor(arrays, layout, shape, x.dtype, x.engine)
+    if positional:
+        return worked(lambda place, a: kernel(a, device=place.device), [x], layout, shape)
+    done: dict[int, Any] = {}  # devices that hold equal arrays share the result too
+
+    def once(place: Place, array: Any) -> Any:
+        if id(array) not in done:
+            done[id(array)] = kernel(array)
+        return done[id(array)]
+
+    return worked(once, [x], layout, shape)
 
 
 def _local_map_vjp(ct: Tensor, out: Tensor, x: Tensor, *, layout: Layout, shape: Shape, **how: Any) -> Any:
@@ -201,21 +198,20 @@ local_map = Row("local_map", _local_map, _local_map_vjp, linear=True)
 
 def _restrict(x: Tensor, *, axis: Axis, at: int) -> Tensor:
     layout, shape, first = restricted(x.layout, x.shape, axis, at)
-    new, step = storage_of(layout, shape), x.mesh.divisor(axis)
-    arrays = [x.arrays[x.storage.index(_inside(holders[0], axis, step) + first)] for holders in new.holders]
-    return Tensor(arrays, layout, shape, x.dtype, x.engine)
+    step = x.mesh.divisor(axis)
+    return taken(x, layout, shape, lambda device: _inside(device, axis, step) + first)
 
 
 def _embed(x: Tensor, *, axis: Axis, at: int, layout: Layout, shape: Shape) -> Tensor:
     new, step = storage_of(layout, shape), layout.mesh.divisor(axis)
-    arrays = []
-    for i, holders in enumerate(new.holders):
-        device = holders[0]
+
+    def make(index: int, device: int) -> Any:
         if device // step % axis.size == at:
-            arrays.append(x.arrays[x.storage.index(_outside(device, axis, step))])
-        else:
-            arrays.append(kept(x, partial(zeros, shape=new.shapes[i]), x.arrays[0], new.shapes[i]))
-    return Tensor(arrays, layout, shape, x.dtype, x.engine)
+            return x.arrays[x.storage.index(_outside(device, axis, step))]
+        local = new.shapes[index]
+        return x.engine.apply(partial(zeros, shape=local), [x.arrays[0]], local)
+
+    return Tensor(x.engine.each(new, x.dtype, make), layout, shape, x.dtype, x.engine)
 
 
 def _inside(device: int, axis: Axis, step: int) -> int:

@@ -57,7 +57,7 @@ class Tensor:
         self, arrays: Sequence[Array], layout: Layout, shape: Shape, dtype: np.dtype, engine: Engine | None = None
     ) -> None:
         """Wrap the distinct arrays of a layout; users call `shard`, `asarray` or `from_shards`."""
-        self._arrays = tuple(arrays)
+        self._arrays = tuple(arrays) if isinstance(arrays, list) else arrays
         self._engine = engine or current_engine()
         self.layout, self.shape, self.dtype = layout, shape, dtype
 
@@ -102,7 +102,7 @@ class Tensor:
         return self._engine
 
     @property
-    def arrays(self) -> tuple[Array, ...]:
+    def arrays(self) -> Sequence[Array]:
         """The distinct arrays, for engines and kernels: never to be written to."""
         return self._arrays
 
@@ -169,7 +169,7 @@ class Tensor:
     def __dlpack_device__(self) -> tuple[int, int]:
         return self._real()[0].__dlpack_device__()
 
-    def _real(self) -> tuple[Array, ...]:
+    def _real(self) -> Sequence[Array]:
         if self._engine.name == "abstract":
             raise EngineError("a tensor on the abstract engine has a layout but no values.")
         return self._arrays
@@ -346,8 +346,9 @@ def moved(x: Tensor, layout: Layout) -> Tensor:
     plan = plan_reshard(x.layout, layout, x.shape, x.dtype)
     if not plan.steps and layout.mesh is x.layout.mesh:
         # Devices hold what they need, though not in as many distinct arrays: equal copies seen as terms of an average.
-        arrays = [x.arrays[x.storage.index(devices[0])] for devices in storage_of(layout, x.shape).holders]
-        return Tensor(arrays, layout, x.shape, x.dtype, x.engine)
+        arrays, which = x.arrays, x.storage.index
+        seen = x.engine.each(storage_of(layout, x.shape), x.dtype, lambda index, device: arrays[which(device)])
+        return Tensor(seen, layout, x.shape, x.dtype, x.engine)
     arrays = x.engine.run(compiled(plan), x.arrays)
     if layout.mesh is not x.layout.mesh and x.engine.name != "abstract":
         arrays = _in_memory_of(arrays, layout, x.shape)

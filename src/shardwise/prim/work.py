@@ -1,0 +1,77 @@
+"""Work: every device makes its array of a result from the arrays that it holds."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from shardwise.engine.arrays import Array
+from shardwise.engine.current import Engine
+from shardwise.engine.storage import storage_of
+from shardwise.layout.layout import Layout, Shape
+from shardwise.layout.tiling import Box
+from shardwise.prim.tensor import Tensor
+
+
+class Place(NamedTuple):
+    """Where an array of a result is: one device that holds it, and the box, halo included, that it holds."""
+
+    device: int
+    box: Box
+
+    @property
+    def shape(self) -> Shape:
+        """The shape of the array."""
+        return tuple([stop - start for start, stop in self.box])
+
+
+def worked(
+    kernel: Callable[..., Array],
+    operands: Sequence[Tensor],
+    layout: Layout,
+    shape: Shape,
+    dtype: np.dtype | None = None,
+) -> Tensor:
+    """Return what devices make, each of its arrays of the operands: `kernel(place, *arrays)`.
+
+    Devices that hold the same array of the result must make it alike. The dtype is that of the first operand
+    unless it is given.
+
+    >>> from shardwise import DeviceMesh, P, shard
+    >>> x = shard(np.arange(4), DeviceMesh((2,), ("x",)), P("x"))
+    >>> worked(lambda place, a: a + 10 * place.device, [x], x.layout, x.shape)
+    Tensor([ 0,  1, 12, 13], int64[4@x] on x=2)
+    """
+    return made(kernel, operands, layout, shape, dtype or operands[0].dtype, operands[0].engine)
+
+
+def made(
+    kernel: Callable[..., Array],
+    operands: Sequence[Tensor],
+    layout: Layout,
+    shape: Shape,
+    dtype: np.dtype,
+    engine: Engine,
+) -> Tensor:
+    """Return what devices of an engine make, also of nothing."""
+    storage = storage_of(layout, shape)
+    held = [(x.arrays, x.storage.index) for x in operands]
+
+    def make(index: int, device: int) -> Array:
+        place = Place(device, storage.box(index))
+        local = [arrays[which(device)] for arrays, which in held]
+        return engine.apply(lambda *some: kernel(place, *some), local, place.shape)
+
+    return Tensor(engine.each(storage, dtype, make), layout, shape, dtype, engine)
+
+
+def taken(x: Tensor, layout: Layout, shape: Shape, source: Callable[[int], int] | None = None) -> Tensor:
+    """Return the tensor whose devices hold the very arrays that they (or `source(device)`) hold of another."""
+    arrays, which = x.arrays, x.storage.index
+
+    def make(index: int, device: int) -> Any:
+        return arrays[which(device if source is None else source(device))]
+
+    return Tensor(x.engine.each(storage_of(layout, shape), x.dtype, make), layout, shape, x.dtype, x.engine)
