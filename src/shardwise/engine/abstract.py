@@ -70,10 +70,12 @@ class AbstractEngine:
         self.counters.bytes_allocated += out.nbytes
         return out
 
-    def work(self, kernel: Callable[..., Any], operands: Sequence[Sequence[Any]], job: Job) -> AbstractArrays:
+    def work(
+        self, kernel: Callable[..., Any], operands: Sequence[Sequence[Any]], job: Job, dtype: np.dtype | None = None
+    ) -> AbstractArrays:
         """Return the arrays that a kernel would make; their dtype by asking it about single elements."""
         self.counters.kernel_calls += job.out.count
-        return AbstractArrays(job.out, self._asked(kernel, [arrays[0] for arrays in operands]))
+        return AbstractArrays(job.out, dtype or self._asked(kernel, [arrays[0] for arrays in operands]))
 
     def each(self, storage: Storage, dtype: np.dtype, make: Callable[[int, int], Any]) -> AbstractArrays:
         """Return the arrays of a tensor, none of which is made."""

@@ -71,11 +71,20 @@ class LocalEngine:
         for kind, size in moved:
             counters.moved(kind, size)
 
-    def work(self, kernel: Callable[..., Array], operands: Sequence[Sequence[Array]], job: Job) -> Sequence[Array]:
-        """Return the arrays that a kernel makes, each of one array per operand."""
+    def work(
+        self,
+        kernel: Callable[..., Array],
+        operands: Sequence[Sequence[Array]],
+        job: Job,
+        dtype: np.dtype | None = None,
+    ) -> Sequence[Array]:
+        """Return the arrays that a kernel makes, each of one array per operand; their dtype need not be known."""
         works = job.works
         self.counters.kernel_calls += len(works)
-        if len(operands) == 2:
+        if job.located is not None:
+            jobs = zip(job.boxes, works, strict=True)
+            made = [kernel(box, *[arrays[i] for arrays, i in zip(operands, at, strict=False)]) for box, at in jobs]
+        elif len(operands) == 2:
             first, second = operands
             made = [kernel(first[i], second[j]) for i, j in works]
         else:

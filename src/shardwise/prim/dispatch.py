@@ -29,13 +29,25 @@ class Decision:
     question: Question
 
 
-def apply(name: str, kernel: Callable[..., Array], rule: Rule, operands: Sequence[Tensor]) -> Tensor:
-    """Return what a kernel makes of operands, each device working on what it holds."""
+def apply(
+    name: str,
+    kernel: Callable[..., Array],
+    rule: Rule,
+    operands: Sequence[Tensor],
+    *,
+    located: int | None = None,
+    dtype: np.dtype | None = None,
+) -> Tensor:
+    """Return what a kernel makes of operands, each device working on what it holds.
+
+    With `located` the kernel is told the box of its array of that operand (or of the RESULT) first. The dtype of
+    the result is given where the kernel cannot be asked for it with single elements.
+    """
     layouts = tuple([x.layout for x in operands])
     shapes = tuple([x.shape for x in operands])
     dtypes = tuple([x.dtype for x in operands])
     solver = current_solver()
-    decision = _decision(name, rule, layouts, shapes, dtypes, solver)
+    decision = _decision(name, rule, layouts, shapes, dtypes, solver, located)
     if solver.on_reshard != "silent":  # said at every call, not only when the decision is made
         report(decision.question, decision.way, solver)
     ready = [
@@ -45,7 +57,7 @@ def apply(name: str, kernel: Callable[..., Array], rule: Rule, operands: Sequenc
     engine, out = operands[0].engine, decision.job.out
     if len(ready) > 1 and len({is_torch(arrays[0]) for arrays in ready}) > 1:
         plain, kernel = kernel, lambda *some: plain(*alike(list(some), dtypes[0]))
-    arrays = engine.work(kernel, ready, decision.job)
+    arrays = engine.work(kernel, ready, decision.job, dtype)
     return Tensor(arrays, out.layout, out.shape, dtype_of(arrays[0]), engine)
 
 
@@ -57,6 +69,7 @@ def _decision(
     shapes: tuple[Shape, ...],
     dtypes: tuple[np.dtype, ...],
     solver: Solver,
+    located: int | None,
 ) -> Decision:
     sizes = rule.sizes(shapes)
     shape = tuple(1 if factor is None else sizes[factor] for factor in rule.out)
@@ -65,7 +78,7 @@ def _decision(
     question = Question(name, layouts, shapes, dtypes, shape)
     way = solver.choose(question, candidates(rule, mesh, seen, shapes))
     stores = tuple(storage_of(layout, s) for layout, s in zip(way.operands, shapes, strict=True))
-    return Decision(way, Job(storage_of(way.out, shape), stores), question)
+    return Decision(way, Job(storage_of(way.out, shape), stores, located), question)
 
 
 def _mesh(layouts: Sequence[Layout]) -> DeviceMesh:

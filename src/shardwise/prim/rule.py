@@ -9,11 +9,12 @@ from typing import Literal
 import numpy as np
 
 from shardwise.errors import BindingError
+from shardwise.layout.cut import Cut
 from shardwise.layout.layout import Shape
 from shardwise.layout.placement import ReduceOp
 
 Factor = str
-Linear = Literal["joint", "each"] | None
+Linear = Literal["joint", "each", "first"] | None
 Dims = tuple[Factor | None, ...]  # None is a dim of size one that is broadcast
 
 
@@ -22,8 +23,8 @@ class Rule:
     """One op on tensors of known rank: a factor per dim, those that are reduced, those that must be whole.
 
     `linear` says how pending sums pass through: "joint", if all operands have them alike (as in addition), or
-    "each", if one operand at a time may have them (as in multiplication). `monotone` ops let a pending max or
-    min through.
+    "each", if one operand at a time may have them (as in multiplication), or "first", if the first may. `monotone`
+    ops let a pending max or min through. `offered` are cuts that a factor may have besides those of the operands.
 
     >>> matmul = Rule((("m", "k"), ("k", "n")), ("m", "n"), (("k", ReduceOp.SUM),), linear="each")
     >>> matmul.sizes(((2, 3), (3, 4)))
@@ -36,10 +37,11 @@ class Rule:
     whole: frozenset[Factor] = frozenset()
     linear: Linear = None
     monotone: bool = False
+    offered: tuple[tuple[Factor, Cut, int], ...] = ()  # with the size of the factor, which no operand may tell
 
     def sizes(self, shapes: tuple[Shape, ...]) -> dict[Factor, int]:
         """Return the size of every factor, after checking that the operands agree."""
-        out: dict[Factor, int] = {}
+        out: dict[Factor, int] = {factor: size for factor, _, size in self.offered}
         for dims, shape in zip(self.operands, shapes, strict=True):
             for factor, size in zip(dims, shape, strict=True):
                 if factor is not None and out.setdefault(factor, size) != size:

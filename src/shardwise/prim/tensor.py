@@ -22,6 +22,7 @@ from shardwise.layout.placement import ReduceOp
 from shardwise.layout.spec import ShardingSpec
 from shardwise.layout.tiling import Box
 from shardwise.plan.plan import plan_reshard
+from shardwise.prim.methods import Methods
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,7 +35,7 @@ class Shard:
     array: Array
 
 
-class Tensor:
+class Tensor(Methods):
     """An immutable value, seen as a whole, that is spread over a mesh by a layout.
 
     >>> from shardwise import DeviceMesh, P, shard
@@ -209,103 +210,22 @@ class Tensor:
 
     __hash__ = object.__hash__
 
-    # -- arithmetic --------------------------------------------------------------------------------
 
-    def __add__(self, other: Any) -> Tensor:
-        return _bound("add", self, other)
+def together(*data: Any) -> list[Tensor]:
+    """Return operands as tensors; host data used with a tensor goes to all devices of its mesh.
 
-    def __radd__(self, other: Any) -> Tensor:
-        return _bound("add", other, self)
-
-    def __sub__(self, other: Any) -> Tensor:
-        return _bound("subtract", self, other)
-
-    def __rsub__(self, other: Any) -> Tensor:
-        return _bound("subtract", other, self)
-
-    def __mul__(self, other: Any) -> Tensor:
-        return _bound("multiply", self, other)
-
-    def __rmul__(self, other: Any) -> Tensor:
-        return _bound("multiply", other, self)
-
-    def __truediv__(self, other: Any) -> Tensor:
-        return _bound("divide", self, other)
-
-    def __rtruediv__(self, other: Any) -> Tensor:
-        return _bound("divide", other, self)
-
-    def __neg__(self) -> Tensor:
-        return _bound("negative", self)
-
-    def __pos__(self) -> Tensor:
-        return _bound("positive", self)
-
-    def __abs__(self) -> Tensor:
-        return _bound("abs", self)
-
-    def __invert__(self) -> Tensor:
-        return _bound("bitwise_invert", self)
-
-    def __pow__(self, other: Any) -> Tensor:
-        return _bound("pow", self, other)
-
-    def __rpow__(self, other: Any) -> Tensor:
-        return _bound("pow", other, self)
-
-    def __floordiv__(self, other: Any) -> Tensor:
-        return _bound("floor_divide", self, other)
-
-    def __rfloordiv__(self, other: Any) -> Tensor:
-        return _bound("floor_divide", other, self)
-
-    def __mod__(self, other: Any) -> Tensor:
-        return _bound("remainder", self, other)
-
-    def __rmod__(self, other: Any) -> Tensor:
-        return _bound("remainder", other, self)
-
-    def __lt__(self, other: Any) -> Tensor:
-        return _bound("less", self, other)
-
-    def __le__(self, other: Any) -> Tensor:
-        return _bound("less_equal", self, other)
-
-    def __gt__(self, other: Any) -> Tensor:
-        return _bound("greater", self, other)
-
-    def __ge__(self, other: Any) -> Tensor:
-        return _bound("greater_equal", self, other)
-
-    def __and__(self, other: Any) -> Tensor:
-        return _bound("bitwise_and", self, other)
-
-    def __rand__(self, other: Any) -> Tensor:
-        return _bound("bitwise_and", other, self)
-
-    def __or__(self, other: Any) -> Tensor:
-        return _bound("bitwise_or", self, other)
-
-    def __ror__(self, other: Any) -> Tensor:
-        return _bound("bitwise_or", other, self)
-
-    def __xor__(self, other: Any) -> Tensor:
-        return _bound("bitwise_xor", self, other)
-
-    def __rxor__(self, other: Any) -> Tensor:
-        return _bound("bitwise_xor", other, self)
-
-
-def _bound(name: str, *operands: Any) -> Tensor:
-    from shardwise.prim import elementwise
-
-    mesh = next(x.mesh for x in operands if isinstance(x, Tensor))
-    ready = [x if isinstance(x, Tensor | int | float | complex) else _beside(x, mesh) for x in operands]
-    return getattr(elementwise, name)(*ready)
+    >>> from shardwise import DeviceMesh, P, shard
+    >>> x = shard(np.arange(4.0), DeviceMesh((4,), ("x",)), P("x"))
+    >>> [str(y.layout) for y in together(x, [1.0])]
+    ['[x]', '[-]']
+    """
+    mesh = next((x.mesh for x in data if isinstance(x, Tensor) and not x.mesh.is_single), None)
+    if mesh is None:
+        return [asarray(x) for x in data]
+    return [x if isinstance(x, Tensor) else _beside(x, mesh) for x in data]
 
 
 def _beside(data: Any, mesh: DeviceMesh) -> Tensor:
-    # Host data used with a tensor goes to all devices of its mesh.
     array = host_array(data)
     return placed(array, Layout.replicated(mesh, array.ndim))
 
