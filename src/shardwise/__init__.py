@@ -65,6 +65,7 @@ from shardwise.ops.communication import (
     to_device,
     transfer_to,
 )
+from shardwise.ops.convolution import conv
 from shardwise.ops.elementwise import (
     abs,
     acos,
@@ -261,6 +262,7 @@ __all__ = [
     "clip",
     "concat",
     "conj",
+    "conv",
     "copysign",
     "cos",
     "cosh",

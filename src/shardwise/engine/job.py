@@ -25,7 +25,7 @@ class Job:
 
     out: Storage
     operands: tuple[Storage, ...]
-    located: int | None = None  # the operand, or RESULT, whose box the kernel is told
+    located: tuple[int, ...] = ()  # the operands, or RESULT, whose boxes the kernel is told
 
     @cached_property
     def works(self) -> tuple[tuple[int, ...], ...]:
@@ -33,14 +33,14 @@ class Job:
         return tuple(dict.fromkeys(map(self.sources, self.out.firsts)))
 
     @cached_property
-    def boxes(self) -> tuple[Box, ...]:
-        """The box that each piece of work is told."""
-        return tuple(map(self.box, self.works))
+    def boxes(self) -> tuple[tuple[Box, ...], ...]:
+        """The boxes that each piece of work is told."""
+        return tuple(map(self.told, self.works))
 
-    def box(self, sources: tuple[int, ...]) -> Box:
-        """Return the box that a piece of work is told."""
-        assert self.located is not None
-        return (self.out if self.located == RESULT else self.operands[self.located]).box(sources[self.located])
+    def told(self, sources: tuple[int, ...]) -> tuple[Box, ...]:
+        """Return the boxes that a piece of work is told."""
+        stores = (*self.operands, self.out)
+        return tuple([stores[i].box(sources[i]) for i in self.located])
 
     @cached_property
     def order(self) -> tuple[int, ...] | None:
@@ -52,5 +52,5 @@ class Job:
 
     def sources(self, device: int) -> tuple[int, ...]:
         """Return which arrays of the operands a device works on and, if that is told, which of the result it makes."""
-        taken = self.operands if self.located != RESULT else (*self.operands, self.out)
+        taken = (*self.operands, self.out) if RESULT in self.located else self.operands
         return tuple([store.index(device) for store in taken])

@@ -81,9 +81,9 @@ class LocalEngine:
         """Return the arrays that a kernel makes, each of one array per operand; their dtype need not be known."""
         works = job.works
         self.counters.kernel_calls += len(works)
-        if job.located is not None:
+        if job.located:
             jobs = zip(job.boxes, works, strict=True)
-            made = [kernel(box, *[arrays[i] for arrays, i in zip(operands, at, strict=False)]) for box, at in jobs]
+            made = [kernel(*told, *[arrays[i] for arrays, i in zip(operands, at, strict=False)]) for told, at in jobs]
         elif len(operands) == 2:
             first, second = operands
             made = [kernel(first[i], second[j]) for i, j in works]

@@ -88,7 +88,7 @@ def _gather(x: Tensor, indices: Tensor, *, dim: int, along: bool) -> Tensor:
         return np.where(here, found, nothing)
 
     rule = gather_rule(x.ndim, indices.ndim, dim, along, _reduction(x.dtype))
-    return apply("take", kernel, rule, [x, indices], located=0, dtype=x.dtype)
+    return apply("take", kernel, rule, [x, indices], located=(0,), dtype=x.dtype)
 
 
 def _picked(array: Any, index: Any, dim: int, along: bool) -> Any:
@@ -140,7 +140,7 @@ def _scatter(values: Tensor, indices: Tensor, *, dim: int, along: bool, size: in
         return out
 
     rule = scatter_rule(rank, indices.ndim, dim, along, cut, size)
-    return apply("scatter", kernel, rule, [values, indices], located=RESULT, dtype=values.dtype)
+    return apply("scatter", kernel, rule, [values, indices], located=(RESULT,), dtype=values.dtype)
 
 
 def _add_at(out: Any, array: Any, inside: Any, local: Any, dim: int, along: bool) -> None:

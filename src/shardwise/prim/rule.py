@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Literal
+from typing import Literal, Protocol
 
 import numpy as np
 
@@ -16,6 +17,22 @@ from shardwise.layout.placement import ReduceOp
 Factor = str
 Linear = Literal["joint", "each", "first"] | None
 Dims = tuple[Factor | None, ...]  # None is a dim of size one that is broadcast
+
+
+Cuts = Sequence[Cut]
+
+
+class Reach(Protocol):
+    """How an op reaches over the ends of shards: the cut, with a halo, that a dim needs for the cut of another."""
+
+    @property
+    def shape(self) -> Shape:
+        """The shape of the result."""
+        ...
+
+    def cuts(self, operands: Sequence[Cuts], out: Cuts) -> tuple[Sequence[Cuts], Cuts] | None:
+        """Return the cuts that operands and result really have, or None if there is no such way."""
+        ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,6 +55,14 @@ class Rule:
     linear: Linear = None
     monotone: bool = False
     offered: tuple[tuple[Factor, Cut, int], ...] = ()  # with the size of the factor, which no operand may tell
+    reach: Reach | None = None  # if dims share the axes that split them, but not where
+
+    def shape(self, shapes: tuple[Shape, ...]) -> Shape:
+        """Return the shape of the result."""
+        if self.reach is not None:
+            return self.reach.shape
+        sizes = self.sizes(shapes)
+        return tuple(1 if factor is None else sizes[factor] for factor in self.out)
 
     def sizes(self, shapes: tuple[Shape, ...]) -> dict[Factor, int]:
         """Return the size of every factor, after checking that the operands agree."""

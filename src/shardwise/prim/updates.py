@@ -76,7 +76,8 @@ def _write_at(x: Tensor, values: Tensor, indices: Tensor, *, dim: int) -> Tensor
         out[(*lead, index[inside] - low)] = new[(*lead, inside)]
         return out
 
-    return apply("write_at", kernel, _rule(x.ndim, indices.ndim, dim), [x, values, indices], located=0, dtype=x.dtype)
+    rule = _rule(x.ndim, indices.ndim, dim)
+    return apply("write_at", kernel, rule, [x, values, indices], located=(0,), dtype=x.dtype)
 
 
 def _winners(x: Tensor, values: Tensor, indices: Tensor, dim: int) -> Tensor:
