@@ -176,6 +176,7 @@ from shardwise.plan.cost import Link, Links
 from shardwise.plan.plan import Plan, plan_reshard
 from shardwise.plan.steps import Step
 from shardwise.plan.transfer import Transfer
+from shardwise.prim.explanation import Explanation, explain
 from shardwise.prim.solvers import GreedyReshard, NoReshard, PartialsOnly, ReshardWarning, mode
 from shardwise.prim.tensor import Shard, Tensor, asarray, from_shards
 
@@ -200,6 +201,7 @@ __all__ = [
     "DistributedTensorType",
     "DistributedType",
     "EngineError",
+    "Explanation",
     "GreedyReshard",
     "Layout",
     "LayoutError",
@@ -280,6 +282,7 @@ __all__ = [
     "equal",
     "exp",
     "expand_dims",
+    "explain",
     "expm1",
     "flip",
     "floor",

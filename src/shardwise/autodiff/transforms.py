@@ -112,7 +112,11 @@ def _like(given: Any, value: Tensor) -> Tensor:
     if found.dtype != value.dtype:
         raise DerivativeError(f"a value of dtype {value.dtype} has derivatives of that dtype, got {found.dtype}.")
     layout = value.layout.resolved()
-    return relayout(found, layout=layout) if isinstance(given, Tensor) else placed(found.numpy(), layout)
+    if isinstance(given, Tensor):
+        return relayout(found, layout=layout)
+    if value.engine.name == "abstract":
+        return zeros_like(value, value.shape, layout)
+    return placed(found.numpy(), layout)
 
 
 def _sum(a: Tensor | None, b: Tensor | None) -> Tensor | None:

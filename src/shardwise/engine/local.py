@@ -93,7 +93,9 @@ class LocalEngine:
             made = [np.asarray(array) for array in made]
         return made if job.order is None else [made[i] for i in job.order]
 
-    def each(self, storage: Storage, dtype: np.dtype, make: Callable[[int, int], Array]) -> Sequence[Array]:
+    def each(
+        self, storage: Storage, dtype: np.dtype, make: Callable[[int, int], Array], base: Sequence[Array] | None = None
+    ) -> Sequence[Array]:
         """Return the arrays of a tensor, each made by `make(which, device)` for one device that holds it."""
         return [make(i, device) for i, device in enumerate(storage.firsts)]
 

@@ -20,7 +20,6 @@ from shardwise.layout.placement import ReduceOp
 from shardwise.layout.tiling import Box
 from shardwise.prim.dispatch import apply
 from shardwise.prim.kernel import full, zeros
-from shardwise.prim.relayout import relayout
 from shardwise.prim.row import Row
 from shardwise.prim.rule import Factor, Rule
 from shardwise.prim.tensor import Tensor
@@ -105,8 +104,7 @@ def _picked(array: Any, index: Any, dim: int, along: bool) -> Any:
 
 def _gather_vjp(ct: Tensor, out: Tensor, x: Tensor, indices: Tensor, *, dim: int, along: bool) -> tuple[Any, ...]:
     cut = x.layout.without_halo().dims[dim]
-    back = scatter(ct, indices, dim=dim, along=along, size=x.shape[dim], cut=cut)
-    return (relayout(back, layout=x.layout.resolved().without_halo()), None)
+    return (scatter(ct, indices, dim=dim, along=along, size=x.shape[dim], cut=cut), None)
 
 
 def _gather_jvp(tangents: Any, out: Tensor, x: Tensor, indices: Tensor, **how: Any) -> Tensor | None:

@@ -10,7 +10,7 @@ from array_api_compat import array_namespace
 from shardwise.layout.layout import Layout, Shape
 from shardwise.prim.kernel import full
 from shardwise.prim.parts import zeros_like
-from shardwise.prim.relayout import relayout
+from shardwise.prim.relayout import laid_out
 from shardwise.prim.row import Row
 from shardwise.prim.tensor import Tensor, moved
 from shardwise.prim.windows import Index, Span, whole_but, window, windowed
@@ -50,7 +50,7 @@ def _concat(*parts: Tensor, dim: int, layout: Layout) -> Tensor:
 def _concat_vjp(ct: Tensor, out: Tensor, *parts: Tensor, dim: int, layout: Layout) -> tuple[Tensor, ...]:
     indices = _spans([part.shape for part in parts], dim)
     return tuple(
-        relayout(window(ct, index=index), layout=part.layout.resolved().without_halo())
+        laid_out(window(ct, index=index), part.layout.resolved().without_halo())
         for part, index in zip(parts, indices, strict=True)
     )
 
@@ -102,7 +102,7 @@ def _pad(x: Tensor, *, widths: Widths, value: Any, layout: Layout) -> Tensor:
 
 def _pad_vjp(ct: Tensor, out: Tensor, x: Tensor, *, widths: Widths, value: Any, layout: Layout) -> tuple[Tensor, ...]:
     back = window(ct, index=_inner(x.shape, widths))
-    return (relayout(back, layout=x.layout.resolved().without_halo()),)
+    return (laid_out(back, x.layout.resolved().without_halo()),)
 
 
 def _pad_jvp(tangents: Any, out: Tensor, x: Tensor, *, widths: Widths, value: Any, layout: Layout) -> Tensor:

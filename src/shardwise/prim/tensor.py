@@ -267,7 +267,7 @@ def moved(x: Tensor, layout: Layout) -> Tensor:
     if not plan.steps and layout.mesh is x.layout.mesh:
         # Devices hold what they need, though not in as many distinct arrays: equal copies seen as terms of an average.
         arrays, which = x.arrays, x.storage.index
-        seen = x.engine.each(storage_of(layout, x.shape), x.dtype, lambda index, device: arrays[which(device)])
+        seen = x.engine.each(storage_of(layout, x.shape), x.dtype, lambda index, device: arrays[which(device)], arrays)
         return Tensor(seen, layout, x.shape, x.dtype, x.engine)
     arrays = x.engine.run(compiled(plan), x.arrays)
     if layout.mesh is not x.layout.mesh and x.engine.name != "abstract":

@@ -79,7 +79,7 @@ def _window(x: Tensor, *, index: Index) -> Tensor:
     def kernel(place: Place, array: Any) -> Any:
         return array[local_slices(index, place.box, x.layout.box(x.shape, place.device))]
 
-    return worked(kernel, [x], layout, shape)
+    return worked(kernel, [x], layout, shape, view=True)
 
 
 def local_slices(index: Index, part: Box, own: Box) -> tuple[Any, ...]:
