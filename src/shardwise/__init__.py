@@ -45,7 +45,7 @@ from shardwise.layout.types import (
     LocalType,
     TensorLayout,
 )
-from shardwise.ops import graph_ops
+from shardwise.ops import graph_ops, random
 from shardwise.ops.communication import (
     accelerator,
     all_gather,
@@ -64,6 +64,22 @@ from shardwise.ops.communication import (
     shift,
     to_device,
     transfer_to,
+)
+from shardwise.ops.creation import (
+    arange,
+    empty,
+    empty_like,
+    eye,
+    full,
+    full_like,
+    linspace,
+    meshgrid,
+    ones,
+    ones_like,
+    tril,
+    triu,
+    zeros,
+    zeros_like,
 )
 from shardwise.ops.elementwise import (
     abs,
@@ -175,7 +191,7 @@ from shardwise.prim.tensor import Shard, Tensor, asarray, from_shards
 
 __version__ = "0.1.0"
 
-# `from shardwise import *` leaves Python's own abs, all, any, max, min, pow, round and sum alone.
+# `from shardwise import *` leaves Python's own abs, all, any, max, min, pow, round and sum alone, and its module random.
 __all__ = [
     "AbstractEngine",
     "Accelerator",
@@ -233,6 +249,7 @@ __all__ = [
     "all_reduce",
     "all_slice",
     "all_to_all",
+    "arange",
     "as_layout",
     "asarray",
     "asin",
@@ -262,14 +279,19 @@ __all__ = [
     "distributed_broadcast",
     "divide",
     "einsum",
+    "empty",
+    "empty_like",
     "engine_context",
     "equal",
     "exp",
     "expand_dims",
     "expm1",
+    "eye",
     "floor",
     "floor_divide",
     "from_shards",
+    "full",
+    "full_like",
     "gather",
     "gelu",
     "global_shape_from_local",
@@ -286,6 +308,7 @@ __all__ = [
     "jvp",
     "less",
     "less_equal",
+    "linspace",
     "local_shard_shape_from_global",
     "log",
     "log10",
@@ -302,12 +325,15 @@ __all__ = [
     "maximum",
     "mean",
     "mesh_context",
+    "meshgrid",
     "minimum",
     "mode",
     "multiply",
     "negative",
     "nextafter",
     "not_equal",
+    "ones",
+    "ones_like",
     "permute_dims",
     "plan_reshard",
     "pmean",
@@ -347,9 +373,13 @@ __all__ = [
     "to_device",
     "trace_communication",
     "transfer_to",
+    "tril",
+    "triu",
     "trunc",
     "value_and_grad",
     "var",
     "vjp",
     "where",
+    "zeros",
+    "zeros_like",
 ]
