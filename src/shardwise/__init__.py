@@ -191,7 +191,7 @@ from shardwise.prim.tensor import Shard, Tensor, asarray, from_shards
 
 __version__ = "0.1.0"
 
-# `from shardwise import *` leaves Python's own abs, all, any, max, min, pow, round and sum alone, and its module random.
+# `from shardwise import *` leaves Python's own abs, all, any, max, min, pow, random, round and sum alone.
 __all__ = [
     "AbstractEngine",
     "Accelerator",

@@ -89,7 +89,7 @@ def zeros(
     >>> x.type_text, x.local(1).shape
     ('float64[4@x, 2]', (2, 2))
     """
-    return full(shape, 0, dtype=number_dtype(dtype, float, "zeros"), device=device, mesh=mesh, layout=layout)
+    return full(shape, False, dtype=number_dtype(dtype, float, "zeros"), device=device, mesh=mesh, layout=layout)
 
 
 def ones(
@@ -105,7 +105,7 @@ def ones(
     >>> ones(3, dtype="int8")
     Tensor([1, 1, 1], int8[3] on cpu:0)
     """
-    return full(shape, 1, dtype=number_dtype(dtype, float, "ones"), device=device, mesh=mesh, layout=layout)
+    return full(shape, True, dtype=number_dtype(dtype, float, "ones"), device=device, mesh=mesh, layout=layout)
 
 
 def empty(
@@ -124,7 +124,7 @@ def empty(
     >>> empty(2)
     Tensor([0., 0.], float64[2] on cpu:0)
     """
-    return full(shape, 0, dtype=number_dtype(dtype, float, "empty"), device=device, mesh=mesh, layout=layout)
+    return full(shape, False, dtype=number_dtype(dtype, float, "empty"), device=device, mesh=mesh, layout=layout)
 
 
 def full(
@@ -187,7 +187,7 @@ def zeros_like(
     >>> zeros_like([1.0, 2.0])
     Tensor([0., 0.], float64[2] on cpu:0)
     """
-    return full_like(x, 0, dtype=dtype, device=device, mesh=mesh, layout=layout)
+    return full_like(x, False, dtype=dtype, device=device, mesh=mesh, layout=layout)
 
 
 def ones_like(
@@ -204,7 +204,7 @@ def ones_like(
     >>> ones_like([1.0, 2.0])
     Tensor([1., 1.], float64[2] on cpu:0)
     """
-    return full_like(x, 1, dtype=dtype, device=device, mesh=mesh, layout=layout)
+    return full_like(x, True, dtype=dtype, device=device, mesh=mesh, layout=layout)
 
 
 def empty_like(
@@ -217,7 +217,7 @@ def empty_like(
     layout: LayoutLike | None = None,
 ) -> Tensor:
     """Return zeros, as `empty` does, of the shape of a tensor and, unless others are given, its dtype and layout."""
-    return full_like(x, 0, dtype=dtype, device=device, mesh=mesh, layout=layout)
+    return full_like(x, False, dtype=dtype, device=device, mesh=mesh, layout=layout)
 
 
 def full_like(
@@ -330,7 +330,7 @@ def linspace(
     if not np.isfinite(end - first):
         raise BindingError(f"linspace: from {start} to {stop} there are no even steps.")
     if to.kind in "iu" and count:
-        _check_range("linspace", (float(np.floor(first)), float(np.floor(end))), to)  # type: ignore[arg-type]
+        _check_range("linspace", (float(np.floor(first)), float(np.floor(end))), to)
     parts = count - 1 if endpoint else count
     last = (count - 1, end) if endpoint and count > 1 else None
     fill = progression(first, (end - first) / parts if parts > 0 else 0.0, last, down=to.kind in "iu")

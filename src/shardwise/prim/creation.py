@@ -71,7 +71,9 @@ def _beside(array: Array, like: Tensor | None) -> Array:
 
 # -- values --------------------------------------------------------------------------------------------
 
-BLOCK = 1 << 14  # elements that are worked on at a time, so that what is needed on the way stays in cache
+# Elements that are worked on at a time: what is needed on the way stays in cache, and below the 128 KiB from which on
+# the C library asks for fresh pages each time.
+BLOCK = 3 << 12
 
 
 def constant(value: object) -> Fill:
