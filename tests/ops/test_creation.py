@@ -251,7 +251,7 @@ def test_a_replicated_tensor_is_made_once():
     ("call", "error", "text"),
     [
         (lambda: sw.zeros((2, -1)), BindingError, "0 or more, got -1"),
-        (lambda: sw.zeros("ab"), ArgumentError, "a shape is a tuple of ints"),
+        (lambda: sw.zeros("ab"), ArgumentError, "a shape is a tuple of ints"),  # type: ignore[arg-type]
         (lambda: sw.zeros(2, dtype="U3"), ArgumentError, "zeros: a dtype of numbers or bools was expected, got <U3"),
         (lambda: sw.zeros((2, 2), layout=P("x")), LayoutError, "mesh"),
         (lambda: sw.zeros(2, mesh=MESH, device=CPU(0)), ArgumentError, "give device, or mesh and layout"),

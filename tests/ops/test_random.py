@@ -1,5 +1,9 @@
 """Random tensors: the same for any layout, the bits of JAX, and distributed as they should be."""
 
+import os
+import subprocess
+import sys
+import tracemalloc
 from collections.abc import Callable
 from typing import Any
 
@@ -36,6 +40,7 @@ from tests.prim.cases import SHAPES, assert_holds, host_meshes, jax_of_eight, la
 MESH = DeviceMesh((2, 4), ("x", "y"))
 KEY = key(2**40 + 17)
 MANY = 200_000
+ODD: dict[str, Any] = {"key": 0, "seed": 1.5, "low": 0.5, "p": np.ones(3)}  # of kinds that are not taken
 
 MAKERS: dict[str, Callable[..., Tensor]] = {
     "bits": lambda shape, **where: bits(KEY, shape, **where),
@@ -89,6 +94,47 @@ def test_values_of_one_version_stay_those_of_the_next():
     assert bits(key(0), 2, "uint64").numpy().tolist() == [0x6B20015999BA4EFE, 0x375F238FCDDB151D]
     assert [float(v).hex() for v in wide] == ["0x1.058841725c2e3p+0", "0x1.111cd4000b2f1p-1"]
     assert [float(v).hex() for v in narrow] == ["-0x1.4136a00000000p+0", "-0x1.02991a0000000p+0"]
+
+
+DIGEST = """
+from hashlib import sha256
+from shardwise import random
+out = sha256()
+for dtype in ("bfloat16", "float32", "float64", "complex64"):
+    out.update(random.normal(random.key(3), 20_001, dtype).numpy().tobytes())
+    if dtype != "complex64":
+        out.update(random.uniform(random.key(3), 20_001, dtype, -3, 7).numpy().tobytes())
+print(out.hexdigest())
+"""
+
+
+def test_values_do_not_depend_on_the_instructions_that_the_processor_has():
+    from numpy._core._multiarray_umath import __cpu_dispatch__, __cpu_features__  # type: ignore[import-not-found]
+
+    found = [name for name in __cpu_dispatch__ if __cpu_features__.get(name)]
+    digests = [
+        subprocess.run(
+            [sys.executable, "-W", "ignore", "-c", DIGEST],
+            env={**os.environ, "NPY_DISABLE_CPU_FEATURES": " ".join(disabled)},
+            capture_output=True,
+            text=True,
+            check=True,
+        ).stdout
+        for disabled in ([], found)
+    ]
+    assert digests[0] == digests[1] != ""
+
+
+def test_what_is_needed_beside_the_tensor_is_bounded():
+    normal(KEY, 10, "float32")
+    extra = []
+    for count in (2**18, 2**21):
+        with engine_context(LocalEngine()):
+            tracemalloc.start()
+            normal(KEY, count, "float32")
+            extra.append(tracemalloc.get_traced_memory()[1] - 4 * count)
+            tracemalloc.stop()
+    assert max(extra) < 2**21  # bytes: the work space, and what the pool rounds up
 
 
 # -- beside JAX ------------------------------------------------------------------------------------------
@@ -166,9 +212,9 @@ def test_normal_values_of_few_digits_are_the_rounded_ones(dtype: str):
 def test_complex_normal_values(dtype: str):
     found = normal(KEY, MANY, dtype).numpy()
     assert str(found.dtype) == dtype
-    for part in (found.real, found.imag):
+    for part in (np.real(found), np.imag(found)):
         assert distance(part.astype(np.float64) * 2**0.5, normal_cdf) < 2
-    assert abs(np.corrcoef(found.real, found.imag)[0, 1]) < 4 / MANY**0.5
+    assert abs(np.corrcoef(np.real(found), np.imag(found))[0, 1]) < 4 / MANY**0.5
     assert abs((np.abs(found) ** 2).mean() - 1) < 4 / MANY**0.5
     turns = np.angle(found.astype(np.complex128)) / (2 * np.pi) + 0.5
     assert distance(turns, lambda x: x) < 2
@@ -299,9 +345,9 @@ def test_the_namespace():
 @pytest.mark.parametrize(
     ("call", "error", "text"),
     [
-        (lambda: normal(0, 3), ArgumentError, r"a Key was expected, got 0.\n  random.key\(seed\) makes one"),
+        (lambda: normal(ODD["key"], 3), ArgumentError, r"a Key was expected, got 0.\n  random.key\(seed\) makes one"),
         (lambda: key(-1), BindingError, r"key: the seed is 0 or more and below 2\*\*64, got -1"),
-        (lambda: key(1.5), ArgumentError, "key: the seed is an int, got 1.5"),
+        (lambda: key(ODD["seed"]), ArgumentError, "key: the seed is an int, got 1.5"),
         (lambda: fold_in(KEY, 2**63), BindingError, r"below 2\*\*63"),
         (lambda: split(KEY, -1), BindingError, "split: num is 0 or more"),
         (lambda: normal(KEY, 3, "int32"), ArgumentError, "normal: a dtype of floats or complex .* got int32"),
@@ -315,10 +361,10 @@ def test_the_namespace():
         (lambda: bits(KEY, 3, "int32"), ArgumentError, "unsigned integers such as 'uint32' was expected, got int32"),
         (lambda: integers(KEY, 5, 5, 3), BindingError, "low must be less than high, got 5 and 5"),
         (lambda: integers(KEY, 0, 300, 3, "int8"), BindingError, "int8 holds -128 to 127, which 0 to 299 are not in"),
-        (lambda: integers(KEY, 0.5, 3, 3), ArgumentError, "low and high are ints, got 0.5 and 3"),
+        (lambda: integers(KEY, ODD["low"], 3, 3), ArgumentError, "low and high are ints, got 0.5 and 3"),
         (lambda: integers(KEY, 0, 3, 3, "float32"), ArgumentError, "a dtype of integers"),
         (lambda: bernoulli(KEY, 1.5), BindingError, "p is a probability from 0 to 1, got 1.5"),
-        (lambda: bernoulli(KEY, np.ones(3)), ArgumentError, r"compare: uniform\(key, p.shape\) < p"),
+        (lambda: bernoulli(KEY, ODD["p"]), ArgumentError, r"compare: uniform\(key, p.shape\) < p"),
         (lambda: dropout(KEY, np.ones(3), -0.1), BindingError, "rate is a probability from 0 to 1, got -0.1"),
         (lambda: dropout(KEY, np.ones(3, int), 0.5), ArgumentError, "dropout: a dtype of floats .* got int64"),
         (lambda: normal(KEY, (2**40, 2**40)), BindingError, r"fewer than 2\*\*63 elements"),

@@ -203,8 +203,8 @@ def integers(
     if first < info.min or end - 1 > info.max:
         raise BindingError(f"integers: {to} holds {info.min} to {info.max}, which {first} to {end - 1} are not in.")
 
-    def draw(key: Key, positions: np.ndarray) -> np.ndarray:
-        return draws.whole(key, positions, end - first) + np.uint64(first % 2**64)
+    def draw(key: Key, work: np.ndarray) -> np.ndarray:
+        return draws.whole(key, work, end - first) + np.uint64(first % 2**64)
 
     return _drawn(key, draw, shape, to, mesh, layout)
 

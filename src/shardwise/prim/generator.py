@@ -75,8 +75,8 @@ def checked_key(key: object) -> Key:
     return key
 
 
-def threefry(key: Key, high: np.ndarray, low: np.ndarray) -> None:
-    """Replace counters, given as arrays of their high and low words, by random words.
+def threefry(key: Key, high: np.ndarray, low: np.ndarray, spare: np.ndarray | None = None) -> None:
+    """Replace counters, given as arrays of their high and low words, by random words; `spare` may be overwritten.
 
     >>> high, low = np.zeros(1, "uint32"), np.zeros(1, "uint32")
     >>> threefry(Key(0, 0), high, low)
@@ -84,7 +84,7 @@ def threefry(key: Key, high: np.ndarray, low: np.ndarray) -> None:
     '6b200159 99ba4efe'
     """
     words = (key.high, key.low, key.high ^ key.low ^ PARITY)
-    spare = np.empty_like(low)
+    spare = np.empty_like(low) if spare is None else spare
     high += np.uint32(words[0])
     low += np.uint32(words[1])
     for turn in range(5):
