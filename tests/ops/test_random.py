@@ -10,7 +10,7 @@ from typing import Any
 import ml_dtypes
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import shardwise
@@ -109,7 +109,7 @@ print(out.hexdigest())
 
 
 def test_values_do_not_depend_on_the_instructions_that_the_processor_has():
-    from numpy._core._multiarray_umath import __cpu_dispatch__, __cpu_features__  # type: ignore[import-not-found]
+    from numpy._core._multiarray_umath import __cpu_dispatch__, __cpu_features__
 
     found = [name for name in __cpu_dispatch__ if __cpu_features__.get(name)]
     digests = [
@@ -128,19 +128,20 @@ def test_values_do_not_depend_on_the_instructions_that_the_processor_has():
 def test_what_is_needed_beside_the_tensor_is_bounded():
     normal(KEY, 10, "float32")
     extra = []
-    for count in (2**18, 2**21):
+    for count in (2**18, 2**20):
         with engine_context(LocalEngine()):
             tracemalloc.start()
             normal(KEY, count, "float32")
             extra.append(tracemalloc.get_traced_memory()[1] - 4 * count)
             tracemalloc.stop()
-    assert max(extra) < 2**21  # bytes: the work space, and what the pool rounds up
+    assert max(extra) < 3 * 2**19  # bytes
 
 
 # -- beside JAX ------------------------------------------------------------------------------------------
 
 
 # Few shapes, because JAX compiles anew for each.
+@settings(max_examples=25)
 @given(st.integers(0, 2**64 - 1), st.integers(0, 2**32 - 1), st.sampled_from([(), (5,), (2, 3), (0, 4)]))
 def test_keys_and_bits_are_those_of_jax(seed: int, number: int, shape: tuple[int, ...]):
     jax = jax_of_eight()
