@@ -28,7 +28,6 @@ from shardwise import (
     engine_context,
     halo_exchange,
     jvp,
-    mesh_context,
     shard,
     vjp,
 )
@@ -198,15 +197,6 @@ def test_any_description_of_a_layout_is_understood():
     assert str(pending.layout) == "[-|-] sum(x)"
     assert [float(np.asarray(pending.local(d)).sum()) for d in (0, 3)] == [24, 0]
     assert pending.numpy().sum() == 24
-
-
-def test_where_a_tensor_lies_without_a_layout():
-    assert sw.zeros(3).device == sw.default_device()
-    assert sw.zeros(3, device=CPU(1)).device == CPU(1)
-    assert sw.zeros(3, mesh=MESH).layout is Layout.replicated(MESH, 1)
-    with mesh_context(MESH):
-        assert sw.zeros(3).layout is Layout.replicated(MESH, 1)
-        assert str(sw.zeros(3, layout=P("y")).layout) == "[y]"
 
 
 def test_halos_are_filled_as_halo_exchange_fills_them():

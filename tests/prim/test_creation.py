@@ -5,13 +5,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from shardwise import AbstractEngine, BindingError, DeviceMesh, Layout, LocalEngine, P, asarray
-from shardwise.engine.arrays import is_torch
+from shardwise import AbstractEngine, BindingError, DeviceMesh, Layout, LocalEngine, P, ReduceOp, asarray
+from shardwise.engine.arrays import identity, is_torch
 from shardwise.layout.placement import reductions_of
 from shardwise.layout.tiling import Box
 from shardwise.prim.creation import constant, created, diagonal, progression, whole_progression
-from shardwise.prim.tensor import placed
-from tests.prim.cases import DTYPES, SHAPES, held, host_meshes, layouts_for, same, values
+from tests.prim.cases import DTYPES, SHAPES, assert_holds, host_meshes, layouts_for, values
 
 
 @st.composite
@@ -23,7 +22,7 @@ def new_tensors(draw: st.DrawFn) -> tuple[Layout, np.ndarray]:
 
 
 @given(new_tensors())
-def test_every_device_holds_what_sharding_the_value_gives_it(case: tuple[Layout, np.ndarray]):
+def test_every_device_holds_its_part_of_the_value(case: tuple[Layout, np.ndarray]):
     layout, value = case
     engine, largest = LocalEngine(), layout.max_local_bytes(value.shape, value.dtype)
 
@@ -33,10 +32,18 @@ def test_every_device_holds_what_sharding_the_value_gives_it(case: tuple[Layout,
         out[...] = value[tuple(slice(*interval) for interval in box)]
 
     made = created(fill, value.shape, value.dtype, layout, engine)
-    assert made.layout is layout
-    for got, want in zip(held(made), held(placed(value, layout)), strict=True):
-        assert same(got, want)
     assert engine.counters.total == 0
+    assert_holds(made, layout, value)
+
+
+@pytest.mark.parametrize("op", list(ReduceOp))
+def test_one_device_of_a_group_contributes_the_value_and_the_others_nothing(op: ReduceOp):
+    dtype = np.dtype(float if op in reductions_of(np.dtype(float)) else int)
+    layout = P(unreduced={"x": op}).to_layout(1, DeviceMesh((3,), ("x",)))
+    made = created(constant(5), (2,), dtype, layout, LocalEngine())
+    others = 5 if op is ReduceOp.AVG else identity(op, dtype)
+    assert [made.local(device).tolist() for device in range(3)] == [[5, 5], [others] * 2, [others] * 2]
+    assert made.numpy().tolist() == [5, 5]
 
 
 def test_a_reduction_that_the_dtype_does_not_have_is_refused():

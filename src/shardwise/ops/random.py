@@ -24,7 +24,7 @@ from shardwise.layout.conversion import LayoutLike
 from shardwise.layout.layout import Shape
 from shardwise.layout.mesh import DeviceMesh
 from shardwise.layout.placement import checked_dtype
-from shardwise.ops.creation import laid_out, sizes_of
+from shardwise.ops.site import laid_out, sizes_of
 from shardwise.prim import draws
 from shardwise.prim.creation import created
 from shardwise.prim.dropout import dropout as dropout_row

@@ -27,7 +27,7 @@ def created(
 
     What a halo reaches over is filled like the rest, and what lies outside the tensor is zero, as after a
     halo exchange. Of a pending reduction the first device of a group contributes the value and the others
-    nothing (or all the same, if it is an average), as after `shard`.
+    nothing (or all the same, if it is an average).
 
     >>> from shardwise import Cut, DeviceMesh, Layout, LocalEngine
     >>> layout = Layout(DeviceMesh((2,), ("x",)), [Cut("x", halo=1)])
