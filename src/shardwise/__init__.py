@@ -45,7 +45,7 @@ from shardwise.layout.types import (
     LocalType,
     TensorLayout,
 )
-from shardwise.ops import graph_ops
+from shardwise.ops import graph_ops, random
 from shardwise.ops.communication import (
     accelerator,
     all_gather,
@@ -66,6 +66,22 @@ from shardwise.ops.communication import (
     transfer_to,
 )
 from shardwise.ops.convolution import conv
+from shardwise.ops.creation import (
+    arange,
+    empty,
+    empty_like,
+    eye,
+    full,
+    full_like,
+    linspace,
+    meshgrid,
+    ones,
+    ones_like,
+    tril,
+    triu,
+    zeros,
+    zeros_like,
+)
 from shardwise.ops.elementwise import (
     abs,
     acos,
@@ -182,7 +198,7 @@ from shardwise.prim.tensor import Shard, Tensor, asarray, from_shards
 
 __version__ = "0.1.0"
 
-# `from shardwise import *` leaves Python's own abs, all, any, max, min, pow, round and sum alone.
+# `from shardwise import *` leaves Python's own abs, all, any, max, min, pow, random, round and sum alone.
 __all__ = [
     "AbstractEngine",
     "Accelerator",
@@ -241,6 +257,7 @@ __all__ = [
     "all_reduce",
     "all_slice",
     "all_to_all",
+    "arange",
     "argmax",
     "argmin",
     "as_layout",
@@ -278,16 +295,21 @@ __all__ = [
     "divide",
     "einsum",
     "embedding",
+    "empty",
+    "empty_like",
     "engine_context",
     "equal",
     "exp",
     "expand_dims",
     "explain",
     "expm1",
+    "eye",
     "flip",
     "floor",
     "floor_divide",
     "from_shards",
+    "full",
+    "full_like",
     "gather",
     "gelu",
     "global_shape_from_local",
@@ -306,6 +328,7 @@ __all__ = [
     "layer_norm",
     "less",
     "less_equal",
+    "linspace",
     "local_shard_shape_from_global",
     "log",
     "log10",
@@ -323,6 +346,7 @@ __all__ = [
     "maximum",
     "mean",
     "mesh_context",
+    "meshgrid",
     "minimum",
     "mode",
     "moveaxis",
@@ -332,6 +356,8 @@ __all__ = [
     "norm",
     "not_equal",
     "one_hot",
+    "ones",
+    "ones_like",
     "pad",
     "permute_dims",
     "plan_reshard",
@@ -380,10 +406,14 @@ __all__ = [
     "topk",
     "trace_communication",
     "transfer_to",
+    "tril",
+    "triu",
     "trunc",
     "unstack",
     "value_and_grad",
     "var",
     "vjp",
     "where",
+    "zeros",
+    "zeros_like",
 ]
