@@ -44,6 +44,18 @@ class Node:
     parents: tuple[Node | None, ...] = ()
 
 
+@dataclass(frozen=True)
+class Bundle:
+    """The cotangents of several results of one entry of a tape, None where there is none."""
+
+    parts: tuple[Tensor | None, ...]
+
+    def plus(self, other: Bundle, add: Any) -> Bundle:
+        """Return the sums of two."""
+        pairs = zip(self.parts, other.parts, strict=True)
+        return Bundle(tuple(b if a is None else a if b is None else add(a, b) for a, b in pairs))
+
+
 class Traced(Tensor):
     """A value watched at one level: the value below it, with a tangent or a place on a tape."""
 
@@ -109,31 +121,48 @@ def _beside(tangent: Tensor, out: Tensor) -> Tensor:
     return tangent if alike else relayout(tangent, layout=b.resolved())
 
 
-def pulled_back(end: Node, cotangent: Tensor, starts: list[Node], add: Any) -> list[Tensor | None]:
-    """Return the cotangents of the tape entries `starts`, given that of the entry `end`."""
-    found: dict[int, Tensor] = {id(end): cotangent}
-    for node in _ordered(end):
+def pulled_back(ends: list[tuple[Node, Tensor]], starts: list[Node], add: Any) -> list[Tensor | None]:
+    """Return the cotangents of the tape entries `starts`, given those of the entries `ends`."""
+    found: dict[int, Any] = {}
+
+    def gain(node: Node, part: Any) -> None:
+        before = found.get(id(node))
+        if isinstance(before, Bundle):
+            found[id(node)] = before.plus(part, add)
+        else:
+            found[id(node)] = part if before is None else add(before, part)
+
+    for end, cotangent in ends:
+        gain(end, cotangent)
+    kept = {id(start) for start in starts}
+    for node in _ordered([end for end, _ in ends]):
         given = found.get(id(node))
         if node.row is None or given is None:
             continue
-        if node.row.vjp is None:
-            raise DerivativeError(f"{node.row.name} has no reverse derivative.")
-        for parent, part in zip(
-            node.parents, node.row.vjp(given, node.out, *node.operands, **node.params), strict=True
-        ):
+        for parent, part in zip(node.parents, _cotangents(node, given), strict=True):
             if parent is not None and part is not None:
-                before = found.get(id(parent))
-                found[id(parent)] = part if before is None else add(before, part)
-        if node not in starts:
+                gain(parent, part)
+        if id(node) not in kept:
             del found[id(node)]
     return [found.get(id(start)) for start in starts]
 
 
-def _ordered(end: Node) -> list[Node]:
+def _cotangents(node: Node, given: Any) -> Any:
+    row = node.row
+    assert row is not None
+    if row.vjp is None:
+        raise DerivativeError(f"{row.name} has no reverse derivative.")
+    if row.choosy:
+        needed = tuple(parent is not None for parent in node.parents)
+        return row.vjp(given, node.out, *node.operands, **node.params, needed=needed)
+    return row.vjp(given, node.out, *node.operands, **node.params)
+
+
+def _ordered(ends: list[Node]) -> list[Node]:
     # Entries from the last to the first, each after everything that was made from it.
     order: list[Node] = []
     seen: set[int] = set()
-    stack: list[tuple[Node, bool]] = [(end, False)]
+    stack: list[tuple[Node, bool]] = [(end, False) for end in ends]
     while stack:
         node, done = stack.pop()
         if done:

@@ -69,9 +69,14 @@ def _as_matmul(terms: tuple[str, ...], out: str) -> Any:
     return product
 
 
-def _contract_vjp(ct: Tensor, result: Tensor, *operands: Tensor, terms: tuple[str, ...], out: str) -> tuple[Any, ...]:
+def _contract_vjp(
+    ct: Tensor, result: Tensor, *operands: Tensor, terms: tuple[str, ...], out: str, needed: tuple[bool, ...]
+) -> tuple[Any, ...]:
     parts = []
     for i, (x, term) in enumerate(zip(operands, terms, strict=True)):
+        if not needed[i]:
+            parts.append(None)
+            continue
         others = [(y, t) for k, (y, t) in enumerate(zip(operands, terms, strict=True)) if k != i]
         known = set(out).union(*(t for _, t in others))
         kept = "".join(c for c in term if c in known)
@@ -92,4 +97,4 @@ def _contract_jvp(tangents: Any, result: Tensor, *operands: Tensor, terms: tuple
     return total
 
 
-contract = Row("einsum", _contract, _contract_vjp, _contract_jvp)
+contract = Row("einsum", _contract, _contract_vjp, _contract_jvp, choosy=True)

@@ -277,22 +277,33 @@ def _jvp(row: str) -> Any:
     return jvp
 
 
-convolve = Row(
+def _vjp(first: Any, second: Any) -> Any:
+    def vjp(ct: Tensor, out: Tensor, a: Tensor, b: Tensor, *, form: Form, needed: tuple[bool, ...]) -> tuple[Any, ...]:
+        return (first(ct, a, b, form) if needed[0] else None, second(ct, a, b, form) if needed[1] else None)
+
+    return vjp
+
+
+def _row(name: str, run: Any, first: Any, second: Any) -> Row:
+    return Row(name, run, _vjp(first, second), _jvp(name), choosy=True)
+
+
+convolve = _row(
     "convolve",
     _convolve,
-    lambda ct, out, x, w, *, form: (deconvolve(w, ct, form=form), correlate(x, ct, form=form)),
-    _jvp("convolve"),
+    lambda ct, x, w, form: deconvolve(w, ct, form=form),
+    lambda ct, x, w, form: correlate(x, ct, form=form),
 )
-deconvolve = Row(
+deconvolve = _row(
     "deconvolve",
     _deconvolve,
-    lambda ct, out, w, y, *, form: (correlate(ct, y, form=form), convolve(ct, w, form=form)),
-    _jvp("deconvolve"),
+    lambda ct, w, y, form: correlate(ct, y, form=form),
+    lambda ct, w, y, form: convolve(ct, w, form=form),
 )
-correlate = Row(
+correlate = _row(
     "correlate",
     _correlate,
-    lambda ct, out, x, y, *, form: (deconvolve(ct, y, form=form), convolve(x, ct, form=form)),
-    _jvp("correlate"),
+    lambda ct, x, y, form: deconvolve(ct, y, form=form),
+    lambda ct, x, y, form: convolve(x, ct, form=form),
 )
 ROWS = {"convolve": convolve, "deconvolve": deconvolve, "correlate": correlate}

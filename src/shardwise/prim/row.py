@@ -18,7 +18,7 @@ class Row:
     `run(*tensors, **params)` computes it. `vjp(cotangent, out, *tensors, **params)` returns a cotangent per
     tensor, in the tensor's layout, or None where there is none. `jvp(tangents, out, *tensors, **params)`
     returns the tangent of the result; tangents that are None are zero. A `linear` primitive of one tensor is
-    its own tangent map.
+    its own tangent map. The vjp of a `choosy` one is also told which cotangents are `needed`, to leave out the others.
     """
 
     name: str
@@ -26,6 +26,7 @@ class Row:
     vjp: Callable[..., Cotangents] | None = None
     jvp: Callable[..., Tensor | None] | None = None
     linear: bool = False
+    choosy: bool = False
 
     @staticmethod
     def constant(name: str, run: Callable[..., Tensor]) -> Row:
