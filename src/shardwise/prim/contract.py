@@ -34,6 +34,9 @@ def _contract(*operands: Tensor, terms: tuple[str, ...], out: str) -> Tensor:
             import torch
 
             return torch.einsum(text, *arrays)
+        if arrays[0].dtype.kind == "V" or arrays[-1].dtype.kind == "V":  # bfloat16, of which NumPy has no products
+            wide = kernel(*(a.astype(np.float32) if a.dtype.kind == "V" else a for a in arrays))
+            return wide.astype(np.result_type(*arrays))
         if len(arrays) == 2 and (fast := _as_matmul(terms, out)) is not None:
             return fast(*arrays)
         return np.einsum(text, *arrays, optimize=len(arrays) > 2)

@@ -49,7 +49,8 @@ def elementwise(
     # A number added to a pending sum would be added once per contribution, so only factors and divisors pass.
     passes = linear == "each" or (linear == "first" and isinstance(operands[0], Tensor))
     rule = elementwise_rule(tuple([x.shape for x in tensors]), linear if passes else None)
-    return apply(name, _filled(kernel, operands, tensors[0].dtype), rule, tensors)
+    dtype = next((x.dtype for x in tensors if x.dtype.kind == "V"), tensors[0].dtype)
+    return apply(name, _filled(kernel, operands, dtype), rule, tensors)
 
 
 def _filled(kernel: Callable[..., Any], operands: tuple[Any, ...], dtype: np.dtype) -> Callable[..., Any]:
