@@ -38,6 +38,9 @@ class Row:
 
     def __call__(self, *tensors: Any, **params: Any) -> Tensor:
         """Apply the primitive under whatever interpreters its operands carry."""
-        from shardwise.prim.bind import bind
+        for x in tensors:
+            if isinstance(x, Tensor) and x.level:
+                from shardwise.prim.bind import bind
 
-        return bind(self, *tensors, **params)
+                return bind(self, *tensors, **params)
+        return self.run(*tensors, **params)
