@@ -12,9 +12,11 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field
+from functools import reduce
 from typing import Any
 
 from shardwise.errors import DerivativeError
+from shardwise.layout.layout import Layout
 from shardwise.prim.relayout import relayout
 from shardwise.prim.row import Row
 from shardwise.prim.tensor import Tensor
@@ -123,39 +125,43 @@ def _beside(tangent: Tensor, out: Tensor) -> Tensor:
 
 def pulled_back(ends: list[tuple[Node, Tensor]], starts: list[Node], add: Any) -> list[Tensor | None]:
     """Return the cotangents of the tape entries `starts`, given those of the entries `ends`."""
-    found: dict[int, Any] = {}
-
-    def gain(node: Node, part: Any) -> None:
-        before = found.get(id(node))
-        if isinstance(before, Bundle):
-            found[id(node)] = before.plus(part, add)
-        else:
-            found[id(node)] = part if before is None else add(before, part)
-
+    found: dict[int, Gains] = {}
     for end, cotangent in ends:
-        gain(end, cotangent)
+        _gain(found.setdefault(id(end), {}), cotangent, add)
     kept = {id(start) for start in starts}
     for node in _ordered([end for end, _ in ends]):
-        given = found.get(id(node))
-        if node.row is None or given is None:
+        if node.row is None or id(node) not in found:
             continue
-        for parent, part in zip(node.parents, _cotangents(node, given), strict=True):
+        if node.row.vjp is None:
+            raise DerivativeError(f"{node.row.name} has no reverse derivative.")
+        given = _total(found[id(node)], add)
+        for parent, part in zip(
+            node.parents, node.row.vjp(given, node.out, *node.operands, **node.params), strict=True
+        ):
             if parent is not None and part is not None:
-                gain(parent, part)
+                _gain(found.setdefault(id(parent), {}), part() if callable(part) else part, add)
         if id(node) not in kept:
             del found[id(node)]
-    return [found.get(id(start)) for start in starts]
+    return [_total(found[id(start)], add) if id(start) in found else None for start in starts]
 
 
-def _cotangents(node: Node, given: Any) -> Any:
-    row = node.row
-    assert row is not None
-    if row.vjp is None:
-        raise DerivativeError(f"{row.name} has no reverse derivative.")
-    if row.choosy:
-        needed = tuple(parent is not None for parent in node.parents)
-        return row.vjp(given, node.out, *node.operands, **node.params, needed=needed)
-    return row.vjp(given, node.out, *node.operands, **node.params)
+Gains = dict[Layout | None, Any]  # the cotangents that one entry was given, those of one layout as their sum
+
+
+def _gain(gains: Gains, part: Any, add: Any) -> None:
+    # What is pending alike is added up first, so that it is resolved once and not term by term.
+    layout = None if isinstance(part, Bundle) else part.layout
+    before = gains.get(layout)
+    if before is None:
+        gains[layout] = part
+    else:
+        gains[layout] = before.plus(part, add) if isinstance(part, Bundle) else add(before, part)
+
+
+def _total(gains: Gains, add: Any) -> Any:
+    if len(gains) == 1:
+        return next(iter(gains.values()))
+    return reduce(add, sorted(gains.values(), key=lambda part: not part.layout.partial))
 
 
 def _ordered(ends: list[Node]) -> list[Node]:

@@ -10,7 +10,7 @@ its part of the result reaches: its own and a halo, which comes from its neighbo
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import lru_cache, partial
 from itertools import pairwise, product
 from math import prod
 from typing import Any, NamedTuple
@@ -27,7 +27,7 @@ from shardwise.layout.tiling import Box, DimTiling
 from shardwise.prim.dispatch import apply
 from shardwise.prim.elementwise import add
 from shardwise.prim.kernel import zeros
-from shardwise.prim.row import Row
+from shardwise.prim.row import Cotangents, Row
 from shardwise.prim.rule import Cuts, Rule
 from shardwise.prim.tensor import Tensor
 
@@ -277,15 +277,11 @@ def _jvp(row: str) -> Any:
     return jvp
 
 
-def _vjp(first: Any, second: Any) -> Any:
-    def vjp(ct: Tensor, out: Tensor, a: Tensor, b: Tensor, *, form: Form, needed: tuple[bool, ...]) -> tuple[Any, ...]:
-        return (first(ct, a, b, form) if needed[0] else None, second(ct, a, b, form) if needed[1] else None)
-
-    return vjp
-
-
 def _row(name: str, run: Any, first: Any, second: Any) -> Row:
-    return Row(name, run, _vjp(first, second), _jvp(name), choosy=True)
+    def vjp(ct: Tensor, out: Tensor, a: Tensor, b: Tensor, *, form: Form) -> Cotangents:
+        return partial(first, ct, a, b, form), partial(second, ct, a, b, form)
+
+    return Row(name, run, vjp, _jvp(name))
 
 
 convolve = _row(

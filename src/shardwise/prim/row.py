@@ -8,17 +8,17 @@ from typing import Any
 
 from shardwise.prim.tensor import Tensor
 
-Cotangents = tuple[Tensor | None, ...]
+Cotangents = tuple[Tensor | Callable[[], Tensor] | None, ...]
 
 
 @dataclass(frozen=True)
 class Row:
     """One primitive of the table.
 
-    `run(*tensors, **params)` computes it. `vjp(cotangent, out, *tensors, **params)` returns a cotangent per
-    tensor, in the tensor's layout, or None where there is none. `jvp(tangents, out, *tensors, **params)`
-    returns the tangent of the result; tangents that are None are zero. A `linear` primitive of one tensor is
-    its own tangent map. The vjp of a `choosy` one is also told which cotangents are `needed`, to leave out the others.
+    `run(*tensors, **params)` computes it. `vjp(cotangent, out, *tensors, **params)` returns a cotangent per tensor:
+    None where there is none, or a function that makes it where that is work which is only done if somebody asks.
+    `jvp(tangents, out, *tensors, **params)` returns the tangent of the result; tangents that are None are zero. A
+    `linear` primitive of one tensor is its own tangent map.
     """
 
     name: str
@@ -26,7 +26,6 @@ class Row:
     vjp: Callable[..., Cotangents] | None = None
     jvp: Callable[..., Tensor | None] | None = None
     linear: bool = False
-    choosy: bool = False
 
     @staticmethod
     def constant(name: str, run: Callable[..., Tensor]) -> Row:
