@@ -18,6 +18,9 @@ PARENTS = {
     "PlanError": (ShardwiseError, ValueError),
     "EngineError": (ShardwiseError, RuntimeError),
     "DerivativeError": (ShardwiseError, ValueError),
+    "ModuleError": (ShardwiseError, ValueError),
+    "ParseError": (errors.ModuleError,),
+    "VerifyError": (errors.ModuleError,),
     "ArgumentError": (ShardwiseError, TypeError),
 }
 

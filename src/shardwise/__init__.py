@@ -24,8 +24,11 @@ from shardwise.errors import (
     EngineError,
     LayoutError,
     MeshError,
+    ModuleError,
+    ParseError,
     PlanError,
     ShardwiseError,
+    VerifyError,
 )
 from shardwise.layout.axis import Axis
 from shardwise.layout.context import current_mesh, mesh_context
@@ -203,6 +206,7 @@ __all__ = [
     "LocalTensor",
     "LocalType",
     "MeshError",
+    "ModuleError",
     "NamedMapping",
     "NoReshard",
     "P",
@@ -211,6 +215,7 @@ __all__ = [
     "Placement",
     "PlacementMapping",
     "Plan",
+    "ParseError",
     "PlanError",
     "ReduceOp",
     "Replicated",
@@ -219,6 +224,7 @@ __all__ = [
     "Sharded",
     "ShardingSpec",
     "ShardwiseError",
+    "VerifyError",
     "SpecEntry",
     "Step",
     "Tensor",

@@ -50,6 +50,7 @@ from shardwise.ir.shard.rooted_ops import (
     reduce,
     scatter,
 )
+from shardwise.ir.shard.sharding19 import Sharding19Attr
 from shardwise.ir.shard.sharding_ops import (
     GetShardingOp,
     ShardingOp,
@@ -88,7 +89,7 @@ OPERATIONS: list[type[ShardOperation]] = [
     UpdateHaloOp,
 ]
 
-Shard = Dialect("shard", list(OPERATIONS), [ReductionKindAttr, ShardAxesArrayAttr, ShardingType])
+Shard = Dialect("shard", list(OPERATIONS), [ReductionKindAttr, ShardAxesArrayAttr, Sharding19Attr, ShardingType])
 """The dialect as xDSL knows it."""
 
 

@@ -22,7 +22,7 @@ from xdsl.dialects.builtin import (
     i64,
 )
 from xdsl.ir import Attribute, SSAValue
-from xdsl.parser import Parser, UnresolvedOperand
+from xdsl.parser import AttrParser, Parser, UnresolvedOperand
 from xdsl.printer import Printer
 
 from shardwise.ir.shard.attributes import ReductionKind, ReductionKindAttr, ShardAxesArrayAttr
@@ -36,6 +36,7 @@ class Found:
     """What the clauses of one op have read so far."""
 
     operands: dict[str, list[UnresolvedOperand]] = field(default_factory=dict)
+    values: dict[str, list[SSAValue]] = field(default_factory=dict)
     properties: dict[str, Attribute] = field(default_factory=dict)
 
 
@@ -56,7 +57,7 @@ def spelling(printer: Printer) -> str:
     return getattr(printer, "spelling", "shard")
 
 
-def read_keyword(parser: Parser, spellings: Sequence[str], optional: bool) -> bool:
+def read_keyword(parser: AttrParser, spellings: Sequence[str], optional: bool) -> bool:
     """Read `keyword =` in any of its spellings; False where an optional one is absent."""
     for keyword in spellings:
         if parser.parse_optional_keyword(keyword):
@@ -67,7 +68,7 @@ def read_keyword(parser: Parser, spellings: Sequence[str], optional: bool) -> bo
     return False
 
 
-def read_int(parser: Parser, bits: int = 64) -> int:
+def read_int(parser: AttrParser, bits: int = 64) -> int:
     """Read an int that fits `bits` bits and is not the mark of a dynamic size."""
     start = parser.pos
     number = parser.parse_integer(allow_boolean=False)
@@ -76,7 +77,7 @@ def read_int(parser: Parser, bits: int = 64) -> int:
     return number
 
 
-def read_axes(parser: Parser) -> DenseArrayBase[Any]:
+def read_axes(parser: AttrParser) -> DenseArrayBase[Any]:
     """Read `[0, 1]`."""
     axes = parser.parse_comma_separated_list(parser.Delimiter.SQUARE, lambda: read_int(parser, 16))
     return DenseArrayBase.from_list(i16, axes)

@@ -5,6 +5,7 @@ from typing import Any, TypeAlias
 
 from xdsl.dialects.builtin import (
     DYNAMIC_INDEX,
+    I16,
     ArrayAttr,
     DenseArrayBase,
     IndexType,
@@ -32,7 +33,7 @@ __all__ = [
     "ShardingType",
 ]
 
-GridAxes: TypeAlias = DenseArrayBase[IntegerType]
+GridAxes: TypeAlias = DenseArrayBase[I16]
 """A list of grid axes, `array<i16: 0, 1>`."""
 
 

@@ -21,6 +21,7 @@ from shardwise.errors import ArgumentError
 from shardwise.ir.shard.assembly import AxesClause, Clause, GridClause, OperandsClause, spelling
 from shardwise.ir.shard.attributes import (
     AxesLike,
+    GridAxes,
     GridLike,
     IntsLike,
     ValueLike,
@@ -126,7 +127,7 @@ class GridShapeOp(GridUser):
     CLAUSES: ClassVar[tuple[Clause, ...]] = (GridClause(""), AxesClause("axes"))
     TRAILER: ClassVar[Trailer] = "results"
 
-    axes = prop_def(DenseArrayBase, default_value=axes_attribute(()))
+    axes = prop_def(GridAxes, default_value=axes_attribute(()))
     sizes = var_result_def(IndexType)
     traits = traits_def(Pure())
 
@@ -160,7 +161,7 @@ class ProcessMultiIndexOp(GridUser):
     CLAUSES: ClassVar[tuple[Clause, ...]] = (GridClause(), AxesClause("axes"))
     TRAILER: ClassVar[Trailer] = "results"
 
-    axes = prop_def(DenseArrayBase, default_value=axes_attribute(()))
+    axes = prop_def(GridAxes, default_value=axes_attribute(()))
     indices = var_result_def(IndexType)
     traits = traits_def(Pure())
 
@@ -225,7 +226,7 @@ class NeighborsLinearIndicesOp(GridUser):
     TRAILER: ClassVar[Trailer] = "results"
 
     device = var_operand_def(IndexType)
-    split_axes = prop_def(DenseArrayBase)
+    split_axes = prop_def(GridAxes)
     neighbor_down = result_def(IndexType)
     neighbor_up = result_def(IndexType)
     traits = traits_def(Pure())

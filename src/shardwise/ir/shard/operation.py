@@ -12,7 +12,7 @@ from xdsl.rewriter import InsertPoint, Rewriter
 
 from shardwise.errors import ArgumentError
 from shardwise.ir.shard.assembly import Clause, Found
-from shardwise.ir.shard.attributes import ShardingType, axes_attribute
+from shardwise.ir.shard.attributes import GridAxes, ShardingType, axes_attribute
 
 Trailer: TypeAlias = Literal["arrow", "function", "same", "results", "sharding"]
 Place: TypeAlias = InsertPoint | Block | Operation
@@ -79,7 +79,7 @@ class ShardOperation(IRDLOperation):
             parser.resolve_operands(unresolved, operand_types.get(name, ()), position)
             for name, unresolved in found.operands.items()
         ]
-        by_name = dict(zip(found.operands, operands, strict=True))
+        by_name = dict(zip(found.operands, operands, strict=True)) | found.values
         definition = cls.get_irdl_definition()
         is_variadic = any(isinstance(result, VarResultDef) for _, result in definition.results)
         return cls.build(
@@ -168,7 +168,7 @@ class GridUser(ShardOperation):
 class CollectiveOperation(GridUser):
     """An op that works within groups of devices: those that differ only along `grid_axes`."""
 
-    grid_axes = prop_def(DenseArrayBase, default_value=axes_attribute(()))
+    grid_axes = prop_def(GridAxes, default_value=axes_attribute(()))
 
 
 Kind = TypeVar("Kind", bound=ShardOperation)

@@ -1,6 +1,7 @@
 """Shardings: what they are, which tensors have them, and what follows for shards and their halos."""
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import ClassVar
 
 from xdsl.dialects.builtin import I64, IndexType, LocationAttr, MemRefType, TensorType, UnitAttr
@@ -15,12 +16,15 @@ from xdsl.irdl import (
     var_operand_def,
     var_result_def,
 )
+from xdsl.parser import Parser
+from xdsl.printer import Printer
 from xdsl.traits import Pure
 
 from shardwise.ir.shard.assembly import (
     AxisListsClause,
     Clause,
     FlagClause,
+    Found,
     GridClause,
     MixedClause,
     OperandClause,
@@ -49,6 +53,7 @@ from shardwise.ir.shard.operation import (
     value_builder,
     values_builder,
 )
+from shardwise.ir.shard.sharding19 import Sharding19Attr
 
 
 @shard_operation
@@ -106,6 +111,38 @@ class ShardingOp(GridUser):
         self._make(operands, results or [ShardingType()], properties, loc, ip)
 
 
+@dataclass(frozen=True, slots=True)
+class AnnotationClause:
+    """The sharding a tensor gets: `to %s`, or `to <@g, [[0]]>` as LLVM 19 writes it."""
+
+    def parse(self, parser: Parser, found: Found) -> None:
+        """Read a value, or an attribute for which a sharding op is made."""
+        parser.parse_keyword("to")
+        operand = parser.parse_optional_unresolved_operand()
+        if operand is not None:
+            found.operands["sharding"] = [operand]
+            return
+        if not parser.parse_optional_punctuation("<"):
+            parser.raise_error("expected a sharding: `%s`, or `<@grid, [[0]]>`")
+        made = sharding_of(Sharding19Attr.read(parser))
+        parser.parse_punctuation(">")
+        found.values["sharding"] = [made.result]
+
+    def print(self, printer: Printer, op: ShardOperation) -> None:
+        """Print the value."""
+        printer.print_string(" to ")
+        printer.print_ssa_value(op.operands[1])
+
+
+def sharding_of(attribute: Sharding19Attr) -> ShardingOp:
+    """Return the op that says what LLVM 19's attribute says; it belongs to no block yet."""
+    op = ShardingOp(attribute.grid, attribute.split_axes, None, None)
+    # The op has no clause for partial axes, so they are kept among its attributes.
+    if len(attribute.partial_axes):
+        op.attributes |= {"partial_axes": attribute.partial_axes, "partial_type": attribute.partial_type}
+    return op
+
+
 @shard_operation
 class ShardOp(ShardOperation):
     """Says how a tensor is spread where it is made or, with `annotate_for_users`, where this op's result is used.
@@ -117,7 +154,7 @@ class ShardOp(ShardOperation):
     OPERATION_NAME: ClassVar[str] = "shard.shard"
     CLAUSES: ClassVar[tuple[Clause, ...]] = (
         OperandClause("src"),
-        OperandClause("sharding", "to"),
+        AnnotationClause(),
         FlagClause("annotate_for_users"),
     )
     TRAILER: ClassVar[Trailer] = "same"

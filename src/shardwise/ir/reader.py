@@ -1,0 +1,126 @@
+"""xDSL's parser with a place for every op, both vocabularies, and no text that makes it hang."""
+
+import math
+import re
+from collections.abc import Sequence
+from typing import Any, cast
+
+from xdsl.context import Context
+from xdsl.dialects.builtin import DenseIntOrFPElementsAttr, FileLineColLoc, IntAttr, ModuleOp, StringAttr, UnknownLoc
+from xdsl.ir import Attribute, Operation
+from xdsl.ir import TypeAttribute as Type
+from xdsl.parser import Parser
+from xdsl.rewriter import InsertPoint, Rewriter
+from xdsl.utils.lexer import Input
+from xdsl.utils.mlir_lexer import MLIRLexer
+
+from shardwise.ir.guard import MAX_SPLAT_ELEMENTS
+from shardwise.ir.shard import Sharding19Attr, ShardingOp, ShardOp, ShardOperation
+from shardwise.ir.shard.sharding_ops import sharding_of
+from shardwise.ir.source import Source
+
+# LLVM 19's words for what newer tools call otherwise.
+OP_NAMES = {"mesh.mesh": "shard.grid", "mesh.mesh_shape": "shard.grid_shape"}
+PROPERTY_NAMES = {"mesh": "grid", "mesh_axes": "grid_axes", "scatter_dim": "scatter_axis"}
+
+
+def current_name(name: str) -> str:
+    """Return the name an op, attribute or type of the `mesh` dialect has today.
+
+    >>> current_name("mesh.mesh"), current_name("mesh.all_gather"), current_name("func.func")
+    ('shard.grid', 'shard.all_gather', 'func.func')
+    """
+    if not name.startswith("mesh."):
+        return name
+    return OP_NAMES.get(name, f"shard.{name.removeprefix('mesh.')}")
+
+
+class BothVocabularies(Context):
+    """A context in which the names of the `mesh` dialect mean those of `shard`."""
+
+    def get_optional_op(self, name: str, *, dialect_stack: Sequence[str] = ()) -> type[Operation] | None:
+        """Return the class of an op."""
+        return super().get_optional_op(current_name(name), dialect_stack=dialect_stack)
+
+    def get_optional_type(self, name: str) -> type[Type] | None:
+        """Return the class of a type."""
+        return super().get_optional_type(current_name(name))
+
+    def get_optional_attr(self, name: str) -> type[Attribute] | None:
+        """Return the class of an attribute."""
+        # LLVM 19's sharding is an attribute that newer tools do not have.
+        return super().get_optional_attr(name if name == "mesh.shard" else current_name(name))
+
+
+class Lexer(MLIRLexer):
+    """xDSL's lexer, with strings read in linear time."""
+
+    _unescaped_characters_regex = re.compile(r'"(?:[^"\\\n\v\f]++|\\(?:["nt\\]|[0-9A-Fa-f]{2}))*+"')
+
+
+class Reader(Parser):
+    """Reads one source; each op without a location of its own gets the place where it is written."""
+
+    def __init__(self, context: Context, source: Source) -> None:
+        super().__init__(context, "", source.name)
+        self.source = source
+        self._splat_elements = 0
+        self._parser_state.lexer = Lexer(Input(source.text, source.name))
+        self._parser_state.current_token = self._parser_state.lexer.lex()
+
+    def parse_module(self, allow_implicit_module: bool = True) -> ModuleOp:
+        """Read the module and put the shardings that LLVM 19 writes as attributes before the ops that name them."""
+        module = super().parse_module(allow_implicit_module)
+        for op in list(module.walk()):
+            if isinstance(op, ShardOp) and isinstance(made := op.sharding.owner, ShardingOp) and made.parent is None:
+                made.location = op.location
+                Rewriter.insert_op(made, InsertPoint.before(op))
+        return module
+
+    def parse_operation(self) -> Operation:
+        """Read an op and note where it begins."""
+        position = self._current_token.span.start
+        op = super().parse_operation()
+        if isinstance(op.location, UnknownLoc):
+            line, column = self.source.place(position)
+            op.location = FileLineColLoc(StringAttr(self.source.name), IntAttr(line), IntAttr(column))
+        return op
+
+    def _parse_generic_operation(self, op_type: type[Operation]) -> Operation:
+        op = super()._parse_generic_operation(op_type)
+        if isinstance(op, ShardOperation):
+            for old, new in PROPERTY_NAMES.items():
+                _rename(op, old, new)
+        if isinstance(op, ShardOp) and isinstance(op.properties.get("shard"), Sharding19Attr):
+            made = sharding_of(cast("Sharding19Attr", op.properties.pop("shard")))
+            op.operands = [*op.operands, made.result]
+        return op
+
+    def _parse_dense_literal_type(self) -> Any:
+        kind = super()._parse_dense_literal_type()
+        self._count(kind)
+        return kind
+
+    def parse_dense_int_or_fp_elements_attr(self, type: Any) -> DenseIntOrFPElementsAttr:
+        """Read a dense constant that is not larger than what is written, or than what one value may fill."""
+        if type is not None:
+            self._count(type)
+        return super().parse_dense_int_or_fp_elements_attr(type)
+
+    def _count(self, kind: Any) -> None:
+        size = math.prod(kind.get_shape())
+        # A constant with all its elements written down is no larger than the text.
+        if size <= len(self.source.text):
+            return
+        self._splat_elements += size
+        if self._splat_elements > MAX_SPLAT_ELEMENTS:
+            self.raise_error(
+                f"dense constants of more than {MAX_SPLAT_ELEMENTS} elements; write tensor.splat or linalg.fill instead"
+            )
+
+
+def _rename(op: ShardOperation, old: str, new: str) -> None:
+    known = op.get_irdl_definition().properties
+    for given in (op.properties, op.attributes):
+        if old in given and old not in known and new in known:
+            op.properties[new] = given.pop(old)
