@@ -8,7 +8,6 @@
     ├── PlanError (ValueError)       no plan can be made from what was given
     ├── EngineError (RuntimeError)   an engine cannot do what was asked
     ├── ProgramError (RuntimeError)  a module of the `shard` dialect cannot be run, or went wrong while it ran
-    ├── ProgramError (RuntimeError)  a module of the `shard` dialect cannot be run, or went wrong while it ran
     ├── DerivativeError (ValueError) something cannot be differentiated
     ├── ModuleError (ValueError)     a module of the `shard` dialect is wrong, at a line and column of its text
     │   ├── ParseError               its text cannot be read
@@ -50,10 +49,6 @@ class PlanError(ShardwiseError, ValueError):
 
 class EngineError(ShardwiseError, RuntimeError):
     """An engine cannot do what was asked."""
-
-
-class ProgramError(ShardwiseError, RuntimeError):
-    """A module of the `shard` dialect cannot be run, or went wrong while it ran."""
 
 
 class ProgramError(ShardwiseError, RuntimeError):
