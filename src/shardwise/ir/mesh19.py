@@ -7,8 +7,7 @@ from xdsl.ir import Operation
 from xdsl.irdl import IRDLOperation, irdl_op_definition, operand_def, opt_prop_def, prop_def, result_def
 from xdsl.printer import Printer
 
-from shardwise.errors import ConversionError
-from shardwise.ir.place import place_of
+from shardwise.ir.dialects.llvm19 import refuse, to_llvm19
 from shardwise.ir.shard import ReductionKindAttr, Sharding19Attr, ShardingOp, ShardingType, ShardOp, ShardOperation
 from shardwise.ir.shard.attributes import axes_attribute, reduction_attribute
 
@@ -55,23 +54,20 @@ def to_mesh19(module: ModuleOp) -> ModuleOp:
             _annotate(op)
     for op in list(copy.walk()):
         _respell(op)
+        to_llvm19(op)
     return copy
-
-
-def _refuse(op: Operation, why: str) -> ConversionError:
-    return ConversionError(f"{place_of(op)}: {op.name}: {why}\n  print the module in the `shard` dialect instead.")
 
 
 def _annotate(op: ShardOp) -> None:
     sharding = op.sharding.owner
     if not isinstance(sharding, ShardingOp):
-        raise _refuse(op, "LLVM 19 writes the sharding as an attribute, and this one is not made by shard.sharding.")
+        raise refuse(op, "LLVM 19 writes the sharding as an attribute, and this one is not made by shard.sharding.")
     if sharding.static_halo_sizes.get_values() or sharding.static_sharded_dims_offsets.get_values():
-        raise _refuse(sharding, "LLVM 19 has no halos and no offsets of shards.")
+        raise refuse(sharding, "LLVM 19 has no halos and no offsets of shards.")
     partial = sharding.attributes.get("partial_axes", axes_attribute(()))
     kind = sharding.attributes.get("partial_type", reduction_attribute(None))
     if not isinstance(partial, DenseArrayBase) or not isinstance(kind, ReductionKindAttr):
-        raise _refuse(sharding, "partial_axes is `array<i16: ...>` and partial_type is `#shard.partial<...>`.")
+        raise refuse(sharding, "partial_axes is `array<i16: ...>` and partial_type is `#shard.partial<...>`.")
     attribute = Sharding19Attr(sharding.grid, sharding.split_axes, kind, partial)
     properties = {"shard": attribute, "annotate_for_users": op.user_annotation}
     new = Shard19Op(operands=[op.src], result_types=[op.result.type], properties=properties, attributes=op.attributes)
@@ -90,11 +86,11 @@ def _annotate(op: ShardOp) -> None:
 def _respell(op: Operation) -> None:
     arguments = [arg for region in op.regions for block in region.blocks for arg in block.args]
     if any(isinstance(value.type, ShardingType) for value in (*op.operands, *op.results, *arguments)):
-        raise _refuse(op, "LLVM 19 has no shardings as values.")
+        raise refuse(op, "LLVM 19 has no shardings as values.")
     if not isinstance(op, ShardOperation):
         return
     name = op.name.removeprefix("shard.")
     if name in ABSENT:
-        raise _refuse(op, "LLVM 19 has no such op.")
+        raise refuse(op, "LLVM 19 has no such op.")
     # The copy is for printing alone, and the printer asks the op for its name.
     object.__setattr__(op, "name", OP_NAMES.get(op.name, f"mesh.{name}"))
