@@ -7,7 +7,7 @@
     │   └── ConversionError          a conversion would lose information
     ├── PlanError (ValueError)       no plan can be made from what was given
     ├── EngineError (RuntimeError)   an engine cannot do what was asked
-    ├── ProgramError (RuntimeError)  a module of the `shard` dialect cannot be run, or went wrong while it ran
+    ├── ProgramError (RuntimeError)  a module of the `shard` dialect cannot be made or run, or went wrong while it ran
     ├── DerivativeError (ValueError) something cannot be differentiated
     ├── ModuleError (ValueError)     a module of the `shard` dialect is wrong, at a line and column of its text
     │   ├── ParseError               its text cannot be read
@@ -52,7 +52,7 @@ class EngineError(ShardwiseError, RuntimeError):
 
 
 class ProgramError(ShardwiseError, RuntimeError):
-    """A module of the `shard` dialect cannot be run, or went wrong while it ran."""
+    """A module of the `shard` dialect cannot be made or run, or went wrong while it ran."""
 
 
 class DerivativeError(ShardwiseError, ValueError):

@@ -9,12 +9,13 @@ from math import prod
 from typing import Any
 
 import numpy as np
-from xdsl.dialects.builtin import FileLineColLoc, ModuleOp
+from xdsl.dialects.builtin import ModuleOp
 from xdsl.dialects.func import FuncOp
 from xdsl.ir import Operation, SSAValue
 
 from shardwise.errors import ArgumentError, ProgramError, did_you_mean
 from shardwise.ir.interpret.values import DYNAMIC, Poisoned
+from shardwise.ir.place import place_of
 
 
 @dataclass(frozen=True)
@@ -169,8 +170,8 @@ def name_of(value: SSAValue) -> str:
 
 def where(op: Operation) -> str:
     """Return where an op stands: its line or, without lines, its function."""
-    if isinstance(op.location, FileLineColLoc):
-        return f" at line {op.location.line.data}"
+    if place := place_of(op).line:
+        return f" at line {place}"
     parent = op.parent_op()
     while parent is not None and not isinstance(parent, FuncOp):
         parent = parent.parent_op()

@@ -26,7 +26,7 @@ _LOCAL = {*COMMUNICATION, "shard.all_slice", "shard.process_multi_index", "shard
 def is_partitioned(module: ModuleOp) -> bool:
     """Whether a module says what each device does, rather than what is done to whole tensors.
 
-    >>> from shardwise.ir import parse_module
+    >>> from shardwise.ir.text import parse_module
     >>> text = "func.func @f(%x: tensor<2xf32>) -> tensor<2xf32> { return %x : tensor<2xf32> }"
     >>> is_partitioned(parse_module(text))
     False
@@ -40,7 +40,7 @@ def execute(module: ModuleOp, *inputs: Any, function: str | None = None, grids: 
     `function` is by default `main`, or the first one. `grids` gives the shapes of grids with open sizes. One result
     is returned by itself, several as a tuple, none as None.
 
-    >>> from shardwise.ir import parse_module
+    >>> from shardwise.ir.text import parse_module
     >>> module = parse_module('''
     ... shard.grid @g(shape = 2)
     ... func.func @double(%x: tensor<4xf32>) -> tensor<4xf32> {
@@ -69,7 +69,7 @@ def execute_on_devices(
     Returns, per device, what `execute` returns. Parts of a result that the program leaves undefined stay undefined:
     such a result is `Poisoned`.
 
-    >>> from shardwise.ir import parse_module
+    >>> from shardwise.ir.text import parse_module
     >>> module = parse_module('''
     ... shard.grid @g(shape = 2)
     ... func.func @total(%x: tensor<1xi32>) -> tensor<1xi32> {

@@ -44,7 +44,7 @@ class Scheduler:
             self.results[device] = stop.value
             return
         except ProgramError as error:
-            raise ProgramError(f"on device {device}: {error}") from None
+            raise ProgramError(f"on device {device}: {error}" if len(self.runs) > 1 else str(error)) from None
         if isinstance(request, Sending):
             self.messages.setdefault((device, request.target), deque()).append(request)
             self.ready.append((device, None))

@@ -173,7 +173,7 @@ def _reshaped(op: Operation, x: Value, shape: tuple[int, ...]) -> list[Value]:
 
 
 def _concat(scope: Scope, op: Operation, operands: list[Value]) -> list[Value]:
-    dim = integer(property_of(op, "dim") or property_of(op, "axis"))
+    dim = integer(property_of(op, "axis" if op.name == "tosa.concat" else "dim"))
     return [moved(lambda parts: np.concatenate(parts, axis=dim), list(operands))]
 
 
