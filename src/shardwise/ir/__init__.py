@@ -7,3 +7,8 @@ if find_spec("xdsl") is None:
         "shardwise.ir needs xDSL, which is not installed.\n  install it with: pip install 'shardwise[mlir]'",
         name="xdsl",
     )
+
+from shardwise.ir.text import parse_module, print_module
+from shardwise.ir.verifier import verify
+
+__all__ = ["parse_module", "print_module", "verify"]
