@@ -167,6 +167,8 @@ class Emitter:
             return x
         if 0 in shape:
             return self.full(shape, 0, _dtype(element_type(x)))
+        if not old:  # a scalar has no dims to split
+            return self.broadcast(x, shape)
         runs = _runs(old, shape)
         middle = tuple(prod(old[k] for k in sources) for sources, _ in runs)
         if middle != old:
