@@ -10,12 +10,12 @@ from xdsl.dialects.builtin import ModuleOp, TensorType
 from xdsl.dialects.func import FuncOp
 from xdsl.ir import Attribute
 
-from shardwise.errors import ArgumentError, ProgramError
+from shardwise.errors import ArgumentError
 from shardwise.ir.interpret.blocks import run_block
 from shardwise.ir.interpret.communication import COMMUNICATION
 from shardwise.ir.interpret.program import Scope, program_of
 from shardwise.ir.interpret.scheduler import Scheduler
-from shardwise.ir.interpret.values import Poisoned, Value, dtype_of, fits
+from shardwise.ir.interpret.values import Poisoned, Value, defined, dtype_of, fits
 
 Grids = Mapping[str, Sequence[int]]
 
@@ -54,7 +54,7 @@ def execute(module: ModuleOp, *inputs: Any, function: str | None = None, grids: 
     """
     program = program_of(module, grids)
     found = program.function(function)
-    values = _arguments(found, inputs)
+    values = arguments(found, inputs)
     run = run_block(Scope(program), found.body.block, values)
     with np.errstate(all="ignore"):
         made = Scheduler([run]).finish()[0]
@@ -87,18 +87,11 @@ def execute_on_devices(
             raise ArgumentError(f"input {i} needs one array for each of {program.devices} devices, got {count}.")
     runs = []
     for device in range(program.devices):
-        values = _arguments(found, [given[device] for given in inputs], f" of device {device}")
+        values = arguments(found, [given[device] for given in inputs], f" of device {device}")
         runs.append(run_block(Scope(program, device), found.body.block, values))
     with np.errstate(all="ignore"):
         made = Scheduler(runs).finish()
     return [_returned(values) for values in made]
-
-
-def defined(value: Value, what: str) -> Value:
-    """Return a value, after checking that all of it is defined."""
-    if isinstance(value, Poisoned):
-        raise ProgramError(f"{what} is undefined: {value.origin} left it so.")
-    return value
 
 
 def _returned(values: Sequence[Value]) -> Any:
@@ -110,7 +103,8 @@ def _returned(values: Sequence[Value]) -> Any:
 # -- inputs ----------------------------------------------------------------------------------------------
 
 
-def _arguments(function: FuncOp, inputs: Sequence[Any], of: str = "") -> list[Value]:
+def arguments(function: FuncOp, inputs: Sequence[Any], of: str = "") -> list[Value]:
+    """Return the inputs of a function as values of its types; `of` says whose they are."""
     kinds, name = list(function.function_type.inputs), function.sym_name.data
     if len(kinds) != len(inputs):
         listed = ", ".join(map(str, kinds)) or "none"

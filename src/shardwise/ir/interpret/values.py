@@ -95,6 +95,13 @@ def undefined(shape: tuple[int, ...], dtype: np.dtype, origin: str) -> Poisoned:
     return Poisoned(np.zeros(shape, dtype), np.ones(shape, bool), origin)
 
 
+def defined(value: Value, what: str) -> Value:
+    """Return a value, after checking that all of it is defined."""
+    if isinstance(value, Poisoned):
+        raise ProgramError(f"{what} is undefined: {value.origin} left it so.")
+    return value
+
+
 def moved(movement: Callable[..., Any], *values: Value) -> Value:
     """Apply a function that only moves elements, to data and to what is undefined in it alike.
 
