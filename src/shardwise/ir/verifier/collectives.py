@@ -152,6 +152,12 @@ def _source(op: RecvOp, grid: Grid) -> Complaints:
         yield f"source is absent, but has {counted(len(op.source_dynamic), 'value')}."
 
 
+def _not_scalar(op: RecvOp | ShiftOp, _: Grid) -> Complaints:
+    # So do LLVM's own tools; a scalar travels as a tensor of one element.
+    if not shape_of(op.input):
+        yield f"the input is {op.input.type}, expected a tensor of at least one dim."
+
+
 def _shift(op: ShiftOp, _: Grid) -> Complaints:
     axis, axes = op.shift_axis.value.data, list(op.grid_axes.get_values())
     if axis not in axes:
@@ -167,10 +173,10 @@ COLLECTIVES: dict[type[ShardOperation], tuple[Check, ...]] = {
     AllToAllOp: (*BEGIN, _same_elements, _exchanged),
     BroadcastOp: (*BEGIN, _root, _same_elements, _same_shape),
     GatherOp: (*BEGIN, _root, _same_elements, _gathered),
-    RecvOp: (*BEGIN, _source, _same_elements, _same_shape),
+    RecvOp: (*BEGIN, _not_scalar, _source, _same_elements, _same_shape),
     ReduceOp: (*BEGIN, _root, _same_shape),
     ReduceScatterOp: (*BEGIN, _scattered),
     ScatterOp: (*BEGIN, _root, _same_elements, _scattered),
     SendOp: (*BEGIN, _destination, _same_elements, _same_shape),
-    ShiftOp: (*BEGIN, _shift, _same_elements, _same_shape),
+    ShiftOp: (*BEGIN, _not_scalar, _shift, _same_elements, _same_shape),
 }
