@@ -156,7 +156,7 @@ def broadcast(body: Body) -> None:
 
 
 def send(body: Body) -> None:
-    value, axes = body.tensor(), body.axes()
+    value, axes = body.tensor(1), body.axes()
     to, dynamic = body.mixed([body.sizes[axis] for axis in axes], body.indices)
     shard.send(value.type, body.grid, value, to, dynamic, grid_axes=axes)
 

@@ -152,7 +152,7 @@ def _source(op: RecvOp, grid: Grid) -> Complaints:
         yield f"source is absent, but has {counted(len(op.source_dynamic), 'value')}."
 
 
-def _not_scalar(op: RecvOp | ShiftOp, _: Grid) -> Complaints:
+def _not_scalar(op: RecvOp | SendOp | ShiftOp, _: Grid) -> Complaints:
     # So do LLVM's own tools; a scalar travels as a tensor of one element.
     if not shape_of(op.input):
         yield f"the input is {op.input.type}, expected a tensor of at least one dim."
@@ -177,6 +177,6 @@ COLLECTIVES: dict[type[ShardOperation], tuple[Check, ...]] = {
     ReduceOp: (*BEGIN, _root, _same_shape),
     ReduceScatterOp: (*BEGIN, _scattered),
     ScatterOp: (*BEGIN, _root, _same_elements, _scattered),
-    SendOp: (*BEGIN, _destination, _same_elements, _same_shape),
+    SendOp: (*BEGIN, _not_scalar, _destination, _same_elements, _same_shape),
     ShiftOp: (*BEGIN, _not_scalar, _shift, _same_elements, _same_shape),
 }
