@@ -71,6 +71,8 @@ class Reader(Parser):
     def parse_module(self, allow_implicit_module: bool = True) -> ModuleOp:
         """Read the module and put the shardings that LLVM 19 writes as attributes before the ops that name them."""
         module = super().parse_module(allow_implicit_module)
+        if isinstance(module.location, UnknownLoc):
+            module.location = self._location(0)
         for op in list(module.walk()):
             if isinstance(op, ShardOp) and isinstance(made := op.sharding.owner, ShardingOp) and made.parent is None:
                 made.location = op.location
@@ -82,9 +84,12 @@ class Reader(Parser):
         position = self._current_token.span.start
         op = super().parse_operation()
         if isinstance(op.location, UnknownLoc):
-            line, column = self.source.place(position)
-            op.location = FileLineColLoc(StringAttr(self.source.name), IntAttr(line), IntAttr(column))
+            op.location = self._location(position)
         return op
+
+    def _location(self, position: int) -> FileLineColLoc:
+        line, column = self.source.place(position)
+        return FileLineColLoc(StringAttr(self.source.name), IntAttr(line), IntAttr(column))
 
     def _parse_generic_operation(self, op_type: type[Operation]) -> Operation:
         op = super()._parse_generic_operation(op_type)

@@ -57,7 +57,8 @@ class ShardOperation(IRDLOperation):
 
     def _move(self, ip: Place) -> None:
         # Inside xDSL's ImplicitBuilder the op already sits at the builder's place.
-        self.detach()
+        if self.parent is not None:
+            self.detach()
         if isinstance(ip, Block):
             ip = InsertPoint.at_end(ip)
         elif isinstance(ip, Operation):

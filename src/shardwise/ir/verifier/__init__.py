@@ -43,8 +43,8 @@ def faults(module: ModuleOp) -> Iterator[VerifyError]:
     for op in module.walk():
         found = [*symbols.complaints(op), *order.complaints(op)]
         found += [*_dialect_complaints(op, symbols)] if isinstance(op, ShardOperation) else []
-        # xDSL's own checks come last: what they say of our ops is said better above.
-        for complaint in found or _structure_complaints(op):
+        # xDSL's own checks come last: what they say of our ops is said better above, and of twins at the second one.
+        for complaint in found or (() if symbols.has_twins(op) else _structure_complaints(op)):
             yield _fault(op, complaint, symbols)
 
 

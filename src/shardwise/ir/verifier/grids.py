@@ -61,11 +61,20 @@ class Symbols:
             module = module.parent_op()
         if not isinstance(module, ModuleOp):
             return {}
+        return self._names(module)
+
+    def _names(self, module: ModuleOp) -> dict[str, Operation]:
         if module not in self.tables:
             # The first op with a name has it; a second one is complained about.
-            named = [(_name(child), child) for child in module.body.block.ops]
+            named = [(_name(child), child) for child in module.body.ops]
             self.tables[module] = {name: child for name, child in reversed(named) if name is not None}
         return self.tables[module]
+
+    def has_twins(self, op: Operation) -> bool:
+        """Return whether two ops of a module have one name."""
+        return isinstance(op, ModuleOp) and sum(_name(child) is not None for child in op.body.ops) > len(
+            self._names(op)
+        )
 
     def grid(self, op: Operation, name: str | None) -> Grid | None:
         """Return the grid of that name, if there is one."""
