@@ -191,3 +191,51 @@ def test_global_values_have_no_position_and_devices_no_annotations():
 def test_one_array_per_device_is_asked_for():
     with pytest.raises(ArgumentError, match="input 0 needs one array for each of 4 devices, got 2"):
         execute_on_devices(parse_module(SHARDED), [np.zeros((4, 14), "float32")] * 2)
+
+
+# -- what only shows while a program runs ------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("body", "message"),
+    [
+        ("%r = arith.addf %x, %y : tensor<?xf32>", "arith.addf (%r) at line 2 combines shapes [1], [2]."),
+        (
+            "%e = tensor.expand_shape %x [[0, 1]] output_shape [1, 1] : tensor<?xf32> into tensor<1x1xf32>\n"
+            "%r = tensor.collapse_shape %e [[0, 1]] : tensor<1x1xf32> into tensor<?xf32>",
+            "tensor.expand_shape (%e) at line 2 sees float32[2] as shape [1, 1], which has other elements.",
+        ),
+        (
+            "%c = arith.constant 7 : index\n%v = tensor.extract %x[%c] : tensor<?xf32>\n"
+            "%r = tensor.from_elements %v : tensor<1xf32>",
+            "tensor.extract (%v) at line 3 reads or writes element 7 of dim 0 of [2].",
+        ),
+    ],
+)
+def test_sizes_that_do_not_fit_are_reported(body, message):
+    result = "tensor<1xf32>" if "from_elements" in body else "tensor<?xf32>"
+    text = f"func.func @f(%x: tensor<?xf32>, %y: tensor<?xf32>) -> {result} {{\n{body}\nreturn %r : {result}\n}}"
+    with pytest.raises(ProgramError, match=re.escape(message)):
+        execute(parse_module(text), np.zeros(2, "float32"), np.zeros(1, "float32"))
+
+
+def test_blocks_and_buffers_are_refused():
+    jump = "func.func @f() {\n cf.br ^end\n^end:\n return\n}"
+    with pytest.raises(ProgramError, match="@f has several blocks, which cannot be run.\n  use scf.if and scf.for"):
+        execute(parse_module(jump))
+    with pytest.raises(ProgramError, match="values of type memref<2xf32> cannot be run"):
+        execute(parse_module("func.func @f(%x: memref<2xf32>) { return }"), np.zeros(2, "float32"))
+
+
+def test_bfloat16_products():
+    import ml_dtypes
+
+    a = np.arange(6, dtype=ml_dtypes.bfloat16).reshape(2, 3)
+    text = """func.func @f(%a: tensor<2x3xbf16>, %b: tensor<3x2xbf16>) -> tensor<2x2xbf16> {
+      %z = arith.constant dense<0.0> : tensor<2x2xbf16>
+      %m = linalg.matmul ins(%a, %b : tensor<2x3xbf16>, tensor<3x2xbf16>) outs(%z : tensor<2x2xbf16>)
+        -> tensor<2x2xbf16>
+      return %m : tensor<2x2xbf16>
+    }"""
+    made = execute(parse_module(text), a, a.T)
+    np.testing.assert_array_equal(made.astype("float32"), a.astype("float32") @ a.T.astype("float32"))

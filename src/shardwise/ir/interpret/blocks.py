@@ -31,7 +31,10 @@ def run_block(scope: Scope, block: Block, arguments: Sequence[Value]) -> Run:
     values = scope.values
     values.update(zip(block.args, arguments, strict=True))
     for op in block.ops:
-        operands = [values[x] for x in op.operands]
+        try:
+            operands = [values[x] for x in op.operands]
+        except KeyError:
+            raise ProgramError(f"{op_text(op)} uses a value before it is made.") from None
         if op is block.last_op and op.name in TERMINATORS:
             return operands
         if op.name in COMMUNICATION:
@@ -39,15 +42,25 @@ def run_block(scope: Scope, block: Block, arguments: Sequence[Value]) -> Run:
         elif op.name in CONTROL:
             made = yield from CONTROL[op.name](scope, op, operands)
         else:
-            made = _computed(scope, op, operands)
+            made = _checked(scope, op, operands)
         values.update(zip(op.results, made, strict=True))
     return []
+
+
+def _checked(scope: Scope, op: Operation, operands: list[Value]) -> Sequence[Value]:
+    try:
+        return _computed(scope, op, operands)
+    except (ValueError, IndexError) as error:  # NumPy's, where sizes known only now do not fit together
+        raise ProgramError(f"{op_text(op)}: {error}") from None
 
 
 def _computed(scope: Scope, op: Operation, operands: list[Value]) -> Sequence[Value]:
     name = op.name
     if name in ELEMENTWISE:
         require_defined(op, operands)
+        shapes = {x.shape for x in operands if x.shape}
+        if len(shapes) > 1 and not name.startswith("tosa."):  # only tosa broadcasts
+            raise ProgramError(f"{op_text(op)} combines shapes {', '.join(str(list(s)) for s in sorted(shapes))}.")
         return [elementwise(op, operands, dtype_of(op.results[0].type))]
     if name in CONSTANTS:
         return [constant(op)]
@@ -82,7 +95,7 @@ def _call(scope: Scope, op: Operation, operands: list[Value]) -> Run:
     if scope.depth >= DEEPEST:
         raise ProgramError(f"{op_text(op)} is a call within {DEEPEST} calls; the functions seem to call one another.")
     inner = replace(scope, depth=scope.depth + 1, values={})
-    return (yield from run_block(inner, function.body.block, operands))
+    return (yield from run_block(inner, scope.program.body(function), operands))
 
 
 def _if(scope: Scope, op: Operation, operands: list[Value]) -> Run:

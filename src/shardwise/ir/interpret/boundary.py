@@ -31,7 +31,8 @@ def boundary_of(program: Program, function: FuncOp) -> Boundary:
 
     An argument is spread as it is made, a result as it is seen by the return.
     """
-    block, last = function.body.block, function.body.block.last_op
+    block = program.body(function)
+    last = block.last_op
     assert last is not None, "a function ends with a return"
     arguments = [_said(program, _made(arg)) for arg in block.args]
     results = [_said(program, x.owner if isinstance(x.owner, ShardOp) else _made(x)) for x in last.operands]

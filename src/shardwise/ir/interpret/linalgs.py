@@ -17,6 +17,8 @@ from shardwise.ir.interpret.values import Value, dtype_of, moved
 
 def structured(scope: Scope, op: LinalgStructuredOperation, operands: list[Value]) -> list[Value]:
     """Return the results of linalg.generic, or of a named op that has maps and a body."""
+    if not op.res:
+        raise ProgramError(f"{op_text(op)} works on buffers; only tensors can be run.")
     maps = tuple(list(m.data.results) for m in op.get_indexing_maps())
     reduced = tuple(str(kind.data) != "parallel" for kind in op.get_iterator_types())
     count = len(op.inputs)

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from xdsl.dialects.builtin import ModuleOp
 from xdsl.dialects.func import FuncOp
-from xdsl.ir import Operation, SSAValue
+from xdsl.ir import Block, Operation, SSAValue
 
 from shardwise.errors import ArgumentError, ProgramError, did_you_mean
 from shardwise.ir.interpret.values import DYNAMIC, Poisoned
@@ -43,6 +43,13 @@ class Program:
                 f"  functions: {', '.join('@' + n for n in known) or 'none'}{did_you_mean(wanted, known)}"
             )
         return self.functions[wanted]
+
+    def body(self, function: FuncOp) -> Block:
+        """Return the ops of a function."""
+        if len(function.body.blocks) > 1:
+            name = function.sym_name.data
+            raise ProgramError(f"@{name} has several blocks, which cannot be run.\n  use scf.if and scf.for, not cf.")
+        return function.body.block
 
     def grid(self, name: str, op: Operation) -> tuple[int, ...]:
         """Return the shape of a grid that an op names."""

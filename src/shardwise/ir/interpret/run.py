@@ -55,7 +55,7 @@ def execute(module: ModuleOp, *inputs: Any, function: str | None = None, grids: 
     program = program_of(module, grids)
     found = program.function(function)
     values = arguments(found, inputs)
-    run = run_block(Scope(program), found.body.block, values)
+    run = run_block(Scope(program), program.body(found), values)
     with np.errstate(all="ignore"):
         made = Scheduler([run]).finish()[0]
     return _returned([defined(value, f"result {i}") for i, value in enumerate(made)])
@@ -88,7 +88,7 @@ def execute_on_devices(
     runs = []
     for device in range(program.devices):
         values = arguments(found, [given[device] for given in inputs], f" of device {device}")
-        runs.append(run_block(Scope(program, device), found.body.block, values))
+        runs.append(run_block(Scope(program, device), program.body(found), values))
     with np.errstate(all="ignore"):
         made = Scheduler(runs).finish()
     return [_returned(values) for values in made]

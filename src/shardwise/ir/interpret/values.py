@@ -92,7 +92,7 @@ Value = Any  # an array or scalar of NumPy, Poisoned, or what an op has of its o
 
 def undefined(shape: tuple[int, ...], dtype: np.dtype, origin: str) -> Poisoned:
     """Return a tensor with no defined element."""
-    return Poisoned(np.zeros(shape, dtype), np.ones(shape, bool), origin)
+    return Poisoned(np.zeros(shape, dtype), np.broadcast_to(np.True_, shape), origin)
 
 
 def defined(value: Value, what: str) -> Value:
