@@ -36,5 +36,5 @@ def test_results_of_one_shape_are_stacked():
     np.testing.assert_array_equal(stacked(0, [np.zeros(2), np.ones(2)]), [[0, 0], [1, 1]])
     with pytest.raises(ArgumentError, match=re.escape("result 0 has different shapes on the devices ([2], [1])")):
         stacked(0, [np.zeros(2), np.ones(1)])
-    with pytest.raises(ProgramError, match="result 0 on device 1 is undefined: shard.gather left it so"):
+    with pytest.raises(ProgramError, match=r"result 0 on device 1 is undefined: shard\.gather left it so"):
         stacked(0, [np.zeros(2), undefined((2,), np.dtype("float64"), "shard.gather")])

@@ -12,7 +12,7 @@ def test_dtypes_of_types():
     assert dtype_of(IntegerType(16, Signedness.UNSIGNED)) == np.uint16
     assert dtype_of(ComplexType(f32)) == np.complex64
     assert dtype_of(TensorType(i8, [2])) == np.int8
-    with pytest.raises(ProgramError, match="values of type i7 cannot be run.\n  element types that can: i1, i8"):
+    with pytest.raises(ProgramError, match=r"values of type i7 cannot be run\.\n  element types that can: i1, i8"):
         dtype_of(IntegerType(7))
 
 
