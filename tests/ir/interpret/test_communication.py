@@ -309,6 +309,19 @@ def test_update_halo_fills_what_the_neighbours_own(rows, columns, low, high, siz
     np.testing.assert_array_equal(made, expected)
 
 
+def test_halo_sizes_may_be_values():
+    module = parse_module("""
+        shard.grid @g(shape = 2)
+        func.func @f(%x: tensor<?xi32>, %h: i64) -> tensor<?xi32> {
+          %y = shard.update_halo %x on @g split_axes = [[0]] halo_sizes = [%h, 1] : tensor<?xi32>
+          return %y : tensor<?xi32>
+        }""")
+    values = [np.array([0, 0, 1, 2, 0], "int32"), np.array([0, 0, 3, 0], "int32")]  # shards of two and one
+    made = execute_on_devices(module, values, [2, 2])
+    np.testing.assert_array_equal(made[0], [0, 0, 1, 2, 3])
+    np.testing.assert_array_equal(made[1], [1, 2, 3, 0])
+
+
 # -- groups ----------------------------------------------------------------------------------------------
 
 

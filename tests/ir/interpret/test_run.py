@@ -161,6 +161,21 @@ def test_offsets_of_the_reference_for_two_dims():
     assert execute(parse_module(text), 1) == (8, 12, 32)
 
 
+def test_halos_and_offsets_may_be_values():
+    text = """
+    shard.grid @g(shape = 2)
+    func.func @f(%h: i64, %o: i64) -> (index, index) {
+      %s = shard.sharding @g split_axes = [[0]] halo_sizes = [%h, 2] : !shard.sharding
+      %a = shard.shard_shape dims = [8] sharding = %s device = [0] : index
+      %t = shard.sharding @g split_axes = [[0]] sharded_dims_offsets = [0, %o, 8] : !shard.sharding
+      %i = arith.constant 1 : index
+      %n = arith.constant 8 : index
+      %b = shard.shard_shape dims = [%n] sharding = %t device = [%i] : index
+      return %a, %b : index, index
+    }"""
+    assert execute(parse_module(text), 1, 5) == (4 + 1 + 2, 3)
+
+
 def test_shards_with_halos_are_larger():
     text = """
     shard.grid @g(shape = 2x2x4)

@@ -12,10 +12,8 @@ from hypothesis import strategies as st
 import shardwise as sw
 from shardwise import AbstractEngine, DeviceMesh, P, engine_context, grad, jvp, shard, stop_gradient, value_and_grad
 from shardwise.errors import ProgramError
-from shardwise.ir.interpret.run import execute
-from shardwise.ir.text import parse_module, print_module
+from shardwise.ir import execute, parse_module, print_module, trace, verify
 from shardwise.ir.tracing.bodies import BODIES
-from shardwise.ir.tracing.tracer import trace
 
 MESH = DeviceMesh((2, 2), ("x", "y"))
 RNG = np.random.default_rng(0)
@@ -25,7 +23,7 @@ def same(fn: Any, *args: Any, rtol: float = 1e-9) -> str:
     """Check a traced function against the eager one, on the arguments it was traced with and on others."""
     text = print_module(trace(fn, *args))
     module = parse_module(text)
-    module.verify()
+    verify(module)
     leaves, tree = optree.tree_flatten(cast(Any, args))
     layouts = [leaf.layout if isinstance(leaf, sw.Tensor) else None for leaf in leaves]
     for factor in (1, 2):  # what depends on the arguments must not have become a constant

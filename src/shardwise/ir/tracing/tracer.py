@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from typing import Any
 
 from xdsl.dialects.builtin import ModuleOp, TensorType
@@ -104,7 +104,8 @@ class _Writer:
 
     def _operand(self, x: Any, parent: Node | None) -> Any:
         if parent is not None:
-            return self.values[id(parent)]
+            value = self.values[id(parent)]
+            return self.makers.get(value, value)
         return self._constant(x) if isinstance(x, Tensor) else x
 
     def _constant(self, x: Tensor) -> SSAValue:
@@ -131,8 +132,8 @@ class _Writer:
     # -- annotations -------------------------------------------------------------------------------
 
     def _made(self, value: SSAValue, layout: Layout, shape: Shape) -> SSAValue:
-        # A value said to be made in a layout; said once.
-        if layout.mesh not in self.grids:
+        # A value said to be made in a layout; said once. A scalar is whole in any case.
+        if layout.mesh not in self.grids or not shape:
             return value
         if value not in self.makers:
             self.makers[value] = self.emitter.add(ShardOp(value, self._sharding(layout.resolved(), shape)))
@@ -140,6 +141,8 @@ class _Writer:
 
     def _relaid(self, value: SSAValue, x: Tensor, layout: Layout) -> SSAValue:
         src, dst = x.layout, layout.resolved()
+        if not x.shape:
+            return value
         if src.resolved() is dst or layout.partial or dst.mesh not in self.grids:
             return value if not src.partial or layout.partial else self._made(value, dst, x.shape)
         value = self._producer(value)
@@ -158,13 +161,12 @@ class _Writer:
     def _sharding(self, layout: Layout, shape: Shape) -> SSAValue:
         grid = self.grids[layout.mesh]
         split = split_of(layout, shape, grid)
-        axes: Sequence[Sequence[int]] = split.axes or [[]]
         return self.emitter.once(
             (grid.name, split),
             lambda: self.emitter.add(
                 ShardingOp(
                     grid.name,
-                    axes,
+                    split.axes,
                     None,
                     None,
                     static_sharded_dims_offsets=split.offsets or None,
