@@ -319,7 +319,7 @@ def modules(draw: Draw, makers: Sequence[Any] = (*OLD, *NEW), ops: int = 6) -> C
     kinds = [kind_of(sizes, draw(st.sampled_from(ELEMENTS))) for sizes in [[8, 12], *shapes]]
     arguments: list[Attribute] = [*kinds, IndexType(), IndexType(), i64, i64]
     block = Block(arg_types=arguments)
-    values = [*block.args]
+    values: list[SSAValue] = [*block.args]
     count = len(kinds)
     grid = shard.grid("g", [DYNAMIC_INDEX if size is None else size for size in sizes])
     if draw(st.booleans()):

@@ -7,7 +7,7 @@ from shardwise.ir.source import Source
 MAX_NESTING = 64
 MAX_DIGITS = 400
 # What all dense constants of one module that are written as one value may hold.
-MAX_SPLAT_ELEMENTS = 1 << 20
+MAX_SPLAT_ELEMENTS = 1 << 22
 # What the aliases of a text may grow to: each use counts as much as what it stands for.
 MAX_ALIAS_CHARACTERS = 1 << 22
 

@@ -6,10 +6,18 @@ from collections.abc import Sequence
 from typing import Any, cast
 
 from xdsl.context import Context
-from xdsl.dialects.builtin import DenseIntOrFPElementsAttr, FileLineColLoc, IntAttr, ModuleOp, StringAttr, UnknownLoc
+from xdsl.dialects.builtin import (
+    AnyFloat,
+    DenseIntOrFPElementsAttr,
+    FileLineColLoc,
+    IntAttr,
+    ModuleOp,
+    StringAttr,
+    UnknownLoc,
+)
 from xdsl.ir import Attribute, Operation
 from xdsl.ir import TypeAttribute as Type
-from xdsl.parser import Parser
+from xdsl.parser import AttrParser, Parser
 from xdsl.rewriter import InsertPoint, Rewriter
 from xdsl.utils.lexer import Input
 from xdsl.utils.mlir_lexer import MLIRLexer
@@ -22,6 +30,8 @@ from shardwise.ir.source import Source
 # LLVM 19's words for what newer tools call otherwise.
 OP_NAMES = {"mesh.mesh": "shard.grid", "mesh.mesh_shape": "shard.grid_shape"}
 PROPERTY_NAMES = {"mesh": "grid", "mesh_axes": "grid_axes", "scatter_dim": "scatter_axis"}
+
+ONE_VALUE = re.compile(r"<\s*+[^\s\[\">]")
 
 
 def current_name(name: str) -> str:
@@ -56,6 +66,20 @@ class Lexer(MLIRLexer):
     """xDSL's lexer, with strings read in linear time."""
 
     _unescaped_characters_regex = re.compile(r'"(?:[^"\\\n\v\f]++|\\(?:["nt\\]|[0-9A-Fa-f]{2}))*+"')
+
+
+class Literal(AttrParser._TensorLiteralElement):
+    """An element of a dense constant; a hexadecimal one is the bits of a float, as MLIR writes infinities."""
+
+    def to_type(self, parser: AttrParser, type: Any) -> Any:
+        """Return the number for an element type."""
+        if not isinstance(type, AnyFloat) or not self.span.text.lstrip("-").lower().startswith("0x"):
+            return super().to_type(parser, type)
+        bits = self.to_int(parser, allow_negative=False)
+        if bits >= 1 << 8 * type.compile_time_size:
+            parser.raise_error(f"the bits do not fit {type}", self.span)
+        (number,) = type.unpack(bits.to_bytes(type.compile_time_size, "little"), 1)
+        return number
 
 
 class Reader(Parser):
@@ -110,7 +134,20 @@ class Reader(Parser):
         """Read a dense constant that is not larger than what is written, or than what one value may fill."""
         if type is not None:
             self._count(type)
-        return super().parse_dense_int_or_fp_elements_attr(type)
+        if ONE_VALUE.match(self.source.text, self.pos) is None:
+            return super().parse_dense_int_or_fp_elements_attr(type)
+        # xDSL makes a list of as many values as the tensor has elements, and packs each of them.
+        with self.in_angle_brackets():
+            (literal,), _ = self._parse_tensor_literal()
+        if type is None:
+            self.parse_punctuation(":")
+            type = self._parse_dense_literal_type()
+        number: Any = literal.to_type(self, type.element_type)
+        return DenseIntOrFPElementsAttr.from_list(type, [number])
+
+    def _parse_tensor_literal_element(self) -> Literal:
+        element = super()._parse_tensor_literal_element()
+        return Literal(element.is_negative, element.value, element.span)
 
     def _count(self, kind: Any) -> None:
         size = math.prod(kind.get_shape())
