@@ -113,13 +113,13 @@ class Emitter:
     def generic(
         self,
         inputs: Sequence[SSAValue],
-        maps: Sequence[Sequence[int]],
+        maps: Sequence[Sequence[int | AffineExpr]],
         init: SSAValue,
         out: Sequence[int],
         count: int,
         body: Body,
     ) -> SSAValue:
-        """Return a structured op: per operand the loops that index it; loops not in the result are reduced."""
+        """Return a structured op: per operand its indices, loops or sums of them; loops not in `out` are reduced."""
         kinds = [*(element_type(x) for x in inputs), element_type(init)]
         block = Block(arg_types=kinds)
         inner = Emitter(block)
@@ -182,12 +182,26 @@ class Emitter:
         grouped = _reassociation([targets for _, targets in runs])
         return self.add(tensor.ExpandShapeOp(x, [], grouped, shape, TensorType(element_type(x), shape)))
 
-    def slice(self, x: SSAValue, offsets: Sequence[int], sizes: Sequence[int]) -> SSAValue:
-        """Return a box of a tensor."""
-        if tuple(sizes) == shape_of(x):
+    def slice(
+        self, x: SSAValue, offsets: Sequence[int], sizes: Sequence[int], strides: Sequence[int] | None = None
+    ) -> SSAValue:
+        """Return every so many elements of a tensor, from some place on."""
+        steps = tuple(strides or [1] * len(sizes))
+        if tuple(sizes) == shape_of(x) and set(steps) <= {1}:
             return x
-        key = (x, tuple(offsets), tuple(sizes))
-        return self.once(key, lambda: self.add(tensor.ExtractSliceOp.from_static_parameters(x, offsets, sizes)))
+        make = tensor.ExtractSliceOp.from_static_parameters
+        return self.once((x, *offsets, *sizes, *steps), lambda: self.add(make(x, offsets, sizes, steps)))
+
+    def place(
+        self,
+        x: SSAValue,
+        into: SSAValue,
+        offsets: Sequence[int],
+        sizes: Sequence[int],
+        strides: Sequence[int] | None = None,
+    ) -> SSAValue:
+        """Return a tensor with every so many of its elements replaced by those of another."""
+        return self.add(tensor.InsertSliceOp.from_static_parameters(x, into, offsets, sizes, strides))
 
     def concat(self, parts: Sequence[SSAValue], dim: int) -> SSAValue:
         """Return tensors one after the other along a dim."""
@@ -220,8 +234,8 @@ def _signed(value: Any) -> int:
     return -1 if value is True else int(value)
 
 
-def _map(count: int, dims: Sequence[int]) -> AffineMap:
-    return AffineMap(count, 0, tuple(AffineExpr.dimension(d) for d in dims))
+def _map(count: int, dims: Sequence[int | AffineExpr]) -> AffineMap:
+    return AffineMap(count, 0, tuple(AffineExpr.dimension(d) if isinstance(d, int) else d for d in dims))
 
 
 def _reassociation(groups: Sequence[Sequence[int]]) -> ArrayAttr[Any]:

@@ -14,7 +14,9 @@ from xdsl.ir import SSAValue
 from shardwise.engine.storage import storage_of
 from shardwise.errors import ProgramError
 from shardwise.ir.tracing.bodies import BODIES, LOGICAL, QUESTIONS, SINGLE, converted
+from shardwise.ir.tracing.convolutions import CONVOLUTIONS
 from shardwise.ir.tracing.emitter import Emitter, element_of, shape_of
+from shardwise.ir.tracing.indexing import INDEXING
 from shardwise.layout.axis import Axis, without
 from shardwise.layout.layout import Layout, Shape
 from shardwise.layout.placement import ReduceOp
@@ -313,6 +315,8 @@ def _unstack(e: Emitter, node: Node, operands: Sequence[SSAValue]) -> SSAValue:
 
 
 LOWERINGS: dict[str, Lowering] = {
+    **INDEXING,
+    **CONVOLUTIONS,
     "astype": _astype,
     "broadcast": lambda e, node, xs: e.broadcast(xs[0], node.params["shape"]),
     "einsum": _einsum,
