@@ -49,7 +49,7 @@ def opt(
 ) -> None:
     """Read modules from FILE (or `-`, standard input), run the passes in the order given, and print the result."""
     data = file.read()
-    name = "<stdin>" if file.name in ("-", "<stdin>") else str(file.name)
+    name = str(getattr(file, "name", "<stdin>"))
     passes: list[str] = context.meta.get("passes", [])
     printed: list[str] = []
     failed = False
