@@ -8,17 +8,27 @@ from typing import Any
 import numpy as np
 import pytest
 
-import shardwise as sw
+import shardwise
 from shardwise import grad
 from tests.ir.tracing.test_tracer import same, spread
+
+sw: Any = shardwise
 
 X = spread((8, 6), "x", "y")
 ROWS = spread((8, 6), "x", None)
 PICKS = np.array([[3, 0, -1], [5, 3, 3]])
 IMAGE, KERNEL = spread((2, 4, 9, 8), "x", None, "y"), spread((6, 2, 3, 2))
 
+
+def stencil(u: Any) -> Any:
+    inner = u[1:-1, 1:-1]
+    around = u[2:, 1:-1] + u[:-2, 1:-1] + u[1:-1, 2:] + u[1:-1, :-2]
+    return sw.pad(inner + 0.1 * (around - 4.0 * inner), 1)
+
+
 # The function that a case needs, and the case.
 CASES: dict[str, tuple[str, Any, tuple[Any, ...]]] = {
+    "rows in blocks": ("reshape", lambda x: sw.sum(sw.reshape(x, (4, 2, 6)), axis=1), (X,)),
     "slices": ("take", lambda x: x[1:7:2, -3:] * 2.0, (X,)),
     "one row": ("take", lambda x: x[3], (X,)),
     "backwards": ("flip", lambda x: x[::-1, ::2], (X,)),
@@ -33,6 +43,7 @@ CASES: dict[str, tuple[str, Any, tuple[Any, ...]]] = {
     "running sums": ("cumulative_sum", lambda x: sw.cumulative_sum(x, axis=0), (X,)),
     "norm": ("layer_norm", lambda x: sw.layer_norm(x), (X,)),
     "conv": ("conv", lambda x, w: sw.conv(x, w, stride=2, padding=((1, 1), (0, 1)), groups=2), (IMAGE, KERNEL)),
+    "stencil": ("pad", lambda u: stencil(stencil(u)), (X,)),
     "dilated": ("conv", lambda x, w: sw.conv(x, w, dilation=2, padding=((2, 2), (1, 0)), groups=2), (IMAGE, KERNEL)),
 }
 
@@ -42,16 +53,3 @@ def test_traced_functions_and_their_gradients(name):
     _, fn, args = CASES[name]
     same(fn, *args)
     same(grad(lambda *args: sw.sum(fn(*args) ** 2), argnums=tuple(range(len(args)))), *args)
-
-
-def stencil(u: Any) -> Any:
-    inner = u[1:-1, 1:-1]
-    around = u[2:, 1:-1] + u[:-2, 1:-1] + u[1:-1, 2:] + u[1:-1, :-2]
-    return sw.pad(inner + 0.1 * (around - 4.0 * inner), 1)
-
-
-@pytest.mark.parametrize(
-    "fn", [stencil, grad(lambda u: sw.sum(stencil(stencil(u)) ** 2))] if hasattr(sw, "pad") else []
-)
-def test_a_stencil_of_slices(fn):
-    same(fn, X)
