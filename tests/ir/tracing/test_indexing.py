@@ -41,6 +41,7 @@ CASES: dict[str, tuple[str, Any, tuple[Any, ...]]] = {
     "take": ("take", lambda x: sw.take(x, PICKS, axis=0), (X,)),
     "take along": ("take_along_axis", lambda x: sw.take_along_axis(x, PICKS[:, :1].repeat(6, 1), axis=0), (X,)),
     "running sums": ("cumulative_sum", lambda x: sw.cumulative_sum(x, axis=0), (X,)),
+    "triangles": ("tril", lambda x: sw.tril(x, k=-1) + sw.triu(x, k=2), (X,)),
     "norm": ("layer_norm", lambda x: sw.layer_norm(x), (X,)),
     "conv": ("conv", lambda x, w: sw.conv(x, w, stride=2, padding=((1, 1), (0, 1)), groups=2), (IMAGE, KERNEL)),
     "stencil": ("pad", lambda u: stencil(stencil(u)), (X,)),

@@ -145,6 +145,26 @@ def _cumulate(e: Emitter, node: Node, operands: Operands) -> SSAValue:
     return e.generic([operands[0]], [loops], init, range(x.ndim), x.ndim + 1, body)
 
 
+def _triangle(how: str) -> Callable[[Emitter, Node, Operands], SSAValue]:
+    # Elements on one side of a diagonal of matrices, and zeros on the other.
+    def lowered(e: Emitter, node: Node, operands: Operands) -> SSAValue:
+        x, rank = node.operands[0], node.operands[0].ndim
+
+        def body(inner: Emitter, xs: Sequence[SSAValue]) -> SSAValue:
+            wide = np.dtype("int64")
+            row, column = (
+                inner.add(arith.IndexCastOp(inner.add(linalg.ops.IndexOp(d)), element_of(wide)))
+                for d in (rank - 2, rank - 1)
+            )
+            end = inner.add(arith.AddiOp(row, inner.scalar(node.params["k"], wide)))
+            stays = inner.add(arith.CmpiOp(column, end, how))
+            return inner.add(arith.SelectOp(stays, xs[0], inner.scalar(0, x.dtype)))
+
+        return e.generic([operands[0]], [range(rank)], e.empty(x.shape, element_of(x.dtype)), range(rank), rank, body)
+
+    return lowered
+
+
 INDEXING: dict[str, Callable[[Emitter, Node, Operands], SSAValue]] = {
     "concat": lambda e, node, xs: e.concat(xs, node.params["dim"]),
     "cumulative_sum": _cumulate,
@@ -153,6 +173,8 @@ INDEXING: dict[str, Callable[[Emitter, Node, Operands], SSAValue]] = {
     "position": _counted,
     "scatter": _scatter,
     "take": _take,
+    "tril": _triangle("sle"),
+    "triu": _triangle("sge"),
     "window": _window,
     "within": _within,
     "write": _write,
