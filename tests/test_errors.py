@@ -17,6 +17,7 @@ PARENTS = {
     "ConversionError": (errors.LayoutError,),
     "PlanError": (ShardwiseError, ValueError),
     "EngineError": (ShardwiseError, RuntimeError),
+    "ProgramError": (ShardwiseError, RuntimeError),
     "DerivativeError": (ShardwiseError, ValueError),
     "ModuleError": (ShardwiseError, ValueError),
     "ParseError": (errors.ModuleError,),

@@ -27,6 +27,7 @@ from shardwise.errors import (
     ModuleError,
     ParseError,
     PlanError,
+    ProgramError,
     ShardwiseError,
     VerifyError,
 )
@@ -217,6 +218,7 @@ __all__ = [
     "Plan",
     "ParseError",
     "PlanError",
+    "ProgramError",
     "ReduceOp",
     "Replicated",
     "ReshardWarning",

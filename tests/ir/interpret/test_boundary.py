@@ -75,6 +75,13 @@ def test_what_nothing_is_said_about_is_whole():
     assert found.results == (None,)
 
 
+def test_constants_may_be_values():
+    found = boundary("""%c = arith.constant 2 : i64
+        %halo = shard.sharding @g split_axes = [[0]] halo_sizes = [%c, 1] : !shard.sharding
+        %y = shard.shard %x to %halo : tensor<6x6xf32>""")
+    assert found.results == (Sharding("g", (2, 3), ((0,),), halos=(2, 1)),)
+
+
 def test_shardings_that_depend_on_values_cannot_cut_inputs():
     with pytest.raises(ProgramError, match="depends on values, so arrays cannot be cut by it before the program runs"):
         boundary("%y = shard.shard %x to %open : tensor<6x6xf32>")

@@ -7,9 +7,10 @@ from dataclasses import dataclass
 
 import numpy as np
 from xdsl.dialects.func import FuncOp
-from xdsl.ir import SSAValue
+from xdsl.ir import Operation, SSAValue
 
 from shardwise.errors import ProgramError
+from shardwise.ir.interpret.constants import constant
 from shardwise.ir.interpret.groups import group_of
 from shardwise.ir.interpret.positions import POSITIONS
 from shardwise.ir.interpret.program import Program, Scope
@@ -52,12 +53,20 @@ def _said(program: Program, op: ShardOp | None) -> Sharding | None:
     if op is None:
         return None
     maker = op.sharding.owner
-    if not isinstance(maker, ShardingOp) or list(maker.operands):
+    sizes = [_constant(x) for x in maker.operands] if isinstance(maker, ShardingOp) else []
+    if not isinstance(maker, ShardingOp) or None in sizes:
         raise ProgramError(
             f"the sharding of {op.src.type} depends on values, so arrays cannot be cut by it before the program runs.\n"
             "  use constant halos and offsets for arguments and results."
         )
-    return POSITIONS[maker.name](Scope(program), maker, [])[0]
+    if "partial_axes" in maker.attributes:
+        raise ProgramError(f"{op.src.type} is still to be reduced, so no device holds its part of the whole.")
+    return POSITIONS[maker.name](Scope(program), maker, sizes)[0]
+
+
+def _constant(value: SSAValue) -> Value:
+    made = value.owner
+    return constant(made) if isinstance(made, Operation) and made.name == "arith.constant" else None
 
 
 # -- arrays ----------------------------------------------------------------------------------------------
