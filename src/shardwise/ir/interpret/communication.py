@@ -15,7 +15,7 @@ from shardwise.ir.interpret.halos import updated
 from shardwise.ir.interpret.positions import grid_of, sharding_lists, sliced
 from shardwise.ir.interpret.program import Scope, integer, ints, mixed, op_text, property_of, require_defined, symbol
 from shardwise.ir.interpret.request import Collective, Receiving, Request, Sending
-from shardwise.ir.interpret.values import Poisoned, Value, dtype_of, fits, moved, type_text, undefined
+from shardwise.ir.interpret.values import Value, dtype_of, fits, moved, type_text, undefined
 
 Run = Generator[Request, Value, list[Value]]
 Finish = Callable[[Sequence[Value]], Sequence[Value]]
@@ -119,7 +119,7 @@ def _shift(scope: Scope, op: Operation, operands: list[Value]) -> Run:
     return (yield from _collective(scope, op, group, operands[0], (axis, offset, rotate), finish))
 
 
-def _none(op: Operation, like: Value, why: str) -> Poisoned:
+def _none(op: Operation, like: Value, why: str) -> Value:
     return undefined(like.shape, dtype_of(op.results[0].type), f"{op_text(op)} ({why})")
 
 

@@ -90,8 +90,10 @@ class Poisoned:
 Value = Any  # an array or scalar of NumPy, Poisoned, or what an op has of its own, such as a sharding
 
 
-def undefined(shape: tuple[int, ...], dtype: np.dtype, origin: str) -> Poisoned:
-    """Return a tensor with no defined element."""
+def undefined(shape: tuple[int, ...], dtype: np.dtype, origin: str) -> Value:
+    """Return a tensor with no defined element; one without elements has nothing to define."""
+    if 0 in shape:
+        return np.zeros(shape, dtype)
     return Poisoned(np.zeros(shape, dtype), np.broadcast_to(np.True_, shape), origin)
 
 
