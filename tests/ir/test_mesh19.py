@@ -1,5 +1,7 @@
 """LLVM 19's vocabulary: what it can say is said, what it cannot is refused by name."""
 
+import subprocess
+
 import pytest
 
 from shardwise.errors import ConversionError
@@ -64,6 +66,30 @@ def test_a_sharding_that_several_ops_name_is_written_at_each():
     printed = print_module(parse_module(text, allow_unregistered=True), "mesh19")
     assert printed.count("to <@g, [[0], [1]]>") == 2
     assert "shard.sharding" not in printed
+
+
+def test_a_module_that_does_not_verify_is_printed_in_the_generic_form_or_refused():
+    text = f'{HEADER}%r = "shard.shard"(%t) : ({T}) -> {T}\n%u = "shard.all_gather"(%t) <{{grid = @g}}> : ({T}) -> {T}'
+    module = parse_module(text, allow_unregistered=True)
+    printed = print_module(module)
+    assert '"shard.all_gather"(%t)' in printed
+    assert print_module(parse_module(printed, allow_unregistered=True)) == printed
+    with pytest.raises(ConversionError, match="the module lacks what LLVM 19's text needs"):
+        print_module(module, "mesh19")
+
+
+def test_attributes_of_the_dialect_are_printed_as_those_of_mesh(mlir_opt: str):
+    text = "shard.grid @g(shape = 2) {a.b = #shard.partial<max>}"
+    printed = print_module(parse_module(text), "mesh19")
+    assert "#mesh.partial<max>" in printed
+    done = subprocess.run([mlir_opt], input=printed, capture_output=True, text=True, timeout=60, check=True)
+    assert print_module(parse_module(done.stdout)) == print_module(parse_module(text))
+
+
+def test_an_attribute_that_mesh_lacks_is_refused():
+    module = parse_module("shard.grid @g(shape = 2) {a.b = #shard<axisarray[[0]]>}")
+    with pytest.raises(ConversionError, match="LLVM 19 has no attribute `axisarray`"):
+        print_module(module, "mesh19")
 
 
 def test_partial_axes_come_through_both_ways():

@@ -1,7 +1,5 @@
 """The `mesh` dialect of LLVM 19: what newer tools call `shard`, with shardings as attributes."""
 
-from dataclasses import dataclass
-
 from xdsl.dialects.builtin import DenseArrayBase, ModuleOp, TensorType, UnitAttr
 from xdsl.ir import Operation
 from xdsl.irdl import IRDLOperation, irdl_op_definition, operand_def, opt_prop_def, prop_def, result_def
@@ -13,13 +11,6 @@ from shardwise.ir.shard.attributes import axes_attribute, reduction_attribute
 
 ABSENT = ("get_sharding", "shard_shape", "neighbors_linear_indices", "update_halo")
 OP_NAMES = {"shard.grid": "mesh.mesh", "shard.grid_shape": "mesh.mesh_shape"}
-
-
-@dataclass(eq=False, repr=False)
-class Mesh19Printer(Printer):
-    """A printer whose ops are spelled as LLVM 19 spells them."""
-
-    spelling: str = "mesh19"
 
 
 @irdl_op_definition
@@ -71,7 +62,7 @@ def _annotate(op: ShardOp) -> None:
     attribute = Sharding19Attr(sharding.grid, sharding.split_axes, kind, partial)
     properties = {"shard": attribute, "annotate_for_users": op.user_annotation}
     new = Shard19Op(operands=[op.src], result_types=[op.result.type], properties=properties, attributes=op.attributes)
-    new.result.name_hint = op.result.name_hint
+    new.result.name_hint = op.result.name_hint or None
     block = op.parent
     assert block is not None
     block.insert_op_before(new, op)

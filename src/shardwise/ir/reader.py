@@ -14,6 +14,7 @@ from xdsl.dialects.builtin import (
     ModuleOp,
     StringAttr,
     UnknownLoc,
+    i1,
 )
 from xdsl.ir import Attribute, Operation
 from xdsl.ir import TypeAttribute as Type
@@ -31,6 +32,9 @@ from shardwise.ir.source import Source
 OP_NAMES = {"mesh.mesh": "shard.grid", "mesh.mesh_shape": "shard.grid_shape"}
 PROPERTY_NAMES = {"mesh": "grid", "mesh_axes": "grid_axes", "scatter_dim": "scatter_axis"}
 
+BITS = re.compile(r'<\s*+"0x((?:[0-9A-Fa-f]{2})*+)"\s*+>')
+TRUTHS = re.compile(r"\s*+:\s*+(?:tensor|vector)\s*+<[0-9x\s]*+i1>")
+LOCATION_ALIAS = re.compile(r"^(#loc[0-9]*+)[ \t]*+=[ \t]*+(loc\()", re.MULTILINE)
 ONE_VALUE = re.compile(r"<\s*+[^\s\[\">]")
 
 
@@ -94,14 +98,34 @@ class Reader(Parser):
 
     def parse_module(self, allow_implicit_module: bool = True) -> ModuleOp:
         """Read the module and put the shardings that LLVM 19 writes as attributes before the ops that name them."""
+        self._read_location_aliases()
         module = super().parse_module(allow_implicit_module)
         if isinstance(module.location, UnknownLoc):
             module.location = self._location(0)
         for op in list(module.walk()):
-            if isinstance(op, ShardOp) and isinstance(made := op.sharding.owner, ShardingOp) and made.parent is None:
+            # The sharding is the last operand, also of an op that lacks others and is the verifier's to report.
+            made = op.operands[-1].owner if isinstance(op, ShardOp) and op.operands else None
+            if isinstance(made, ShardingOp) and made.parent is None:
                 made.location = op.location
                 Rewriter.insert_op(made, InsertPoint.before(op))
         return module
+
+    def _read_location_aliases(self) -> None:
+        """Read the aliases of locations first: MLIR writes them last, after their uses."""
+        for match in LOCATION_ALIAS.finditer(self.source.text):
+            self._resume_from(match.start(2))
+            location = self.parse_optional_location()
+            if location is not None:
+                self.attribute_aliases[match[1]] = location
+        self._resume_from(0)
+
+    def _parse_alias_def(self) -> None:
+        match = LOCATION_ALIAS.match(self.source.text, self.pos)
+        if match is None:
+            super()._parse_alias_def()
+            return
+        self._resume_from(match.start(2))
+        self.parse_optional_location()
 
     def parse_operation(self) -> Operation:
         """Read an op and note where it begins."""
@@ -134,6 +158,8 @@ class Reader(Parser):
         """Read a dense constant that is not larger than what is written, or than what one value may fill."""
         if type is not None:
             self._count(type)
+        if (bits := BITS.match(self.source.text, self.pos)) is not None and self._are_truths(type, bits.end()):
+            return self._read_truths(bits[1], type)
         if ONE_VALUE.match(self.source.text, self.pos) is None:
             return super().parse_dense_int_or_fp_elements_attr(type)
         # xDSL makes a list of as many values as the tensor has elements, and packs each of them.
@@ -144,6 +170,23 @@ class Reader(Parser):
             type = self._parse_dense_literal_type()
         number: Any = literal.to_type(self, type.element_type)
         return DenseIntOrFPElementsAttr.from_list(type, [number])
+
+    def _are_truths(self, kind: Any, end: int) -> bool:
+        return kind.element_type == i1 if kind is not None else TRUTHS.match(self.source.text, end) is not None
+
+    def _read_truths(self, digits: str, kind: Any) -> DenseIntOrFPElementsAttr:
+        """Read a constant of i1, which MLIR writes with a bit for each element, the lowest first; or one for all."""
+        with self.in_angle_brackets():
+            self.parse_str_literal()
+        if kind is None:
+            self.parse_punctuation(":")
+            kind = self._parse_dense_literal_type()
+        data, count = bytes.fromhex(digits), math.prod(kind.get_shape())
+        if data in (b"\x00", b"\xff") and count > 8:
+            return DenseIntOrFPElementsAttr.from_list(kind, [data[0] & 1])
+        if len(data) != -(-count // 8):
+            self.raise_error(f"{len(data)} bytes do not hold {count} elements of i1")
+        return DenseIntOrFPElementsAttr.from_list(kind, [data[n // 8] >> n % 8 & 1 for n in range(count)])
 
     def _parse_tensor_literal_element(self) -> Literal:
         element = super()._parse_tensor_literal_element()

@@ -4,13 +4,13 @@ from io import StringIO
 from typing import Literal
 
 from xdsl.dialects.builtin import ModuleOp
-from xdsl.printer import Printer
 from xdsl.utils.exceptions import ParseError as XdslParseError
 
-from shardwise.errors import ArgumentError, ParseError
+from shardwise.errors import ArgumentError, ConversionError, ParseError
 from shardwise.ir.dialects import make_context
 from shardwise.ir.guard import check_text, decode
-from shardwise.ir.mesh19 import Mesh19Printer, to_mesh19
+from shardwise.ir.mesh19 import to_mesh19
+from shardwise.ir.printer import ModulePrinter
 from shardwise.ir.reader import Reader
 from shardwise.ir.source import Source
 
@@ -64,16 +64,18 @@ def print_module(module: ModuleOp, dialect: Vocabulary = "shard") -> str:
     """
     if dialect not in ("shard", "mesh19"):
         raise ArgumentError(f"unknown dialect {dialect!r}.\n  dialects: shard, mesh19")
-    if dialect == "mesh19":
-        return _printed(Mesh19Printer(StringIO()), to_mesh19(module))
     try:
-        return _printed(Printer(StringIO()), module)
+        if dialect == "mesh19":
+            return _printed(ModulePrinter(StringIO(), spelling="mesh19"), to_mesh19(module))
+        return _printed(ModulePrinter(StringIO()), module)
     except (KeyError, IndexError, AttributeError, AssertionError):
+        if dialect == "mesh19":
+            raise ConversionError("the module lacks what LLVM 19's text needs; verify(module) says what.") from None
         # A module that does not verify may lack what its text needs; MLIR too prints it in the generic form.
-        return _printed(Printer(StringIO(), print_generic_format=True), module)
+        return _printed(ModulePrinter(StringIO(), print_generic_format=True), module)
 
 
-def _printed(printer: Printer, module: ModuleOp) -> str:
+def _printed(printer: ModulePrinter, module: ModuleOp) -> str:
     printer.print_op(module)
     assert isinstance(printer.stream, StringIO)
     return printer.stream.getvalue()

@@ -5,7 +5,7 @@ from hypothesis import given
 from xdsl.dialects.builtin import IndexType
 
 from shardwise.errors import VerifyError
-from shardwise.ir import parse_module, shard, verify
+from shardwise.ir import parse_module, print_module, shard, verify
 from shardwise.ir.verifier import CHECKS, faults
 from tests.ir.cases import Case, modules
 
@@ -385,11 +385,32 @@ def test_what_xdsl_finds_is_reported_with_place_and_op():
         verify(parse_module(text, "m.mlir"))
 
 
-def test_a_module_made_by_hand_has_no_line():
+MALFORMED = [
+    f'%r = "shard.shard"(%t) : ({T}) -> {T}',
+    '%r = "shard.shard"() : () -> index',
+    f'%r = "shard.broadcast"(%t) <{{grid = @g, root = 7 : index}}> : ({T}) -> {T}',
+    f'%r = "shard.all_gather"(%t) <{{grid = @g, gather_axis = "a"}}> : ({T}) -> {T}',
+    '%r = "shard.all_gather"() <{grid = @g, gather_axis = 0 : index}> : () -> index',
+    '%r = "shard.sharding"() <{grid = "g", split_axes = 1}> : () -> !shard.sharding',
+    f'"shard.all_reduce"(%t) <{{grid = @g}}> : ({T}) -> ()',
+    '"shard.grid"() <{sym_name = 3, shape = 4}> : () -> ()',
+    f'%r = "shard.update_halo"(%t, %i) <{{grid = @g, split_axes = #shard<axisarray[[0]]>}}> : ({T}, index) -> {T}',
+]
+
+
+@pytest.mark.parametrize("text", MALFORMED)
+def test_an_op_of_the_wrong_form_is_an_error_at_its_place(text: str):
+    module = parse_module(HEADER + text, "m.mlir", allow_unregistered=True)
+    with pytest.raises(VerifyError, match=rf"^m\.mlir:{LINE}:1: shard\."):
+        verify(module)
+    assert print_module(module)
+
+
+def test_an_op_made_by_hand_has_the_place_of_what_is_around_it():
     module = parse_module("shard.grid @g(shape = 2)")
     made = shard.GridShapeOp([IndexType()] * 2, "g", ip=module.body.block)
     assert made.parent is module.body.block
-    with pytest.raises(VerifyError, match=r"<unknown>:0:0: shard\.grid_shape on @g \(2\): 1 axis give as many"):
+    with pytest.raises(VerifyError, match=r"<text>:1:1: shard\.grid_shape on @g \(2\): 1 axis give as many"):
         verify(module)
 
 

@@ -60,7 +60,7 @@ def _generalize(op: NamedOperation) -> None:
     kinds = [result.type for result in op.results]
     new = GenericOp(op.inputs, op.outputs, body, maps, op.get_iterator_types(), kinds)
     for old, result in zip(op.results, new.results, strict=True):
-        result.name_hint = old.name_hint
+        result.name_hint = old.name_hint or None
     Rewriter.replace_op(op, new)
 
 

@@ -68,7 +68,11 @@ def _dialect_complaints(op: ShardOperation, symbols: Symbols) -> Complaints:
         yield symbols.unknown(op, name)
         return
     for check in CHECKS[type(op)]:
-        complaints = [*check(op, grid)]
+        try:
+            complaints = [*check(op, grid)]
+        except (AttributeError, IndexError, KeyError, TypeError, ValueError):
+            # Written in the generic form, an op may have operands and attributes of any number and kind.
+            complaints = [*_structure_complaints(op)]
         yield from complaints
         # Later checks of an op take for granted what earlier ones ensure.
         if complaints:

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from math import prod
 from typing import Any
 
-from xdsl.dialects.builtin import DYNAMIC_INDEX, ModuleOp, StringAttr
+from xdsl.dialects.builtin import DYNAMIC_INDEX, DenseArrayBase, ModuleOp, StringAttr
 from xdsl.ir import Operation
 
 from shardwise.errors import did_you_mean
@@ -34,8 +34,9 @@ class Grid:
     @staticmethod
     def of(op: GridOp) -> "Grid":
         """Return the grid that an op declares."""
-        sizes = op.shape.get_values() if "shape" in op.properties else ()
-        name = op.properties.get("sym_name")
+        # Written in the generic form, an op may have attributes of any kind.
+        name, shape = op.properties.get("sym_name"), op.properties.get("shape")
+        sizes: Sequence[Any] = shape.get_values() if isinstance(shape, DenseArrayBase) else ()
         known = tuple(None if size == DYNAMIC_INDEX else int(size) for size in sizes)
         return Grid(name.data if isinstance(name, StringAttr) else "?", known)
 

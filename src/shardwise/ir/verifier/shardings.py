@@ -13,6 +13,7 @@ from shardwise.ir.shard import (
     ReductionKindAttr,
     ShardAxesArrayAttr,
     ShardingOp,
+    ShardingType,
     ShardOp,
     ShardOperation,
     ShardShapeOp,
@@ -24,9 +25,11 @@ from shardwise.ir.verifier.grids import Grid, axes_complaints
 
 def sharding_op(op: Operation) -> ShardingOp | None:
     """Return the sharding that an op names, where a shard.sharding makes it."""
-    if isinstance(op, ShardOp | ShardShapeOp) and isinstance(op.sharding.owner, ShardingOp):
-        return op.sharding.owner
-    return None
+    if not isinstance(op, ShardOp | ShardShapeOp):
+        return None
+    # By type, not by name: an op may lack operands before it is verified.
+    found = next((value.owner for value in op.operands if isinstance(value.type, ShardingType)), None)
+    return found if isinstance(found, ShardingOp) else None
 
 
 def grid_name_of(op: Operation) -> str | None:
