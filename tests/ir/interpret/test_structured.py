@@ -219,3 +219,21 @@ def test_an_accumulator_that_nothing_has_defined_is_an_error():
             }""",
             np.ones((2, 2), "float32"),
         )
+
+
+def test_a_loop_that_never_runs_leaves_the_output():
+    made = run(
+        """func.func @f(%x: tensor<?x2xf32>) -> (tensor<2xf32>, tensor<?xf32>) {
+          %low = arith.constant dense<[-1.0, -2.0]> : tensor<2xf32>
+          %r = linalg.reduce { arith.maximumf } ins(%x : tensor<?x2xf32>) outs(%low : tensor<2xf32>) dimensions = [0]
+          %c0 = arith.constant 0 : index
+          %n = tensor.dim %x, %c0 : tensor<?x2xf32>
+          %z = arith.constant 0.0 : f32
+          %e = tensor.splat %z[%n] : tensor<?xf32>
+          %s = linalg.reduce { arith.addf } ins(%x : tensor<?x2xf32>) outs(%e : tensor<?xf32>) dimensions = [1]
+          return %r, %s : tensor<2xf32>, tensor<?xf32>
+        }""",
+        np.zeros((0, 2), "float32"),
+    )
+    np.testing.assert_array_equal(made[0], [-1, -2])
+    assert made[1].shape == (0,)

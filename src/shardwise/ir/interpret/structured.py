@@ -140,6 +140,8 @@ def _combination(body: Block) -> tuple[Operation, SSAValue] | None:
 def _combined(scope: Scope, structure: Structure, sizes: Sequence[int], how: tuple[Operation, SSAValue]) -> np.ndarray:
     combiner, new = how
     init = _data(structure.outputs[0])
+    if any(reduced and size == 0 for size, reduced in zip(sizes, structure.reduced, strict=True)):
+        return np.array(init)  # a loop that never runs leaves the output as it was
     function = _COMBINERS[combiner.name]
     made = _contracted(structure, sizes, new) if function is np.add else None
     if made is None:
@@ -163,8 +165,6 @@ def _ending(structure: Structure, function: np.ufunc, made: np.ndarray, init: An
 def _reduce(function: np.ufunc, values: np.ndarray, over: tuple[int, ...]) -> np.ndarray:
     if values.dtype.kind == "b" and function is np.add:
         return np.bitwise_xor.reduce(values, axis=over, keepdims=True)
-    if 0 in (values.shape[k] for k in over) and function.identity is None:
-        raise ProgramError("a maximum or minimum over a loop that never runs has no value.")
     return function.reduce(values, axis=over, keepdims=True, dtype=values.dtype)
 
 
