@@ -45,7 +45,7 @@ def test_the_generic_form_is_read_as_the_same_module(case: Case):
 
 
 @pytest.mark.parametrize("make", [*OLD, *NEW], ids=lambda make: make.__name__)
-@settings(max_examples=20)
+@settings(max_examples=12)
 @given(data=st.data())
 def test_each_op_alone_round_trips(make, data):
     module = data.draw(modules([make])).module
