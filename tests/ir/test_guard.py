@@ -42,6 +42,9 @@ MESSAGES = [
     ('"a\n"', (1, 1), "the string does not end on its line."),
     ("a\n" + "(" * (MAX_NESTING + 1), (2, MAX_NESTING + 1), f"brackets nest deeper than {MAX_NESTING} levels."),
     ("7" * (MAX_DIGITS + 1), (1, 1), f"an int of {MAX_DIGITS + 1} digits; at most {MAX_DIGITS} are read."),
+    ("tensor<" + "2x" * 65 + "f32>", (1, 8), "a shape of more than 64 dims."),
+    ("shape = " + "2x" * 64 + "2", (1, 9), "a shape of more than 64 dims."),
+    ("affine_map<" + "d" * 1000, (1, 1), "an affine map of more than 1000 characters."),
     ("a\x00", (1, 2), "control character '\\x00'."),
     ("a\n é", (2, 2), "character 'é' outside of strings and comments."),
 ]
@@ -57,7 +60,18 @@ def test_each_message_has_its_place(text: str, place: tuple[int, int], message: 
 
 @pytest.mark.parametrize(
     "text",
-    ['"é" // é', '"\\""', '"\\\\"', "(" * MAX_NESTING, "()" * 1000, "-> >= <=" * 100, "1" * MAX_DIGITS, "<->" * 60],
+    [
+        "tensor<" + "2x" * 64 + "f32>",
+        "affine_map<(d0) -> (d0)>, " * 100,
+        '"é" // é',
+        '"\\""',
+        '"\\\\"',
+        "(" * MAX_NESTING,
+        "()" * 1000,
+        "-> >= <=" * 100,
+        "1" * MAX_DIGITS,
+        "<->" * 60,
+    ],
 )
 def test_what_is_unusual_but_fine_passes(text: str):
     check_text(Source(text))

@@ -6,6 +6,8 @@ from shardwise.ir.source import Source
 
 MAX_NESTING = 64
 MAX_DIGITS = 400
+MAX_DIMS = 64
+MAX_AFFINE_CHARACTERS = 1000
 # What all dense constants of one module that are written as one value may hold.
 MAX_SPLAT_ELEMENTS = 1 << 22
 # What the aliases of a text may grow to: each use counts as much as what it stands for.
@@ -14,10 +16,14 @@ MAX_ALIAS_CHARACTERS = 1 << 22
 # Possessive quantifiers never go back, so the time is linear whatever the text.
 INTERESTING = re.compile(
     r"""(?P<skipped>//[^\n]*+|->|>=|<=|"(?:[^"\\\n]++|\\[^\n])*+")"""
+    rf"""|(?P<dims>(?:[0-9?]++x){{{MAX_DIMS}}}+(?=[0-9?]))|(?P<affine>affine_(?:map|set)\s*+<"""
+    rf"""(?:[^>]|(?<=-)>|>=){{{MAX_AFFINE_CHARACTERS}}}+)"""
     r"""|(?P<opening>[({\[<])|(?P<closing>[)}\]>])|(?P<digits>[0-9]++)"""
     r"""|(?P<quote>")|(?P<foreign>[^\x00-\x7f])|(?P<control>[\x00-\x08\x0e-\x1f\x7f])"""
 )
 FAULTS = {
+    "dims": f"a shape of more than {MAX_DIMS} dims.",
+    "affine": f"an affine map of more than {MAX_AFFINE_CHARACTERS} characters.",
     "quote": "the string does not end on its line.",
     "foreign": "character {!r} outside of strings and comments.",
     "control": "control character {!r}.",

@@ -1,5 +1,7 @@
 """The verifier: every complaint, word by word, at its line and column; and nothing to say about valid modules."""
 
+import time
+
 import pytest
 from hypothesis import given
 from xdsl.dialects.builtin import IndexType
@@ -418,6 +420,14 @@ def test_equal_annotations_are_no_contradiction():
     text = f"{HEADER}%u = shard.sharding @g split_axes = [[0], [1]] : !shard.sharding\n"
     text += f"%a = shard.shard %t to %s : {T}\n%b = shard.shard %a to %u : {T}\n%c = shard.shard %t to %u : {T}"
     verify(parse_module(text, allow_unregistered=True))
+
+
+def test_many_annotations_of_one_value_take_linear_time():
+    rows = [f"%s{n} = shard.sharding @g split_axes = [[0]]\n%r{n} = shard.shard %t to %s{n} : {T}" for n in range(1000)]
+    module = parse_module(HEADER + "\n".join(rows), allow_unregistered=True)
+    start = time.process_time()
+    verify(module)
+    assert time.process_time() - start < 5
 
 
 def test_a_reshard_point_and_several_users_are_fine():

@@ -181,8 +181,10 @@ def _contradictions(op: ShardOp, _: Any) -> Complaints:
             yield "tells users another sharding than the annotation it follows; annotate the value itself."
     if op.annotate_for_users or isinstance(producer, ShardOp):
         return
-    rivals = [use.operation for use in op.src.uses if isinstance(use.operation, ShardOp) and use.index == 0]
-    if any(not rival.annotate_for_users and meaning(rival.sharding) != own for rival in rivals):
+    # One other annotation is enough to compare with: where all say the same, each says what that one does.
+    others = (use.operation for use in op.src.uses if use.index == 0 and use.operation is not op)
+    rival = next((other for other in others if isinstance(other, ShardOp) and not other.annotate_for_users), None)
+    if rival is not None and meaning(rival.sharding) != own:
         yield "says how the value is made, but another annotation of the value says otherwise."
 
 
