@@ -173,6 +173,9 @@ func.func @tosa(%a: tensor<4x8xf32>, %b: tensor<4x8xf32>, %c: tensor<4x8xi1>, %i
   %25 = tosa.int_div %i, %i : (tensor<4x8xi32>, tensor<4x8xi32>) -> tensor<4x8xi32>
   %26 = tosa.equal %a, %b : (tensor<4x8xf32>, tensor<4x8xf32>) -> tensor<4x8xi1>
   %27 = tosa.reduce_sum %a {axis = 1 : i32} : (tensor<4x8xf32>) -> tensor<4x1xf32>
+  %m = "tosa.const"() {value = dense<1.0> : tensor<1x4x8xf32>} : () -> tensor<1x4x8xf32>
+  %n = "tosa.const"() {value = dense<1.0> : tensor<1x8x3xf32>} : () -> tensor<1x8x3xf32>
+  %29 = tosa.matmul %m, %n : (tensor<1x4x8xf32>, tensor<1x8x3xf32>) -> tensor<1x4x3xf32>
   %28 = tosa.sin %a : (tensor<4x8xf32>) -> tensor<4x8xf32>
   return %3 : tensor<4x8xf32>
 }

@@ -10,6 +10,9 @@ func.func @new(%a: tensor<4x8xf32>, %b: tensor<8x16xf32>, %bt: tensor<16x8xf32>,
   %4 = tosa.negate %a, %zf, %zf : (tensor<4x8xf32>, tensor<1xf32>, tensor<1xf32>) -> tensor<4x8xf32>
   %5 = tosa.clamp %a {min_val = 0.0 : f32, max_val = 0x7F800000 : f32} : (tensor<4x8xf32>) -> tensor<4x8xf32>
   %6 = tosa.clamp %i {min_val = -3 : i32, max_val = 3 : i32} : (tensor<4x8xi32>) -> tensor<4x8xi32>
+  %m = "tosa.const"() <{values = dense<1.0> : tensor<1x4x8xf32>}> : () -> tensor<1x4x8xf32>
+  %n = "tosa.const"() <{values = dense<1.0> : tensor<1x8x3xf32>}> : () -> tensor<1x8x3xf32>
+  %8 = tosa.matmul %m, %n, %zf, %zf : (tensor<1x4x8xf32>, tensor<1x8x3xf32>, tensor<1xf32>, tensor<1xf32>) -> tensor<1x4x3xf32>
   %7 = tosa.intdiv %i, %i : (tensor<4x8xi32>, tensor<4x8xi32>) -> tensor<4x8xi32>
   return %0 : tensor<4x8xf32>
 }

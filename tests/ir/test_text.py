@@ -102,6 +102,11 @@ OLD_AND_NEW = [
         "%s = mesh.sharding @g split_axes = [[0]] : !mesh.sharding",
         "%s = shard.sharding @g split_axes = [[0]] : !shard.sharding",
     ),
+    (
+        "%s = mesh.sharding @g split_axes = [[0]] partial = max [1] : !mesh.sharding",
+        "%s = shard.sharding @g split_axes = [[0]] {partial_type = #shard.partial<max>, partial_axes = array<i16: 1>}"
+        " : !shard.sharding",
+    ),
     ("%s = shard.sharding @g split_axes = [[]]", "%s = shard.sharding @g split_axes = [[]] : !shard.sharding"),
     (
         "%i, %j = shard.neighbors_linear_indices on @g[%k, %k] split_axes = [1] : index",

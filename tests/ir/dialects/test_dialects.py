@@ -44,6 +44,7 @@ def test_newer_forms_are_printed_as_llvm_19_reads_them(mlir_opt: str):
     assert "max_fp = 0x7F800000 : f32, max_int = 9223372036854775807 : i64, min_fp = 0.000000e+00 : f32" in old
     assert "max_fp = 3.000000e+00 : f32, max_int = 3 : i64, min_fp = -3.000000e+00 : f32, min_int = -3 : i64" in old
     assert "tosa.int_div" in old
+    assert ": (tensor<1x4x8xf32>, tensor<1x8x3xf32>) -> tensor<1x4x3xf32>" in old
     verify(parse_module(old))
 
 
@@ -76,6 +77,8 @@ VERIFY_ERRORS = [
     (f"%0 = tosa.abs %a : ({T}) -> tensor<4x9xf32>", f"tosa.abs cannot spread {T} to tensor<4x9xf32>"),
     (f"%0 = tosa.maximum %a, %a : ({T}, {T}) -> tensor<8xf32>", f"tosa.maximum cannot spread {T} to tensor<8xf32>"),
     (f"%0 = tosa.negate %a, %a : ({T}, {T}) -> {T}", "tosa.negate has two zero points or none, got 1"),
+    (f"%0 = tosa.matmul %a, %a, %a : ({T}, {T}, {T}) -> {T}", "tosa.matmul has two zero points or none, got 1"),
+    (f"%0 = tosa.matmul %a, %a : ({T}, {T}) -> {T}", "tosa.matmul multiplies stacks of matrices"),
     (f"%0 = tosa.mul %a, %a, %a {{shift = 1 : i8}} : ({T}, {T}, {T}) -> {T}", "tosa.mul has one shift"),
     (f"%0 = tosa.clamp %a {{min_val = 0.0 : f32}} : ({T}) -> {T}", "tosa.clamp needs min_val and max_val"),
     ('%0 = "tosa.const"() : () -> tensor<1xf32>', "tosa.const has one constant"),

@@ -22,7 +22,7 @@ from xdsl.rewriter import Rewriter
 from shardwise.errors import ConversionError
 from shardwise.ir.dialects.linalg_elementwise import ElementwiseOp
 from shardwise.ir.dialects.linalg_ops import Product
-from shardwise.ir.dialects.tosa_ops import ClampOp, ConstOp, MulOp, NegateOp
+from shardwise.ir.dialects.tosa_ops import ClampOp, ConstOp, MatMulOp, MulOp, NegateOp
 from shardwise.ir.place import place_of
 
 # Kept bit by bit: a limit beyond the range of i64 is the range's end.
@@ -40,7 +40,7 @@ def to_llvm19(op: Operation) -> None:
         _generalize(op)
     elif isinstance(op, MulOp):
         _shift(op)
-    elif isinstance(op, NegateOp):
+    elif isinstance(op, NegateOp | MatMulOp):
         _drop_zero_points(op)
     elif isinstance(op, ClampOp):
         _limit(op)
@@ -86,10 +86,10 @@ def _shift(op: MulOp) -> None:
     op.shift = IntegerAttr(shift, i8)
 
 
-def _drop_zero_points(op: NegateOp) -> None:
+def _drop_zero_points(op: NegateOp | MatMulOp) -> None:
     if any(constant_of(point) != 0 for point in op.zero_points):
         raise refuse(op, "LLVM 19 has no zero points as operands, and these are not constants of zero.")
-    op.operands = op.operands[:1]
+    op.operands = op.operands[: len(op.operands) - len(op.zero_points)]
 
 
 def _limit(op: ClampOp) -> None:

@@ -179,6 +179,33 @@ class NegateOp(IRDLOperation):
 
 
 @irdl_op_definition
+class MatMulOp(IRDLOperation):
+    """The products of two stacks of matrices; newer tools give the zero points of both as operands."""
+
+    name = "tosa.matmul"
+    assembly_format = FORMAT
+    irdl_options = (ParsePropInAttrDict(),)
+
+    a = operand_def(TensorType)
+    b = operand_def(TensorType)
+    zero_points = var_operand_def(TensorType)
+    quantization_info = opt_prop_def()
+    output = result_def(TensorType)
+    traits = traits_def(Pure())
+
+    def verify_(self) -> None:
+        """Check the shapes and the zero points."""
+        if len(self.zero_points) not in (0, 2):
+            raise VerifyException(f"tosa.matmul has two zero points or none, got {len(self.zero_points)}")
+        a, b, result = (_shape(value.type) for value in (self.a, self.b, self.output))
+        if not len(a) == len(b) == len(result) == 3:
+            raise VerifyException(f"tosa.matmul multiplies stacks of matrices, got {self.a.type} and {self.b.type}")
+        pairs = [(a[0], b[0]), (a[2], b[1]), (a[0], result[0]), (a[1], result[1]), (b[2], result[2])]
+        if any(one != other and min(one, other) >= 0 for one, other in pairs):
+            raise VerifyException(f"tosa.matmul of {self.a.type} and {self.b.type} does not make {self.output.type}")
+
+
+@irdl_op_definition
 class ClampOp(IRDLOperation):
     """Limits each element; LLVM 19 gives limits for ints and for floats, newer tools one pair of the element type."""
 
@@ -238,6 +265,7 @@ TOSA = merged(
         SelectOp,
         MulOp,
         NegateOp,
+        MatMulOp,
         ClampOp,
         ConstOp,
     ],

@@ -38,6 +38,7 @@ class Found:
     operands: dict[str, list[UnresolvedOperand]] = field(default_factory=dict)
     values: dict[str, list[SSAValue]] = field(default_factory=dict)
     properties: dict[str, Attribute] = field(default_factory=dict)
+    attributes: dict[str, Attribute] = field(default_factory=dict)
 
 
 class Clause(Protocol):
@@ -226,6 +227,20 @@ class ReductionClause:
         printer.print_string(" reduction = ")
         with printer.in_angle_brackets() if spelling(printer) == "mesh19" else nullcontext():
             printer.print_string(str(kind))
+
+
+@dataclass(frozen=True, slots=True)
+class PartialClause:
+    """Partial axes, `partial = max [1]`, as LLVM 20 wrote them; kept and printed among the attributes."""
+
+    def parse(self, parser: Parser, found: Found) -> None:
+        """Read the reduction and the axes."""
+        if read_keyword(parser, ["partial"], optional=True):
+            found.attributes["partial_type"] = ReductionKindAttr(parser.parse_str_enum(ReductionKind))
+            found.attributes["partial_axes"] = read_axes(parser)
+
+    def print(self, printer: Printer, op: "ShardOperation") -> None:
+        """Print nothing: newer tools have no such clause."""
 
 
 @dataclass(frozen=True, slots=True)

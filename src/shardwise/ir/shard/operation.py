@@ -87,7 +87,7 @@ class ShardOperation(IRDLOperation):
             operands=[by_name.get(name, ()) for name, _ in definition.operands],
             result_types=[results] if is_variadic else results,
             properties=properties,
-            attributes=attributes,
+            attributes=found.attributes | attributes,
         )
 
     @classmethod

@@ -28,6 +28,7 @@ from shardwise.ir.shard.assembly import (
     GridClause,
     MixedClause,
     OperandClause,
+    PartialClause,
 )
 from shardwise.ir.shard.attributes import (
     AxisListsLike,
@@ -69,6 +70,7 @@ class ShardingOp(GridUser):
     CLAUSES: ClassVar[tuple[Clause, ...]] = (
         GridClause(""),
         AxisListsClause(),
+        PartialClause(),
         MixedClause("halo_sizes", "static_halo_sizes", "dynamic_halo_sizes", optional=True),
         MixedClause(
             "sharded_dims_offsets", "static_sharded_dims_offsets", "dynamic_sharded_dims_offsets", optional=True
