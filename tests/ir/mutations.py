@@ -1,8 +1,13 @@
 """Random changes to valid texts, for feeding the parser what nobody would write."""
 
 from collections.abc import Iterator
+from io import StringIO
 from pathlib import Path
 from random import Random
+
+from xdsl.printer import Printer
+
+from shardwise.ir import parse_module
 
 HERE = Path(__file__).parent
 
@@ -25,7 +30,16 @@ func.func @f(%t: tensor<4x8xf32>, %i: index, %n: i64) -> tensor<4x8xf32> attribu
 }
 """
 
+
+def generic(text: str) -> str:
+    """The text in the generic form, in which ops may have operands and attributes of any number and kind."""
+    stream = StringIO()
+    Printer(stream, print_generic_format=True).print_op(parse_module(text))
+    return stream.getvalue()
+
+
 SEEDS = [SHARD, *(HERE / "around.mlir").read_text().split("// -----"), (HERE / "newer.mlir").read_text()]
+SEEDS += [generic(text) for text in SEEDS]
 
 NASTY = [
     '"',

@@ -182,6 +182,7 @@ PARSE_ERRORS = [
     ("%0 = shard.get_sharding %t : tensor<4xf32> -> !shard.sharding", (1, 62), "values used but not defined"),
     ('%t = "test.op"() : () -> index', (1, 15), "operation test.op is not registered."),
     ("%0 = shard.all_reduce %t on @g reduction = most : tensor<4xf32> -> tensor<4xf32>", (1, 44), "most"),
+    ('"builtin.unregistered"() : () -> ()', (1, 23), "operation builtin.unregistered is not registered."),
     ("", (1, 1), "could not parse entire input."),
 ]
 

@@ -14,6 +14,7 @@ from xdsl.dialects.builtin import (
     ModuleOp,
     StringAttr,
     UnknownLoc,
+    UnregisteredOp,
     i1,
 )
 from xdsl.ir import Attribute, Operation
@@ -138,6 +139,12 @@ class Reader(Parser):
     def _location(self, position: int) -> FileLineColLoc:
         line, column = self.source.place(position)
         return FileLineColLoc(StringAttr(self.source.name), IntAttr(line), IntAttr(column))
+
+    def _get_op_by_name(self, name: str) -> type[Operation]:
+        # The class behind ops that are not known is no op that a text can name.
+        if name == UnregisteredOp.name:
+            self.raise_error(f"operation {name} is not registered")
+        return super()._get_op_by_name(name)
 
     def _parse_generic_operation(self, op_type: type[Operation]) -> Operation:
         op = super()._parse_generic_operation(op_type)
