@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from xdsl.dialects.builtin import ModuleOp, TensorType
 from xdsl.dialects.func import FuncOp
-from xdsl.ir import Attribute
+from xdsl.ir import Attribute, Operation
 
 from shardwise.errors import ArgumentError
 from shardwise.ir.interpret.blocks import run_block
@@ -31,7 +31,12 @@ def is_partitioned(module: ModuleOp) -> bool:
     >>> is_partitioned(parse_module(text))
     False
     """
-    return any(op.name in _LOCAL for op in module.walk())
+    return any(is_local(op) for op in module.walk())
+
+
+def is_local(op: Operation) -> bool:
+    """Whether an op says what one device does."""
+    return op.name in _LOCAL
 
 
 def execute(module: ModuleOp, *inputs: Any, function: str | None = None, grids: Grids | None = None) -> Any:

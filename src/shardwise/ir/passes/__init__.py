@@ -1,1 +1,6 @@
 """Passes over modules: work out shardings, make the program of each device, simplify it."""
+
+from shardwise.ir.passes.partitioning import partition
+from shardwise.ir.passes.propagation import propagate
+
+__all__ = ["partition", "propagate"]

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from math import prod
+from typing import cast
 
 from xdsl.dialects import arith, scf
 from xdsl.dialects.builtin import AnyFloat, IntegerType
@@ -202,7 +203,7 @@ def combination(op: ReduceOp, element: Attribute) -> Callable[[SSAValue, SSAValu
     made = floats if isinstance(element, AnyFloat) else ints
     if made is None or not isinstance(element, AnyFloat | IntegerType):
         raise ProgramError(f"{op} is not defined for {element}.")
-    return made
+    return cast("Callable[[SSAValue, SSAValue], Operation]", made)
 
 
 COMBINATIONS: dict[ReduceOp, tuple[type[Operation] | None, type[Operation] | None]] = {
