@@ -9,7 +9,7 @@ from click.testing import CliRunner
 
 from shardwise.cli import main
 from shardwise.errors import ProgramError
-from shardwise.ir import check_partition, execute_partitioned, parse_module
+from shardwise.ir import check_partition, execute_partitioned, parse_module, print_module
 
 WHOLE = """
 shard.grid @g(shape = 2x2)
@@ -46,18 +46,44 @@ X, Y = (RNG.normal(size=(5, 4)).astype("float32") for _ in range(2))
 
 def use(monkeypatch: pytest.MonkeyPatch, local: str) -> None:
     """Let this be what partitioning gives."""
-    passes = SimpleNamespace(propagate=lambda module: module, partition=lambda module: parse_module(local))
+    passes = SimpleNamespace(
+        propagate=lambda module, grids: module, partition=lambda module, grids: parse_module(local)
+    )
     monkeypatch.setitem(sys.modules, "shardwise.ir.passes", passes)
 
 
-def test_whole_in_whole_out(monkeypatch):
-    use(monkeypatch, LOCAL)
-    product, total = execute_partitioned(parse_module(WHOLE), X, Y)
+@pytest.mark.parametrize("by_hand", [True, False])
+def test_whole_in_whole_out(monkeypatch, by_hand):
+    if by_hand:
+        use(monkeypatch, LOCAL)
+    module = parse_module(WHOLE)
+    before = print_module(module)
+    product, total = execute_partitioned(module, X, Y)
     np.testing.assert_array_equal(product, X * Y)
     np.testing.assert_allclose(total, (X * Y).sum(axis=0), rtol=1e-6)
-    comparison = check_partition(parse_module(WHOLE), X, Y)
+    comparison = check_partition(module, X, Y)
     assert comparison.agree
     assert str(comparison) == "2 results agree on 4 devices"
+    assert print_module(module) == before
+
+
+def test_grids_with_open_sizes_are_partitioned_once_they_are_known():
+    module = parse_module(WHOLE.replace("shape = 2x2", "shape = ?x2"))
+    for rows in (1, 2, 4):
+        assert check_partition(module, X, Y, grids={"g": (rows, 2)}).agree
+
+
+def test_the_command_partitions_if_need_be(tmp_path):
+    for name, array in {"x": X, "y": Y}.items():
+        np.save(tmp_path / f"{name}.npy", array)
+    (tmp_path / "m.mlir").write_text(WHOLE)
+    args = ["exec", str(tmp_path / "m.mlir"), "--inputs", *(str(tmp_path / f"{n}.npy") for n in "xy")]
+    result = CliRunner().invoke(main, [*args, "--output", str(tmp_path / "out.npz")])
+    assert result.exit_code == 0, result.output
+    np.testing.assert_array_equal(np.load(tmp_path / "out.npz")["result0"], X * Y)
+    checked = CliRunner().invoke(main, [*args, "--check"])
+    assert checked.exit_code == 0, checked.output
+    assert checked.output.startswith("2 results agree on 4 devices\nresult 0: float32[5, 4]\n")
 
 
 @pytest.mark.parametrize(
