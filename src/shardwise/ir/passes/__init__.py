@@ -2,5 +2,6 @@
 
 from shardwise.ir.passes.partitioning import partition
 from shardwise.ir.passes.propagation import propagate
+from shardwise.ir.passes.simplification import simplify
 
-__all__ = ["partition", "propagate"]
+__all__ = ["partition", "propagate", "simplify"]

@@ -21,7 +21,7 @@ class Boundary:
     results: tuple[Layout | None, ...]
 
 
-def annotations(value: SSAValue) -> list[ShardOp]:
+def annotations_of(value: SSAValue) -> list[ShardOp]:
     """Return the annotations of a value, in the order of the text."""
     found = [use.operation for use in value.uses if use.index == 0 and isinstance(use.operation, ShardOp)]
     return [op for op in found if isinstance(op, ShardOp)]
@@ -29,7 +29,7 @@ def annotations(value: SSAValue) -> list[ShardOp]:
 
 def producer(value: SSAValue) -> ShardOp | None:
     """Return the annotation that says how a value is made."""
-    return next((op for op in annotations(value) if not op.annotate_for_users), None)
+    return next((op for op in annotations_of(value) if not op.annotate_for_users), None)
 
 
 def made_as(value: SSAValue) -> ShardOp | None:
@@ -38,7 +38,7 @@ def made_as(value: SSAValue) -> ShardOp | None:
     if found is not None:
         return found
     uses = list(value.uses)
-    return next(iter(annotations(value)), None) if len(uses) == 1 else None
+    return next(iter(annotations_of(value)), None) if len(uses) == 1 else None
 
 
 def boundary_of(function: FuncOp, grids: Grids) -> Boundary:

@@ -21,7 +21,12 @@ from shardwise.layout.placement import ReduceOp
 
 
 def localized(
-    w: Writer, op: Operation, rule: OpRule, way: Way, operands: Sequence[SSAValue], captured: Mapping[SSAValue, SSAValue]
+    w: Writer,
+    op: Operation,
+    rule: OpRule,
+    way: Way,
+    operands: Sequence[SSAValue],
+    captured: Mapping[SSAValue, SSAValue],
 ) -> list[SSAValue]:
     """Write what a device does of an op; return its results, which may be partial."""
     given = list(operands)
@@ -29,9 +34,7 @@ def localized(
         if layout.partial and rule.inits is not None:
             at = rule.inits + k
             given[at] = _begun(w, op.operands[at], given[at], layout, rule.combine[k])
-    kinds = [
-        local_type(layout, shape_of(x), element_of(x)) for x, layout in zip(op.results, way.results, strict=True)
-    ]
+    kinds = [local_type(layout, shape_of(x), element_of(x)) for x, layout in zip(op.results, way.results, strict=True)]
     properties = dict(op.properties)
     if op.name in SIZES:
         given, properties = _resized(w, op, way, given, properties)

@@ -58,29 +58,33 @@ def partition(module: ModuleOp, grids: Mapping[str, Sequence[int]] | None = None
     `grids` gives the shapes of grids with open sizes. Functions that say already what a device does stay as they are.
 
     >>> from shardwise.ir.text import parse_module, print_module
-    >>> print(print_module(partition(parse_module('''
+    >>> print(
+    ...     print_module(
+    ...         partition(
+    ...             parse_module('''
     ... shard.grid @g(shape = 2)
-    ... func.func @rows_to_columns(%x: tensor<4x6xf32>) -> tensor<4x6xf32> {
+    ... func.func @turn(%x: tensor<4x6xi8>) -> tensor<4x6xi8> {
     ...   %rows = shard.sharding @g split_axes = [[0], []] : !shard.sharding
     ...   %columns = shard.sharding @g split_axes = [[], [0]] : !shard.sharding
-    ...   %0 = shard.shard %x to %rows : tensor<4x6xf32>
-    ...   %1 = shard.shard %0 to %columns annotate_for_users : tensor<4x6xf32>
-    ...   return %1 : tensor<4x6xf32>
-    ... }'''))))
+    ...   %0 = shard.shard %x to %rows : tensor<4x6xi8>
+    ...   %1 = shard.shard %0 to %columns annotate_for_users : tensor<4x6xi8>
+    ...   return %1 : tensor<4x6xi8>
+    ... }''')
+    ...         )
+    ...     )
+    ... )
     builtin.module {
       shard.grid @g(shape = 2)
-      func.func @rows_to_columns(%x: tensor<2x6xf32>) -> tensor<4x3xf32> {
-        %0 = shard.all_to_all %x on @g grid_axes = [0] split_axis = 1 concat_axis = 0 : tensor<2x6xf32> -> tensor<4x3xf32>
-        func.return %0 : tensor<4x3xf32>
+      func.func @turn(%x: tensor<2x6xi8>) -> tensor<4x3xi8> {
+        %0 = shard.all_to_all %x on @g grid_axes = [0] split_axis = 1 concat_axis = 0 : tensor<2x6xi8> -> tensor<4x3xi8>
+        func.return %0 : tensor<4x3xi8>
       }
     }
     """
     return partitioned(module, grids)[0]
 
 
-def partitioned(
-    module: ModuleOp, grids: Mapping[str, Sequence[int]] | None = None
-) -> tuple[ModuleOp, list[Reshard]]:
+def partitioned(module: ModuleOp, grids: Mapping[str, Sequence[int]] | None = None) -> tuple[ModuleOp, list[Reshard]]:
     """Return the module that each device runs, and the changes of layout in it."""
     known = grids_of(module, grids)
     functions = [op for op in module.body.block.ops if isinstance(op, FuncOp)]
@@ -128,7 +132,7 @@ class _Function:
     moves: list[Reshard]
     held: dict[SSAValue, Held] = field(default_factory=dict)
     plain: dict[SSAValue, SSAValue] = field(default_factory=dict)  # what is no tensor
-    known: ChainMap[tuple[SSAValue, Layout], SSAValue] = field(default_factory=ChainMap)
+    known: ChainMap[tuple[SSAValue, Layout], SSAValue] = field(default_factory=lambda: ChainMap())
     shardings: list[ShardingOp] = field(default_factory=list)
 
     @property
@@ -418,7 +422,8 @@ class _Function:
             assert last is not None
             self._inner(body)
             new.add_op(scf.YieldOp(*self._delivered(last.operands, layouts, op)))
-        made = scf.ForOp(*(self.plain[x] for x in (op.lb, op.ub, op.step)), inits, Region(new))
+        bounds = [self.plain[x] for x in (op.lb, op.ub, op.step)]
+        made = scf.ForOp(bounds[0], bounds[1], bounds[2], inits, Region(new))
         self._looped(op, made, layouts)
 
     def _looped(self, op: Operation, made: Operation, layouts: Sequence[Layout | None]) -> None:

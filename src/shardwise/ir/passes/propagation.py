@@ -18,7 +18,7 @@ from xdsl.ir import Block, Operation, OpResult, SSAValue
 from shardwise.errors import ArgumentError
 from shardwise.ir.interpret.run import is_local
 from shardwise.ir.interpret.values import dtype_of
-from shardwise.ir.passes.boundaries import annotations, boundary_of, producer, said
+from shardwise.ir.passes.boundaries import annotations_of, boundary_of, producer, said
 from shardwise.ir.passes.layouts import Grids, grids_of, is_static, shape_of, sharding_of
 from shardwise.ir.passes.rules import rule_of
 from shardwise.ir.passes.sources import is_source
@@ -38,14 +38,20 @@ def propagate(
     `direction` is "forward" (from operands to results), "backward" or "both". Halos and offsets are kept.
 
     >>> from shardwise.ir.text import parse_module, print_module
-    >>> print(print_module(propagate(parse_module('''
+    >>> print(
+    ...     print_module(
+    ...         propagate(
+    ...             parse_module('''
     ... shard.grid @g(shape = 2)
     ... func.func @f(%x: tensor<4xf32>) -> tensor<4xf32> {
     ...   %0 = arith.negf %x : tensor<4xf32>
     ...   %s = shard.sharding @g split_axes = [[0]] : !shard.sharding
     ...   %1 = shard.shard %0 to %s : tensor<4xf32>
     ...   return %1 : tensor<4xf32>
-    ... }'''))))
+    ... }''')
+    ...         )
+    ...     )
+    ... )
     builtin.module {
       shard.grid @g(shape = 2)
       func.func @f(%x: tensor<4xf32>) -> tensor<4xf32> {
@@ -201,7 +207,7 @@ class _Function:
     def _result(self, x: SSAValue) -> End:
         layout = self.made.get(x)
         if layout is None:  # how users see it, if all of them agree
-            seen = {said(op, self.grids) for op in annotations(x)}
+            seen = {said(op, self.grids) for op in annotations_of(x)}
             layout = seen.pop() if len(seen) == 1 else None
         return End(shape_of(x), dtype_of(x.type), layout, hard=x in self.hard)
 

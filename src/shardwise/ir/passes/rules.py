@@ -93,7 +93,12 @@ def _is_index(op: Operation) -> bool:
 
 
 def _reducing(
-    op: Operation, dims: Sequence[Dims | None], inits: int, loops: Sequence[Factor | None], body: Block, whole: set[Factor]
+    op: Operation,
+    dims: Sequence[Dims | None],
+    inits: int,
+    loops: Sequence[Factor | None],
+    body: Block,
+    whole: set[Factor],
 ) -> OpRule:
     results = tuple(d if d is not None else () for d in dims[inits:])
     reduced = tuple(f for f in loops if f is not None)
@@ -217,7 +222,7 @@ def _regrouped(op: Operation) -> OpRule:
     rest = (None,) * (len(op.operands) - 1)
     sides: tuple[Dims, Dims] = (coarse, tuple(fine))
     source, result = sides if op.name == "tensor.expand_shape" else sides[::-1]
-    return OpRule((source, *rest), (result,), even=frozenset(even))  # type: ignore[arg-type]
+    return OpRule((source, *rest), (result,), even=frozenset(even))
 
 
 def _is_whole(op: Operation, shape: Sequence[int]) -> list[bool]:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from xdsl.dialects import arith
 from xdsl.dialects.builtin import DYNAMIC_INDEX, DenseIntOrFPElementsAttr, FloatAttr, IntegerAttr, TensorType
 from xdsl.ir import Attribute, Operation, SSAValue
@@ -32,7 +34,7 @@ def splat_value(value: SSAValue) -> float | int | None:
     if op.name in CONSTANTS:
         given = _constant_value(op)
         if isinstance(given, DenseIntOrFPElementsAttr) and given.is_splat():
-            return given.get_values()[0]  # type: ignore[return-value]
+            return given.get_values()[0]
         return given.value.data if isinstance(given, IntegerAttr | FloatAttr) else None
     if op.name in ("tensor.splat", "linalg.fill", "shard.shard", "tensor.cast"):
         return splat_value(op.operands[0])
@@ -57,6 +59,6 @@ def made(w: Writer, op: Operation, operands: list[SSAValue], layout: Layout) -> 
     return sliced(w, whole, Layout.replicated(layout.mesh, len(shape)), layout, shape)
 
 
-def _splat(given: DenseIntOrFPElementsAttr, kind: TensorType) -> DenseIntOrFPElementsAttr:
-    values: list = [given.get_values()[0]]
-    return DenseIntOrFPElementsAttr.from_list(kind, values)
+def _splat(given: DenseIntOrFPElementsAttr, kind: Any) -> DenseIntOrFPElementsAttr:
+    value: Any = given.get_values()[0]
+    return DenseIntOrFPElementsAttr.from_list(kind, [value])

@@ -57,9 +57,7 @@ def cheapest(rule: OpRule, operands: tuple[End | None, ...], results: tuple[End,
     return best[1]
 
 
-def ways(
-    rule: OpRule, operands: Sequence[End | None], results: Sequence[End], mesh: DeviceMesh
-) -> Iterator[Way]:
+def ways(rule: OpRule, operands: Sequence[End | None], results: Sequence[End], mesh: DeviceMesh) -> Iterator[Way]:
     """Yield the ways to spread an op, each factor cut as an operand or a result has it cut, or whole."""
     choices = _choices(rule, operands, results, mesh)
     count = 0

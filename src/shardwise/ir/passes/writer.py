@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from contextlib import contextmanager
-from math import prod
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -248,24 +248,23 @@ def fitted(w: Writer, mesh: DeviceMesh, axes: Sequence[int], table: Sequence[int
 
     A table that is a sum of multiples of coordinates becomes that sum.
     """
-    known = [(i, n) for i, n in enumerate(table) if n is not None]
-    if not known:
-        return 0
-    if len({n for _, n in known}) == 1:
-        return known[0][1]
-    shape = [mesh.mesh_shape[a] for a in axes]
-    rows = np.array([[1, *np.unravel_index(i, shape)] for i, _ in known])
-    wanted = np.array([n for _, n in known])
-    factors = np.rint(np.linalg.lstsq(rows, wanted, rcond=None)[0]).astype(int)
-    if not (rows @ factors == wanted).all():
+    factors = _factors(tuple(mesh.mesh_shape[a] for a in axes), tuple(table))
+    if factors is None:
         return w.entry([0 if n is None else n for n in table], w.position(mesh, axes))
-    total: Number = int(factors[0])
+    total: Number = factors[0]
     for axis, factor in zip(axes, factors[1:], strict=True):
         if factor:
-            total = w.plus(total, w.times(w.coordinate(mesh, axis), int(factor)))
+            total = w.plus(total, w.times(w.coordinate(mesh, axis), factor))
     return total
 
 
-def count(mesh: DeviceMesh, axes: Sequence[int]) -> int:
-    """Return how many devices differ along grid axes."""
-    return prod(mesh.mesh_shape[a] for a in axes)
+@lru_cache(maxsize=8192)
+def _factors(shape: Shape, table: tuple[int | None, ...]) -> tuple[int, ...] | None:
+    # The constant and the factor of each coordinate, if the table is such a sum.
+    known = [(i, n) for i, n in enumerate(table) if n is not None]
+    if len({n for _, n in known}) < 2:
+        return (known[0][1] if known else 0, *(0 for _ in shape))
+    rows = np.array([[1, *np.unravel_index(i, shape)] for i, _ in known])
+    wanted = np.array([n for _, n in known])
+    factors = np.rint(np.linalg.lstsq(rows, wanted, rcond=None)[0]).astype(int)
+    return tuple(int(n) for n in factors) if (rows @ factors == wanted).all() else None
