@@ -3,6 +3,7 @@
 import click
 
 from shardwise import __version__
+from shardwise.commands.cost import cost
 from shardwise.commands.execution import exec_
 from shardwise.commands.opt import opt
 
@@ -24,3 +25,4 @@ def tour() -> None:
 
 main.add_command(opt)
 main.add_command(exec_)
+main.add_command(cost)

@@ -53,7 +53,8 @@ def module_of(grid: tuple[int, ...], shape: Sequence[int], src: Split, dst: Spli
 
 def check(grid: tuple[int, ...], shape: tuple[int, ...], src: Split, dst: Split) -> None:
     """Partition one transition and run it: every device gets its part, and the bytes are those of the plan."""
-    local, moves = partitioned(module_of(grid, shape, src, dst))
+    made_of = partitioned(module_of(grid, shape, src, dst))
+    local = made_of.module
     verify(local)
     whole = np.arange(prod(shape), dtype="int32").reshape(shape)
     a, b = (Sharding("g", grid, split) for split in (src, dst))
@@ -62,7 +63,7 @@ def check(grid: tuple[int, ...], shape: tuple[int, ...], src: Split, dst: Split)
     for device, (got, wanted) in enumerate(zip(made, cut(whole, b, prod(grid)), strict=True)):
         assert isinstance(got, np.ndarray), (device, got)
         np.testing.assert_array_equal(got, wanted, f"device {device}")
-    assert traffic.bytes == planned(moves), (src, dst)
+    assert traffic.bytes == planned(made_of.moves), (src, dst)
 
 
 def planned(moves: Sequence[Reshard]) -> int:

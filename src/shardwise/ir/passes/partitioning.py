@@ -43,6 +43,15 @@ class Reshard:
     plan: Plan
 
 
+@dataclass(frozen=True)
+class Partition:
+    """The module that each device runs, the changes of layout in it, and the bytes of the largest shard of values."""
+
+    module: ModuleOp
+    moves: list[Reshard]
+    largest: dict[SSAValue, int]
+
+
 @dataclass(slots=True)
 class Held:
     """What a device holds of a value: the local value and its layout, or a source that can be made in any."""
@@ -81,24 +90,25 @@ def partition(module: ModuleOp, grids: Mapping[str, Sequence[int]] | None = None
       }
     }
     """
-    return partitioned(module, grids)[0]
+    return partitioned(module, grids).module
 
 
-def partitioned(module: ModuleOp, grids: Mapping[str, Sequence[int]] | None = None) -> tuple[ModuleOp, list[Reshard]]:
-    """Return the module that each device runs, and the changes of layout in it."""
+def partitioned(module: ModuleOp, grids: Mapping[str, Sequence[int]] | None = None) -> Partition:
+    """Return the module that each device runs, with what was planned for it."""
     known = grids_of(module, grids)
     functions = [op for op in module.body.block.ops if isinstance(op, FuncOp)]
     kept = {op for op in functions if not known.shapes or _is_local(op)}
     boundaries = {op.sym_name.data: boundary_of(op, known) for op in functions if op not in kept}
     out: list[Operation] = []
     moves: list[Reshard] = []
+    largest: dict[SSAValue, int] = {}
     for op in module.body.block.ops:
         if isinstance(op, FuncOp) and op not in kept:
-            writing = _Function(op, known, boundaries, moves)
+            writing = _Function(op, known, boundaries, moves, largest)
             out.append(writing.written())
         else:
             out.append(_grid(op, known) if isinstance(op, GridOp) else op.clone())
-    return ModuleOp(out, dict(module.attributes)), moves
+    return Partition(ModuleOp(out, dict(module.attributes)), moves, largest)
 
 
 def _grid(op: GridOp, grids: Grids) -> GridOp:
@@ -130,6 +140,7 @@ class _Function:
     grids: Grids
     boundaries: Mapping[str, Boundary]
     moves: list[Reshard]
+    largest: dict[SSAValue, int]
     held: dict[SSAValue, Held] = field(default_factory=dict)
     plain: dict[SSAValue, SSAValue] = field(default_factory=dict)  # what is no tensor
     known: ChainMap[tuple[SSAValue, Layout], SSAValue] = field(default_factory=lambda: ChainMap())
@@ -186,7 +197,12 @@ class _Function:
         if not isinstance(x.type, TensorType):
             self.plain[x] = local
             return
-        self.held[x] = Held(layout if layout is not None else self._whole(x), local)
+        self._held(x, Held(layout if layout is not None else self._whole(x), local))
+
+    def _held(self, x: SSAValue, held: Held) -> None:
+        self.held[x] = held
+        if held.local is not None and not is_static(held.local.type) and is_static(x.type):
+            self.largest[held.local] = held.layout.max_local_bytes(shape_of(x), dtype_of(x.type))
 
     def _whole(self, x: SSAValue) -> Layout:
         assert isinstance(x.type, TensorType)
@@ -238,7 +254,7 @@ class _Function:
             self.held[op.result] = self.held[op.src]
             return
         local = self._local(op.src, layout, op)
-        self.held[op.result] = Held(layout, local)
+        self._held(op.result, Held(layout, local))
 
     def _known_dim(self, op: Operation) -> bool:
         # The size of the whole, not that of a shard.
@@ -277,7 +293,7 @@ class _Function:
         if wanted is None and layout.partial and len(uses) == 1 and uses[0].operation.parent is op.parent:
             to = layout
         local = self._moved(new, layout, to, shape_of(old), op)
-        self.held[old] = Held(to, local)
+        self._held(old, Held(to, local))
 
     def _mesh_of(self, operands: Sequence[End | None], results: Sequence[End]) -> DeviceMesh:
         layouts = [end.layout for end in (*results, *operands) if end is not None and end.layout is not None]
