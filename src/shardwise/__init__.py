@@ -25,8 +25,12 @@ from shardwise.errors import (
     EngineError,
     LayoutError,
     MeshError,
+    ModuleError,
+    ParseError,
     PlanError,
+    ProgramError,
     ShardwiseError,
+    VerifyError,
 )
 from shardwise.layout.axis import Axis
 from shardwise.layout.context import current_mesh, mesh_context
@@ -228,6 +232,7 @@ __all__ = [
     "LocalTensor",
     "LocalType",
     "MeshError",
+    "ModuleError",
     "NamedMapping",
     "NoReshard",
     "P",
@@ -236,7 +241,9 @@ __all__ = [
     "Placement",
     "PlacementMapping",
     "Plan",
+    "ParseError",
     "PlanError",
+    "ProgramError",
     "ReduceOp",
     "Replicated",
     "ReshardWarning",
@@ -244,6 +251,7 @@ __all__ = [
     "Sharded",
     "ShardingSpec",
     "ShardwiseError",
+    "VerifyError",
     "SpecEntry",
     "Step",
     "Tensor",

@@ -32,8 +32,8 @@ def checkpoint(fn: Callable[..., Any]) -> Callable[..., Any]:
         leaves, tree = optree.tree_flatten(cast(Any, args))
         level = max((leaf.level for leaf in leaves if isinstance(leaf, Tensor)), default=0)
         watched = [isinstance(leaf, Traced) and leaf.level == level and leaf.node is not None for leaf in leaves]
-        if not any(watched):  # plain values, or forward mode, which keeps nothing
-            return fn(*args)
+        if not any(watched) or any(leaf.is_recorded for leaf, w in zip(leaves, watched, strict=True) if w):
+            return fn(*args)  # plain values, forward mode, which keeps nothing, or a program that is written down
         below = [leaf.value if w else leaf for leaf, w in zip(leaves, watched, strict=True)]
         ends, out_tree = optree.tree_flatten(kept(*cast(Any, optree.tree_unflatten(tree, below))))
         if any(isinstance(end, Tensor) and end.level >= level for end in ends):

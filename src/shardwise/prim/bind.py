@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from functools import reduce
 from typing import Any
 
-from shardwise.errors import DerivativeError
+from shardwise.errors import DerivativeError, ProgramError
 from shardwise.layout.layout import Layout
 from shardwise.prim.relayout import relayout
 from shardwise.prim.row import Row
@@ -85,6 +85,22 @@ class Traced(Tensor):
         return f"Tensor({self.type_text} on {self.mesh}, being differentiated)"
 
 
+class Recorded(Traced):
+    """A value of a function that is being recorded, to be made into a module."""
+
+    __slots__ = ()
+    is_recorded = True
+
+    def _real(self) -> Sequence[Any]:
+        raise ProgramError(
+            f"the values of {self.type_text} were read inside a function that is being traced; they are not known "
+            "there.\n  keep to functions of tensors: where(c, x, y) instead of `if c`, and nothing that prints."
+        )
+
+    def __repr__(self) -> str:
+        return f"Tensor({self.type_text} on {self.mesh}, being traced)"
+
+
 def bind(row: Row, *operands: Any, **params: Any) -> Tensor:
     """Apply a primitive to operands of any level."""
     level = 0
@@ -98,7 +114,8 @@ def bind(row: Row, *operands: Any, **params: Any) -> Tensor:
     out = bind(row, *below, **params)
     nodes = tuple(x.node if w else None for x, w in zip(operands, watched, strict=True))
     if any(node is not None for node in nodes):
-        return Traced(level, out, node=Node(row, below, params, out, nodes))
+        kind = next(type(x) for x, w in zip(operands, watched, strict=True) if w)
+        return kind(level, out, node=Node(row, below, params, out, nodes))
     tangents = tuple(x.tangent if w else None for x, w in zip(operands, watched, strict=True))
     tangent = _tangent(row, tangents, out, below, params)
     return out if tangent is None else Traced(level, out, tangent=_beside(tangent, out))

@@ -37,7 +37,7 @@ def _contract(*operands: Tensor, terms: tuple[str, ...], out: str) -> Tensor:
         if arrays[0].dtype.kind == "V" or arrays[-1].dtype.kind == "V":  # bfloat16, of which NumPy has no products
             wide = kernel(*(a.astype(np.float32) if a.dtype.kind == "V" else a for a in arrays))
             return wide.astype(np.result_type(*arrays))
-        if len(arrays) == 2 and (fast := _as_matmul(terms, out)) is not None:
+        if len(arrays) == 2 and (fast := as_matmul(terms, out)) is not None:
             return fast(*arrays)
         return np.einsum(text, *arrays, optimize=len(arrays) > 2)
 
@@ -45,8 +45,9 @@ def _contract(*operands: Tensor, terms: tuple[str, ...], out: str) -> Tensor:
 
 
 @lru_cache(maxsize=4096)
-def _as_matmul(terms: tuple[str, ...], out: str) -> Any:
-    # Two operands as one matrix product, for which NumPy has BLAS: batch, left, summed, right.
+def as_matmul(terms: tuple[str, ...], out: str) -> Any:
+    """Return two operands as one matrix product, for which NumPy has BLAS; None where they are none."""
+    # Batch, left, summed, right.
     a, b = terms
     batch = [c for c in out if c in a and c in b]
     left = [c for c in out if c in a and c not in b]
