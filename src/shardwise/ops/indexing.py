@@ -107,8 +107,8 @@ def sliced(x: Tensor, index: Index, reverse: Sequence[int] = ()) -> Tensor:
     plain = [Cut(cut.axes, split=cut.split, offsets=cut.offsets) for cut in cuts]
     # Where elements change device anyway, pending sums are resolved on the way.
     pending = () if moves else out.layout.partial
-    out = relayout(out, layout=Layout(x.mesh, plain, pending, out.layout.reduce_op or "sum"))
-    return mirror(out, dims=tuple(reverse)) if reverse else out
+    layout = Layout(x.mesh, plain, pending, out.layout.reduce_op or "sum")
+    return mirror(out, dims=tuple(reverse), layout=layout) if reverse else relayout(out, layout=layout)
 
 
 class Key(NamedTuple):

@@ -35,7 +35,7 @@ def concat(arrays: Sequence[Any], /, *, axis: int | None = 0) -> Tensor:
     """
     parts = _alike(arrays, "concat")
     if axis is None:
-        parts, axis = [reshape(x, shape=(x.size,)) for x in parts], 0
+        parts, axis = [x if x.ndim == 1 else reshape(x, shape=(x.size,)) for x in parts], 0
     (dim,) = dims_of(parts[0], axis, "concat")
     for part in parts:
         if part.ndim != parts[0].ndim or not _fits(part.shape, parts[0].shape, dim):
@@ -156,27 +156,40 @@ def roll(x: Any, /, shift: int | Sequence[int], *, axis: Axis = None) -> Tensor:
     array([3., 1., 2.])
     """
     x = asarray(x)
+    layout = x.layout.without_halo()
     if axis is None:
         if not isinstance(shift, int):
             raise ArgumentError(f"roll: several shifts need as many axes, got shift={shift!r} and axis=None.")
-        return reshape(_rolled(reshape(x, shape=(x.size,)), shift, 0), shape=x.shape)
+        return _rolled(x, (*(0,) * (x.ndim - 1), shift), x.ndim, layout, carry=True)
     axes = (axis,) if isinstance(axis, int) else tuple(axis)
     shifts = (shift,) * len(axes) if isinstance(shift, int) else tuple(shift)
     if len(shifts) != len(axes):
         raise ArgumentError(f"roll: {len(shifts)} shifts for {len(axes)} axes.")
+    amounts = [0] * x.ndim
     for amount, one in zip(shifts, axes, strict=True):
         (dim,) = dims_of(x, one, "roll")
-        x = _rolled(x, amount, dim)
-    return x
+        amounts[dim] += amount
+    return _rolled(x, tuple(amounts), x.ndim, layout, carry=False)
 
 
-def _rolled(x: Tensor, shift: int, dim: int) -> Tensor:
-    size = x.shape[dim]
-    cut = size - shift % size if size else 0
-    if cut == size:
+def _rolled(x: Tensor, amounts: tuple[int, ...], dims: int, layout: Layout, carry: bool) -> Tensor:
+    # The first `dims` dims rolled, the last of them first: what leaves it at its end and what stays are windows, each
+    # rolled along the others and brought where it is needed at once. With `carry`, what leaves goes one place on in
+    # the dim before, as in a row of all elements.
+    if not x.size or not dims:
         return x
-    last, first = (window(x, index=whole_but(x.shape, dim, between(a, b))) for a, b in ((cut, size), (0, cut)))
-    return join(last, first, dim=dim, layout=x.layout.without_halo())
+    dim = dims - 1
+    turns, shift = divmod(amounts[dim], x.shape[dim])
+    kept = (*amounts[:dim], 0) if not carry or not dim else (*amounts[: dim - 1], amounts[dim - 1] + turns, 0)
+    if not shift:
+        return _rolled(x, kept, dim, layout, carry)
+    gone = kept if not carry or not dim else (*kept[: dim - 1], kept[dim - 1] + 1, 0)
+    cut = x.shape[dim] - shift
+    parts = []
+    for low, high, to, left in ((cut, cut + shift, 0, gone), (0, cut, shift, kept)):
+        there = windowed(layout, x.shape, whole_but(x.shape, dim, Span(to, high - low)))
+        parts.append(_rolled(_part(x, dim, low, high), left, dim, there, carry))
+    return join(*parts, dim=dim, layout=layout)
 
 
 # -- padding -------------------------------------------------------------------------------------------
@@ -243,8 +256,12 @@ def _edge(x: Tensor, dim: int, low: int, high: int) -> Tensor:
 def _reflect(x: Tensor, dim: int, low: int, high: int) -> Tensor:
     size = x.shape[dim]
     _needs(x, dim, max(0, size - 1), low, high, "reflect")
-    first, last = _part(x, dim, 1, low + 1), _part(x, dim, size - 1 - high, size - 1)
-    return _around(x, dim, mirror(first, dims=(dim,)), mirror(last, dims=(dim,)))
+    layout, shape = _joint(x.layout.resolved(), dim), tuple(n + (low + high) * (k == dim) for k, n in enumerate(x.shape))
+    ends = []
+    for start, count, to in ((1, low, 0), (size - 1 - high, high, low + size)):
+        there = windowed(layout, shape, whole_but(shape, dim, Span(to, count)))
+        ends.append(mirror(_part(x, dim, start, start + count), dims=(dim,), layout=there))
+    return join(ends[0], x, ends[1], dim=dim, layout=layout)
 
 
 def _wrap(x: Tensor, dim: int, low: int, high: int) -> Tensor:

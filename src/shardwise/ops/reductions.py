@@ -28,7 +28,7 @@ Axis = int | Sequence[int] | None
 
 def dims_of(x: Tensor, axis: Axis, function: str) -> tuple[int, ...]:
     """Return the dims that `axis` names, checked; all of them for None."""
-    given = range(x.ndim) if axis is None else (axis,) if isinstance(axis, int) else tuple(axis)
+    given = range(x.ndim) if axis is None else tuple(axis) if isinstance(axis, Sequence) else (axis,)
     out = []
     for k in given:
         if isinstance(k, bool) or not isinstance(k, int):
