@@ -4,7 +4,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 import shardwise
@@ -29,7 +29,6 @@ from tests.ops.peers import check
 from tests.prim.cases import host_meshes, jax_of_eight
 
 MESH = DeviceMesh((2, 4), ("x", "y"))
-FEW = settings(max_examples=40)
 RANKED = st.lists(st.integers(0, 7), min_size=1, max_size=3).map(tuple)
 
 
@@ -50,14 +49,12 @@ def alike(draw: st.DrawFn, dim: int | None = None, **how: Any) -> tuple[list[Any
 # -- values ----------------------------------------------------------------------------------------------
 
 
-@FEW
 @given(alike())
 def test_concat(case):
     parts, dim = case
     agrees(lambda *xs: concat(xs, axis=dim), lambda *xs: np.concatenate(xs, dim), *parts)
 
 
-@settings(max_examples=20)
 @given(alike())
 def test_concat_flattened(case):
     parts, _ = case
@@ -70,7 +67,6 @@ def test_concat_of_several_dtypes_promotes():
     assert concat([a, b]).numpy().tolist() == [1.0] * 5
 
 
-@FEW
 @given(st.data(), host_meshes(), st.lists(st.integers(0, 5), max_size=2).map(tuple))
 def test_stack_and_unstack(data, mesh, shape):
     parts = [data.draw(tensors(shape, ["float32"], mesh=mesh, seed=i)) for i in range(data.draw(st.integers(1, 3)))]
@@ -87,7 +83,6 @@ def test_unstack_of_an_empty_dim_is_empty():
     assert len(unstack(np.ones((2, 0)), axis=0)) == 2
 
 
-@FEW
 @given(st.data(), tensors(RANKED))
 def test_split(data, x):
     dim = data.draw(st.integers(-x.ndim, x.ndim - 1))
@@ -98,14 +93,12 @@ def test_split(data, x):
     agrees(lambda x: split(x, sections, axis=dim), lambda v: np.split(v, sections, dim), x, torch=False)
 
 
-@FEW
 @given(st.data(), tensors())
 def test_flip(data, x):
     dims = data.draw(st.sampled_from([None, *range(-x.ndim, x.ndim), tuple(range(x.ndim)), ()]))
     agrees(lambda x: flip(x, axis=dims), lambda v: np.flip(v, dims), x)
 
 
-@FEW
 @given(st.data(), tensors())
 def test_roll(data, x):
     shift = data.draw(st.integers(-9, 9))
@@ -119,7 +112,6 @@ def test_roll(data, x):
         agrees(lambda x: roll(x, shift, axis=dims), lambda v: np.roll(v, shift, dims), x, torch=False)
 
 
-@FEW
 @given(st.data(), tensors(RANKED, ["float32", "int8"], partial=False, halo=False))
 def test_roll_of_all_elements_in_a_row_moves_only_what_changes_device(data, x):
     shift = data.draw(st.integers(-50, 50))
@@ -131,7 +123,6 @@ def test_roll_names_a_dim_twice_as_numpy_does():
     assert np.array_equal(roll(x, (1, 2), axis=(0, 0)).numpy(), np.roll(np.arange(5), (1, 2), (0, 0)))
 
 
-@settings(max_examples=60)
 @given(st.data(), tensors(RANKED))
 def test_pad(data, x):
     mode = data.draw(st.sampled_from(["constant", "edge", "reflect", "wrap"]))
@@ -142,9 +133,7 @@ def test_pad(data, x):
         widths.append((data.draw(st.integers(0, min(4, limit))), data.draw(st.integers(0, min(4, limit)))))
     if mode == "constant":
         value = data.draw(st.sampled_from([0, 1, 3 if x.dtype.kind != "b" else 1]))
-        agrees(
-            lambda x: pad(x, widths, constant_values=value), lambda v: np.pad(v, widths, constant_values=value), x
-        )
+        agrees(lambda x: pad(x, widths, constant_values=value), lambda v: np.pad(v, widths, constant_values=value), x)
         return
     agrees(lambda x: pad(x, widths, mode=mode), lambda v: np.pad(v, widths, mode=mode), x)
 
@@ -160,35 +149,30 @@ def test_pad_takes_widths_as_numpy_does():
 # -- bytes -----------------------------------------------------------------------------------------------
 
 
-@settings(max_examples=60)
 @given(alike(partial=False, halo=False, dtypes=["float32", "int8"]))
 def test_concat_moves_only_what_changes_device(case):
     parts, dim = case
     moves_only_what_changes_device(lambda *xs: concat(xs, axis=dim), lambda *xs: np.concatenate(xs, dim), *parts)
 
 
-@settings(max_examples=60)
 @given(st.data(), tensors(RANKED, ["float32", "int8"], partial=False, halo=False))
 def test_flip_moves_only_what_changes_device(data, x):
     dims = data.draw(st.sampled_from([None, *range(x.ndim)]))
     moves_only_what_changes_device(lambda x: flip(x, axis=dims), lambda v: np.flip(v, dims), x)
 
 
-@settings(max_examples=60)
 @given(st.data(), tensors(RANKED, ["float32", "int8"], partial=False, halo=False))
 def test_roll_moves_only_what_changes_device(data, x):
     shift, dim = data.draw(st.integers(-9, 9)), data.draw(st.integers(0, x.ndim - 1))
     moves_only_what_changes_device(lambda x: roll(x, shift, axis=dim), lambda v: np.roll(v, shift, dim), x)
 
 
-@settings(max_examples=60)
 @given(st.data(), tensors(RANKED, ["float32", "int8"], partial=False, halo=False))
 def test_pad_moves_only_what_changes_device(data, x):
     widths = [(data.draw(st.integers(0, 4)), data.draw(st.integers(0, 4))) for _ in x.shape]
     moves_only_what_changes_device(lambda x: pad(x, widths), lambda v: np.pad(v, widths, constant_values=-1), x)
 
 
-@FEW
 @given(st.data(), tensors(RANKED, ["float32", "int8"], partial=False, halo=False))
 def test_split_moves_only_what_changes_device(data, x):
     dim = data.draw(st.integers(0, x.ndim - 1))
@@ -199,7 +183,6 @@ def test_split_moves_only_what_changes_device(data, x):
     assert size == sum(wanted) * x.dtype.itemsize
 
 
-@FEW
 @given(st.data(), tensors(RANKED, ["float32"], partial=False, halo=False))
 def test_roll_of_several_dims_moves_only_what_changes_device(data, x):
     dims = tuple(range(x.ndim))
@@ -207,7 +190,6 @@ def test_roll_of_several_dims_moves_only_what_changes_device(data, x):
     moves_only_what_changes_device(lambda x: roll(x, shifts, axis=dims), lambda v: np.roll(v, shifts, dims), x)
 
 
-@settings(max_examples=60)
 @given(st.data(), tensors(RANKED, ["float32"], partial=False, halo=False), st.sampled_from(["edge", "reflect", "wrap"]))
 def test_pad_of_a_dim_in_any_mode_moves_an_element_once_to_each_place_where_it_is_needed(data, x, mode):
     dim = data.draw(st.integers(0, x.ndim - 1))
@@ -277,14 +259,12 @@ def test_pending_sums_stay_pending_where_nothing_has_to_move():
 # -- derivatives -----------------------------------------------------------------------------------------
 
 
-@FEW
 @given(alike(dtypes=["float64"]))
 def test_the_derivative_of_concat_is_its_transpose(case):
     parts, dim = case
     transposed(lambda *xs: concat(xs, axis=dim), *parts)
 
 
-@FEW
 @given(st.data(), tensors(RANKED, ["float64"]))
 def test_the_derivatives_of_rearrangements_are_their_transposes(data, x):
     dim, shift = data.draw(st.integers(0, x.ndim - 1)), data.draw(st.integers(-9, 9))
@@ -358,7 +338,11 @@ ONES = np.ones((2, 3))
     [
         (lambda: concat([]), ArgumentError, "concat takes a list of one or more arrays, got \\[\\]"),
         (lambda: concat(asarray(ONES)), ArgumentError, "concat takes a list of one or more arrays, got Tensor"),
-        (lambda: concat([ONES, np.ones((3, 2))]), BindingError, r"all dims but dim 0 must be equal, got shapes \(2, 3\)"),
+        (
+            lambda: concat([ONES, np.ones((3, 2))]),
+            BindingError,
+            r"all dims but dim 0 must be equal, got shapes \(2, 3\)",
+        ),
         (lambda: concat([ONES, np.ones(3)]), BindingError, r"all dims but dim 0 must be equal.*\(3,\)"),
         (lambda: concat([ONES], axis=2), BindingError, "concat: axis 2 is out of range for a tensor with 2 dims"),
         (lambda: concat([ONES], axis=0.5), ArgumentError, "concat: axis is an int"),

@@ -14,12 +14,13 @@ from shardwise.layout.cut import Cut
 from shardwise.layout.layout import Layout
 from shardwise.ops.reductions import dims_of
 from shardwise.prim import elementwise as rows
-from shardwise.prim.elementwise import elementwise
+from shardwise.prim.dispatch import apply
 from shardwise.prim.gathers import gather, positions
 from shardwise.prim.iota import iota
 from shardwise.prim.mirror import mirror
 from shardwise.prim.relayout import relayout
 from shardwise.prim.row import Row
+from shardwise.prim.rule import elementwise_rule
 from shardwise.prim.shapes import expand, permute, reshape, squeeze
 from shardwise.prim.tensor import Tensor, asarray, together
 from shardwise.prim.windows import Index, Span, window
@@ -155,8 +156,10 @@ def parsed(x: Tensor, key: Any) -> Key:
 def _spelled_out(x: Tensor, key: tuple[Any, ...]) -> Iterator[Any]:
     # One entry per dim, beside None for new ones; masks as the indices where they are true.
     entries: list[Any] = []
+    masks: list[tuple[int, tuple[int, ...]]] = []
     for entry in key:
         if isinstance(entry, bool | np.bool_) or (_is_array(entry) and _dtype(entry).kind == "b"):
+            masks.append((len(entries), np.shape(entry)))
             entries += _mask(entry)
         elif entry is None or entry is Ellipsis or isinstance(entry, slice):
             entries.append(entry)
@@ -171,7 +174,13 @@ def _spelled_out(x: Tensor, key: tuple[Any, ...]) -> Iterator[Any]:
     if missing < 0:
         raise BindingError(f"an index with {x.ndim - missing} entries does not fit a tensor with {x.ndim} dims.")
     at = dots[0] if dots else len(entries)
-    yield from (*entries[:at], *[slice(None)] * missing, *entries[at + 1 :])
+    whole = [*entries[:at], *[slice(None)] * missing, *entries[at + 1 :]]
+    for place, shape in masks:
+        before = whole[: place if place < at else place + missing - 1]
+        dim = sum(entry is not None for entry in before)
+        if x.shape[dim : dim + len(shape)] != shape:
+            raise BindingError(f"a mask of shape {shape} does not fit dim {dim} and on of a tensor of shape {x.shape}.")
+    yield from whole
 
 
 def _is_array(entry: Any) -> bool:
@@ -260,7 +269,8 @@ class Flat:
 
 
 def _in_range(index: Tensor, *, size: int) -> Tensor:
-    return elementwise("position", lambda a: positions(a, size), (index,))
+    rule = elementwise_rule((index.shape,))
+    return apply("position", lambda a: positions(a, size), rule, [index], dtype=np.dtype("int64"))
 
 
 # Indices counted from the start, checked against the size of their dim.

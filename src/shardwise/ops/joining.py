@@ -13,10 +13,9 @@ from shardwise.layout.cut import Cut
 from shardwise.layout.layout import Layout, Shape
 from shardwise.ops.indexing import sliced
 from shardwise.ops.reductions import Axis, dims_of
-from shardwise.ops.shapes import broadcast_to
 from shardwise.plan.plan import plan_reshard
 from shardwise.prim import elementwise as rows
-from shardwise.prim.joins import Widths, joined_shape
+from shardwise.prim.joins import Widths, joined_shape, repeat
 from shardwise.prim.joins import concat as join
 from shardwise.prim.joins import pad as surround
 from shardwise.prim.mirror import mirror
@@ -246,32 +245,43 @@ def _needs(x: Tensor, dim: int, most: int, low: int, high: int, mode: str) -> No
 def _edge(x: Tensor, dim: int, low: int, high: int) -> Tensor:
     size = x.shape[dim]
     _needs(x, dim, max(low, high) if size else 0, low, high, "edge")
+    layout, before, after = _around(x, dim, low, high)
     ends = [
-        broadcast_to(_part(x, dim, at, at + 1), tuple(count if k == dim else n for k, n in enumerate(x.shape)))
-        for at, count in ((0, low), (size - 1, high))
+        repeat(_part(x, dim, at, at + 1), dim=dim, layout=there, shape=_sized(x.shape, dim, count))
+        for at, count, there in ((0, low, before), (size - 1, high, after))
     ]
-    return _around(x, dim, ends[0], ends[1])
+    return join(ends[0], x, ends[1], dim=dim, layout=layout)
 
 
 def _reflect(x: Tensor, dim: int, low: int, high: int) -> Tensor:
     size = x.shape[dim]
     _needs(x, dim, max(0, size - 1), low, high, "reflect")
-    layout, shape = _joint(x.layout.resolved(), dim), tuple(n + (low + high) * (k == dim) for k, n in enumerate(x.shape))
-    ends = []
-    for start, count, to in ((1, low, 0), (size - 1 - high, high, low + size)):
-        there = windowed(layout, shape, whole_but(shape, dim, Span(to, count)))
-        ends.append(mirror(_part(x, dim, start, start + count), dims=(dim,), layout=there))
+    layout, before, after = _around(x, dim, low, high)
+    ends = [
+        mirror(_part(x, dim, start, stop), dims=(dim,), layout=there)
+        for start, stop, there in ((1, low + 1, before), (size - 1 - high, size - 1, after))
+    ]
     return join(ends[0], x, ends[1], dim=dim, layout=layout)
 
 
 def _wrap(x: Tensor, dim: int, low: int, high: int) -> Tensor:
     size = x.shape[dim]
     _needs(x, dim, size, low, high, "wrap")
-    return _around(x, dim, _part(x, dim, size - low, size), _part(x, dim, 0, high))
+    layout = _around(x, dim, low, high)[0]
+    return join(_part(x, dim, size - low, size), x, _part(x, dim, 0, high), dim=dim, layout=layout)
 
 
-def _around(x: Tensor, dim: int, before: Tensor, after: Tensor) -> Tensor:
-    return join(before, x, after, dim=dim, layout=_joint(x.layout.resolved(), dim))
+def _around(x: Tensor, dim: int, low: int, high: int) -> tuple[Layout, Layout, Layout]:
+    # The layout of the result, and the layouts in which devices hold what is added before and after.
+    layout, size = _joint(x.layout.resolved(), dim), x.shape[dim]
+    shape = _sized(x.shape, dim, low + size + high)
+    ends = (Span(0, low), Span(low + size, high))
+    before, after = (windowed(layout, shape, whole_but(shape, dim, end)) for end in ends)
+    return layout, before, after
+
+
+def _sized(shape: Shape, dim: int, size: int) -> Shape:
+    return tuple(size if k == dim else n for k, n in enumerate(shape))
 
 
 _PADDED = {"edge": _edge, "reflect": _reflect, "wrap": _wrap}

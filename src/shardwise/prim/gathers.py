@@ -54,12 +54,17 @@ def gather_rule(rank: int, picked: int, dim: int, along: bool, op: ReduceOp) -> 
 
 
 def positions(indices: Any, size: int) -> Any:
-    """Return indices counted from the start, after checking that they are in range."""
+    """Return indices counted from the start, after checking that they are in range.
+
+    >>> positions(np.array([0, -1], "int8"), 200)
+    array([  0, 199])
+    """
     low, high = (int(indices.min()), int(indices.max())) if 0 not in indices.shape else (0, -1)
     if low < -size or high >= size:
         wrong = low if low < -size else high
         raise BindingError(f"index {wrong} is out of range for a dim of {size} elements.")
-    return indices if low >= 0 else (indices + size) % size
+    wide = indices.long() if is_torch(indices) else indices.astype(np.int64, copy=False)  # room for what is added
+    return wide if low >= 0 else (wide + size) % size
 
 
 def _local(indices: Any, low: int, high: int) -> tuple[Any, Any]:
@@ -93,12 +98,9 @@ def _gather(x: Tensor, indices: Tensor, *, dim: int, along: bool) -> Tensor:
 
 def _picked(array: Any, index: Any, dim: int, along: bool) -> Any:
     if is_torch(array):
-        import torch
-
-        index = index.to(torch.int64)
         if along:
-            return torch.take_along_dim(array, index, dim)
-        flat = torch.index_select(array, dim, index.reshape(-1))
+            return array.take_along_dim(index, dim)
+        flat = array.index_select(dim, index.reshape(-1))
         return flat.reshape((*array.shape[:dim], *index.shape, *array.shape[dim + 1 :]))
     return np.take_along_axis(array, index, dim) if along else np.take(array, index, dim)
 
@@ -147,7 +149,7 @@ def _add_at(out: Any, array: Any, inside: Any, local: Any, dim: int, along: bool
     if along:
         array = array * inside
         if is_torch(out):
-            out.scatter_add_(dim, local.long(), array)
+            out.scatter_add_(dim, local, array)
             return
         grid = list(np.ogrid[tuple(slice(n) for n in local.shape)])
         grid[dim] = local
@@ -158,7 +160,7 @@ def _add_at(out: Any, array: Any, inside: Any, local: Any, dim: int, along: bool
     here, where = inside.reshape(-1), local.reshape(-1)
     at = (*(slice(None),) * dim, here)
     if is_torch(out):
-        out.index_add_(dim, where[here].long(), flat[at])
+        out.index_add_(dim, where[here], flat[at])
     else:
         spots: Any = (*(slice(None),) * dim, where[here])
         np.add.at(out, spots, flat[at])
