@@ -122,6 +122,14 @@ class Key(NamedTuple):
     arrays: tuple[tuple[int, Any], ...]  # by dim, after slicing and dropping
     scattered: bool  # arrays that do not stand side by side: their dims come first
 
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """The shape of what slices, integers and new dims leave."""
+        out = [span.length for dim, span in enumerate(self.window) if dim not in self.drop]
+        for place in self.add:
+            out.insert(place, 1)
+        return tuple(out)
+
 
 def parsed(x: Tensor, key: Any) -> Key:
     """Return an index taken apart, as NumPy understands it."""

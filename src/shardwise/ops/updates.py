@@ -58,7 +58,7 @@ class Update:
         """Return the tensor with these elements replaced; where an index is repeated, the last one counts."""
         x, key = self._x, parsed(self._x, self._key)
         if not key.arrays:
-            return _written(x, key, _fitted(x, values, basic(x, key).shape))
+            return _written(x, key, _fitted(x, values, key.shape))
         flat = Flat(basic(x, key), key)
         made = write_at(flat.x, _picked(flat, key, x, values), flat.index, dim=flat.dim)
         return _written(x, key, flat.undo(made))
@@ -67,7 +67,7 @@ class Update:
         """Return the tensor with values added to these elements; where an index is repeated, all of them are."""
         x, key = self._x, parsed(self._x, self._key)
         if not key.arrays:
-            new = _in_window(_fitted(x, values, basic(x, key).shape), key)
+            new = _in_window(_fitted(x, values, key.shape), key)
         else:
             flat = Flat(basic(x, key), key)
             cut, size = flat.x.layout.without_halo().dims[flat.dim], flat.x.shape[flat.dim]
