@@ -14,13 +14,9 @@ MESH = DeviceMesh((2, 2), ("x", "y"))
 
 
 @given(st.data(), host_meshes(), SHAPES, SHAPES)
-def test_every_array_of_a_result_is_made_of_what_its_holders_hold(data, mesh, left, right):
+def test_every_array_of_a_result_is_made_of_what_its_holder_holds(data, mesh, left, right):
     operands = [storage_of(data.draw(layouts_for(mesh, shape)), shape) for shape in (left, right)]
-    # A result of which two devices hold the same array only if they hold the same arrays of the operands.
-    axes = list(dict.fromkeys(str(a) for s in operands for cut in s.layout.dims for a in cut.axes))
-    whole = len(axes) == len({a for a in axes})
     out = storage_of(P(tuple(mesh.axis_names)).to_layout(1, mesh), (mesh.num_devices,))
-    assert whole
     job = Job(out, tuple(operands))
     pairs = {tuple(s.index(d) for s in operands) for d in range(mesh.num_devices)}
     assert set(job.works) == pairs

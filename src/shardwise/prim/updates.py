@@ -81,7 +81,7 @@ def _write_at(x: Tensor, values: Tensor, indices: Tensor, *, dim: int) -> Tensor
 
 def _winners(x: Tensor, values: Tensor, indices: Tensor, dim: int) -> Tensor:
     # 1 for the values that stay, 0 for those which another one for the same element comes after.
-    numbers = iota(indices.layout.resolved(), indices.shape)
+    numbers = iota(indices.layout.resolved().without_halo(), indices.shape, x.engine)
     line = zeros_like(numbers, (x.shape[dim],), type(x.layout)(x.mesh, [None]))
     last = gather(write_at(line, numbers, indices, dim=0), indices, dim=0, along=False)
     return astype(equal(last, numbers), dtype=values.dtype)
