@@ -143,7 +143,10 @@ X = shard(normal((ROWS, 37)), MESH, P("x", "y"))
         (lambda: layer_norm(X), 2),  # a mean and a variance per row
         (lambda: layer_norm(X, shard(normal(37), MESH, P("y")), shard(normal(37), MESH, P("y"))), 2),
         (lambda: rms_norm(X), 1),
-        (lambda: cross_entropy(X, shard(np.arange(ROWS), MESH, P("x")), reduction="none"), 3),  # max, sum, its own logit
+        (
+            lambda: cross_entropy(X, shard(np.arange(ROWS), MESH, P("x")), reduction="none"),
+            3,
+        ),  # max, sum, its own logit
     ],
 )
 def test_along_a_sharded_dim_a_few_numbers_per_row_are_sent(call, numbers):
@@ -180,7 +183,11 @@ ONES = np.ones((4, 3))
 @pytest.mark.parametrize(
     ("call", "error", "text"),
     [
-        (lambda: layer_norm(ONES, np.ones(4)), BindingError, r"layer_norm: weight must have the shape \(3,\).*got \(4,\)"),
+        (
+            lambda: layer_norm(ONES, np.ones(4)),
+            BindingError,
+            r"layer_norm: weight must have the shape \(3,\).*got \(4,\)",
+        ),
         (lambda: layer_norm(ONES, None, np.ones((1, 3))), BindingError, r"layer_norm: bias must have the shape \(3,\)"),
         (lambda: layer_norm(ONES, axis=2), BindingError, "layer_norm: axis 2 is out of range"),
         (lambda: rms_norm(ONES, np.ones(2)), BindingError, r"rms_norm: weight must have the shape \(3,\) of the dims"),

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from shardwise import DeviceMesh, P, jvp, shard
+from shardwise import Cut, DeviceMesh, Layout, P, jvp, shard
 from shardwise.prim.joins import concat, joined_shape, pad, padded_shape, repeat
 from shardwise.prim.windows import Span, whole_but, window
 from tests.ops.cases import agrees, lacking, sent, tensors, transposed
@@ -64,8 +64,6 @@ def test_repeat_sends_one_copy_to_each_device_that_needs_it(data, x):
     ends = sorted(data.draw(st.integers(0, count)) for _ in range(parts - 1))
     own = x.layout.resolved()
     cut = own.dims[dim]
-    from shardwise import Cut, Layout
-
     cuts = [Cut(cut.axes, offsets=(0, *ends, count)) if k == dim and cut.axes else c for k, c in enumerate(own.dims)]
     layout = Layout(x.mesh, cuts)
     made = agrees(lambda y: repeat(y, dim=dim, layout=layout, shape=shape), lambda v: np.repeat(v, count, dim), one)

@@ -128,5 +128,5 @@ def test_transposing_sends_nothing() -> None:
 def test_what_is_no_operand_says_so() -> None:
     x = shard(np.ones(4), MESH, P("y"))
     for op in (operator.add, operator.mul, operator.matmul, operator.lt):
-        with pytest.raises(shardwise.ArgumentError, match="numbers were expected, got|nested numbers were expected"):
+        with pytest.raises(shardwise.ArgumentError, match=r"numbers were expected"):
             op(x, "a")

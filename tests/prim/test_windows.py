@@ -115,5 +115,7 @@ def test_a_pending_sum_stays_pending_inside_a_larger_value():
 def test_a_window_on_a_large_mesh_is_a_formula():
     mesh = DeviceMesh((1 << 20,), ("x",))
     layout, shape = P("x").to_layout(1, mesh), (1 << 30,)
-    x = Tensor(AbstractArrays(storage_of(layout, shape), np.dtype("int8")), layout, shape, np.dtype("int8"), AbstractEngine())
+    x = Tensor(
+        AbstractArrays(storage_of(layout, shape), np.dtype("int8")), layout, shape, np.dtype("int8"), AbstractEngine()
+    )
     assert window(x, index=(Span(0, 1 << 30),)).layout is layout

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from math import prod
 from operator import index as as_index
 from typing import Any, NamedTuple
 
@@ -21,7 +20,7 @@ from shardwise.prim.mirror import mirror
 from shardwise.prim.relayout import relayout
 from shardwise.prim.row import Row
 from shardwise.prim.rule import elementwise_rule
-from shardwise.prim.shapes import expand, permute, reshape, squeeze
+from shardwise.prim.shapes import expand, permute, squeeze
 from shardwise.prim.tensor import Tensor, asarray, together
 from shardwise.prim.windows import Index, Span, window
 
@@ -230,7 +229,7 @@ def indexed(x: Tensor, key: Any) -> Tensor:
     if not found.arrays:
         return out
     flat = Flat(out, found)
-    made = gather(flat.x, flat.index, dim=flat.dim, along=False)
+    made = gather(flat.x, flat.index, dim=flat.dim, along=False, merged=flat.merged)
     if not found.scattered or not flat.dim:
         return made
     front = range(flat.dim, flat.dim + flat.index.ndim)
@@ -245,35 +244,31 @@ def basic(x: Tensor, key: Key) -> Tensor:
 
 
 class Flat:
-    """A tensor with the dims that arrays index made one, and the index into that."""
+    """A tensor with the dims that arrays index side by side, and the index into them, taken as a row."""
 
     def __init__(self, x: Tensor, key: Key) -> None:
-        """Make one dim of those that the arrays of a key index in `x`, to which the rest of the key was applied."""
+        """Bring together the dims that the arrays of a key index in `x`, to which the rest of the key was applied."""
         dims = [dim + sum(place <= dim + i for i, place in enumerate(key.add)) for dim, _ in key.arrays]
         given = together(x, *(array for _, array in key.arrays))[1:]
-        sizes = [x.shape[k] for k in dims]
-        indices = [_position(_integers(i, "an index"), size=n) for i, n in zip(given, sizes, strict=True)]
+        self.sizes = tuple(x.shape[k] for k in dims)
+        indices = [_position(_integers(i, "an index"), size=n) for i, n in zip(given, self.sizes, strict=True)]
         rest = [k for k in range(x.ndim) if k not in dims]
-        self.dim = len([k for k in rest if k < dims[0]])
+        self.dim, self.merged = len([k for k in rest if k < dims[0]]), len(dims)
         self._order = (*rest[: self.dim], *dims, *rest[self.dim :])
-        self._shape = tuple(x.shape[k] for k in self._order)
         self.index = indices[0]
-        for index, size in zip(indices[1:], sizes[1:], strict=True):
+        for index, size in zip(indices[1:], self.sizes[1:], strict=True):
             self.index = rows.add(rows.multiply(self.index, size), index)
-        merged = (*(x.shape[k] for k in rest[: self.dim]), prod(sizes), *(x.shape[k] for k in rest[self.dim :]))
-        ordered = permute(x, order=self._order) if self._order != tuple(range(x.ndim)) else x
-        self.x = reshape(ordered, shape=merged) if merged != ordered.shape else ordered
+        self.x = permute(x, order=self._order) if self._order != tuple(range(x.ndim)) else x
 
     @property
     def picked(self) -> tuple[int, ...]:
         """The shape of what the index picks."""
-        return (*self.x.shape[: self.dim], *self.index.shape, *self.x.shape[self.dim + 1 :])
+        return (*self.x.shape[: self.dim], *self.index.shape, *self.x.shape[self.dim + self.merged :])
 
     def undo(self, x: Tensor) -> Tensor:
-        """Return a tensor of the merged shape with the dims that it had."""
-        apart = reshape(x, shape=self._shape) if x.shape != self._shape else x
-        back = tuple(sorted(range(apart.ndim), key=self._order.__getitem__))
-        return permute(apart, order=back) if back != tuple(range(apart.ndim)) else apart
+        """Return a tensor with its dims in the order that they had."""
+        back = tuple(sorted(range(x.ndim), key=self._order.__getitem__))
+        return permute(x, order=back) if back != tuple(range(x.ndim)) else x
 
 
 def _in_range(index: Tensor, *, size: int) -> Tensor:
