@@ -6,7 +6,18 @@ from typing import Any
 import numpy as np
 from hypothesis import strategies as st
 
-from shardwise import AbstractEngine, DeviceMesh, Layout, ReduceOp, Tensor, current_engine, engine_context, vjp
+from shardwise import (
+    AbstractEngine,
+    DeviceMesh,
+    Layout,
+    P,
+    ReduceOp,
+    Tensor,
+    current_engine,
+    engine_context,
+    shard,
+    vjp,
+)
 from shardwise.engine.abstract import AbstractArrays
 from shardwise.engine.arrays import _torch_of
 from shardwise.layout.placement import reductions_of
@@ -105,7 +116,8 @@ def _holds(out: Tensor, want: np.ndarray, exact: bool) -> None:
 
 def _near(got: np.ndarray, want: np.ndarray) -> bool:
     wide = "complex128" if want.dtype.kind == "c" else "float64"
-    few = 2e-2 if want.dtype.itemsize <= 2 else 1e-5 if want.dtype.itemsize == 4 else 1e-10
+    size = want.dtype.itemsize // (2 if want.dtype.kind == "c" else 1)
+    few = 2e-2 if size <= 2 else 1e-5 if size == 4 else 1e-10
     return bool(np.allclose(got.astype(wide), want.astype(wide), rtol=few, atol=few, equal_nan=True))
 
 
@@ -167,3 +179,7 @@ def transposed(fn: Callable[..., Tensor], *given: Tensor) -> None:
     left = np.vdot(cotangent, out.numpy())
     right = sum(np.vdot(ct.numpy(), x.numpy()) for x, ct in zip(given, found, strict=True))
     assert np.allclose(left, right), (left, right)
+    again = vjp(fn, *map(with_torch, given))[1](with_torch(shard(cotangent, out.mesh, P())))
+    for a, b in zip(again, found, strict=True):
+        assert a.layout is b.layout
+        assert _near(a.numpy(), b.numpy())

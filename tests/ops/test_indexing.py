@@ -343,7 +343,7 @@ KEYS = [
 def test_values_and_derivatives_follow_jax(key):
     jnp = jax_of_eight().numpy
     value = np.random.default_rng(0).standard_normal((6, 5, 4))
-    for seed in range(2):
+    for seed in (len(str(key)), len(str(key)) + 1):
         check(lambda x: x[key] * x[key], lambda x: jnp.asarray(x)[key] * jnp.asarray(x)[key], value, seed=seed)
 
 

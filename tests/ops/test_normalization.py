@@ -93,7 +93,7 @@ def test_large_logits_do_not_overflow():
     assert np.allclose(cross_entropy(x, np.array([0, 2]), reduction="none").numpy(), [0.0, np.log(3.0)])
 
 
-@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("seed", range(2))
 def test_values_and_derivatives_follow_jax(seed):
     jax = jax_of_eight()
     jnp = jax.numpy

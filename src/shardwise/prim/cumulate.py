@@ -6,7 +6,7 @@ from typing import Any
 
 from array_api_compat import array_namespace
 
-from shardwise.engine.arrays import dtype_of
+from shardwise.engine.arrays import dtype_of, is_torch
 from shardwise.layout.cut import Cut
 from shardwise.layout.layout import Layout
 from shardwise.prim.kernel import full
@@ -30,7 +30,10 @@ def _cumulate(x: Tensor, *, dim: int, reverse: bool) -> Tensor:
         part = layout.tile_of(place.device)[dim]
         others = sums[(*(slice(None),) * dim, slice(part + 1, None) if reverse else slice(0, part))]
         own = _running(array, dim, reverse)
-        return own + _total(others, dim) if others.shape[dim] else own
+        if not others.shape[dim]:
+            return own
+        before = _total(others, dim)
+        return (_signed(own) + _signed(before)).view(own.dtype) if is_torch(own) else own + before
 
     return worked(kernel, [x, known], layout, x.shape)
 
@@ -48,10 +51,19 @@ def _total(array: Any, dim: int) -> Any:
 
 
 def _running(array: Any, dim: int, reverse: bool) -> Any:
+    if is_torch(array) and _signed(array).dtype != array.dtype:
+        return _running(_signed(array), dim, reverse).view(array.dtype)
     xp = array_namespace(array)
     if not reverse:
         return xp.cumulative_sum(array, axis=dim, dtype=array.dtype)
     return xp.flip(xp.cumulative_sum(xp.flip(array, axis=dim), axis=dim, dtype=array.dtype), axis=dim)
+
+
+def _signed(array: Any) -> Any:
+    # torch does not add wide unsigned integers; signed ones have the same bits.
+    import torch
+
+    return array.view(getattr(torch, str(dtype_of(array))[1:])) if dtype_of(array).kind == "u" else array
 
 
 def _cumulate_vjp(ct: Tensor, out: Tensor, x: Tensor, *, dim: int, reverse: bool) -> tuple[Tensor, ...]:
