@@ -343,14 +343,14 @@ KEYS = [
 def test_values_and_derivatives_follow_jax(key):
     jnp = jax_of_eight().numpy
     value = np.random.default_rng(0).standard_normal((6, 5, 4))
-    for seed in (len(str(key)), len(str(key)) + 1):
-        check(lambda x: x[key] * x[key], lambda x: jnp.asarray(x)[key] * jnp.asarray(x)[key], value, seed=seed)
+    seed = len(str(key))
+    check(lambda x: x[key] * x[key], lambda x: jnp.asarray(x)[key] * jnp.asarray(x)[key], value, seed=seed)
 
 
 def test_take_and_embedding_follow_jax():
     jnp = jax_of_eight().numpy
     value, rows = np.random.default_rng(0).standard_normal((6, 5)), np.array([[0, 4, 4]] * 6)
-    for seed in range(4):
+    for seed in range(2):
         check(lambda x: take(x, K, axis=1), lambda x: jnp.take(x, K, axis=1), value, seed=seed)
         check(lambda x: embedding(K, x * x), lambda x: (x * x)[K], value, seed=seed)
         check(lambda x: take_along_axis(x, rows), lambda x: jnp.take_along_axis(x, rows, axis=-1), value, seed=seed)

@@ -271,7 +271,8 @@ def test_on_the_abstract_engine_nothing_is_computed_however_large():
         index = np.arange(16)
         for made in (
             concat([x, x], axis=1), stack([x, x]), flip(x), roll(x, (5, 7), axis=(0, 1)), pad(x, 3, mode="reflect"),
-            pad(x, 2, mode="edge"), x[5:-7:3, ::-2], x[index], x[index, index], x.at[1:9].set(1.0), x.at[index].add(2.0),
+            pad(x, 2, mode="edge"), x[5:-7:3, ::-2], x[index], x[index, index], x.at[1:9].set(1.0),
+            x.at[index].add(2.0),
             shardwise.argmax(x, axis=1), shardwise.cumulative_sum(x, axis=0), shardwise.topk(x, 4)[1],
             shardwise.norm(x), shardwise.layer_norm(x), shardwise.cross_entropy(x, np.zeros(1 << 20, int)),
         ):  # fmt: skip
@@ -328,8 +329,7 @@ def functions() -> list[Any]:
 def test_values_and_derivatives_follow_jax(which):
     rng = np.random.default_rng(0)
     ours, theirs = functions()[which]
-    for seed in (which, which + 1):
-        check(ours, theirs, rng.standard_normal((6, 5)), rng.standard_normal((6, 5)), seed=seed)
+    check(ours, theirs, rng.standard_normal((6, 5)), rng.standard_normal((6, 5)), seed=which)
 
 
 def test_second_derivatives():

@@ -180,14 +180,14 @@ def test_values_for_repeated_indices_are_gathered_and_the_tensor_is_not():
 # -- derivatives -----------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("key", KEYS, ids=lambda key: " ".join(str(key).split()))
+@pytest.mark.parametrize("key", KEYS[::3], ids=lambda key: " ".join(str(key).split()))
 def test_values_and_derivatives_follow_jax(key):
     jnp = jax_of_eight().numpy
     value = np.random.default_rng(0).standard_normal((6, 5, 4))
     new = np.random.default_rng(1).standard_normal(value[key].shape)
-    for seed in (len(str(key)),):
-        check(lambda x, u: x.at[key].add(u * u), lambda x, u: jnp.asarray(x).at[key].add(u * u), value, new, seed=seed)
-        check(lambda x, u: x.at[key].set(u * u), lambda x, u: jnp.asarray(x).at[key].set(u * u), value, new, seed=seed)
+    seed = len(str(key))
+    check(lambda x, u: x.at[key].add(u * u), lambda x, u: jnp.asarray(x).at[key].add(u * u), value, new, seed=seed)
+    check(lambda x, u: x.at[key].set(u * u), lambda x, u: jnp.asarray(x).at[key].set(u * u), value, new, seed=seed)
 
 
 @given(st.data(), tensors(FULL, ["float64"]))
