@@ -98,6 +98,8 @@ def test_repeated_indices_whatever_the_layout():
 @pytest.mark.parametrize("spec", [P("y"), P(("x", "y")), P()], ids=str)
 def test_an_update_has_the_layout_of_what_is_updated(spec):
     x = shard(np.arange(9.0), MESH, spec)
+    assert x.at[:].add(shard(np.ones(9), MESH, P("x"))).layout is x.layout
+    assert x.at[:].set(shard(np.ones(9), MESH, P("x"))).layout is x.layout
     repeated = np.array([4, 4])
     for y in (
         x.at[1:7].set(0.0),

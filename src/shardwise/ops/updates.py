@@ -75,7 +75,11 @@ class Update:
             sums = scatter(given, flat.index, dim=flat.dim, along=False, sizes=flat.sizes, cuts=cuts)
             new = _in_window(flat.undo(sums), key, x)
         layout = x.layout.resolved().without_halo()
-        return rows.add(x, new if new.shape == x.shape else within(new, index=key.window, layout=layout, shape=x.shape))
+        if new.shape != x.shape:
+            new = within(new, index=key.window, layout=layout, shape=x.shape)
+        elif not new.layout.partial:
+            new = relayout(new, layout=layout)
+        return rows.add(x, new)
 
 
 def _fitted(x: Tensor, values: Any, shape: tuple[int, ...]) -> Tensor:
