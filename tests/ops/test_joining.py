@@ -222,7 +222,7 @@ def test_along_dims_that_are_not_sharded_nothing_is_sent():
         lambda: split(x, [1, 3], axis=1),
         lambda: flip(x, axis=1),
         lambda: roll(x, 2, axis=1),
-        *(lambda mode=mode: pad(x, widths, mode=mode) for mode in ("constant", "edge", "reflect", "wrap")),
+        *(lambda mode=mode: pad(x, widths, mode=mode) for mode in ("constant", "edge", "reflect", "wrap")),  # type: ignore[arg-type]
     ):
         assert sent(call)[1] == 0
 
@@ -361,7 +361,7 @@ ONES = np.ones((2, 3))
     ("call", "error", "text"),
     [
         (lambda: concat([]), ArgumentError, "concat takes a list of one or more arrays, got \\[\\]"),
-        (lambda: concat(asarray(ONES)), ArgumentError, "concat takes a list of one or more arrays, got Tensor"),
+        (lambda: concat(asarray(ONES)), ArgumentError, "concat takes a list of one or more arrays, got Tensor"),  # type: ignore[arg-type]
         (
             lambda: concat([ONES, np.ones((3, 2))]),
             BindingError,
@@ -369,7 +369,7 @@ ONES = np.ones((2, 3))
         ),
         (lambda: concat([ONES, np.ones(3)]), BindingError, r"all dims but dim 0 must be equal.*\(3,\)"),
         (lambda: concat([ONES], axis=2), BindingError, "concat: axis 2 is out of range for a tensor with 2 dims"),
-        (lambda: concat([ONES], axis=0.5), ArgumentError, "concat: axis is an int"),
+        (lambda: concat([ONES], axis=0.5), ArgumentError, "concat: axis is an int"),  # type: ignore[arg-type]
         (lambda: concat([np.array(1.0), np.array(2.0)]), BindingError, "concat: axis 0 is out of range"),
         (lambda: stack([ONES, np.ones(3)]), BindingError, r"stack: arrays must have one shape, got \(2, 3\), \(3,\)"),
         (lambda: stack([ONES], axis=3), BindingError, "stack: axis 3 is out of range for a result with 3 dims"),
@@ -383,7 +383,7 @@ ONES = np.ones((2, 3))
         (lambda: roll(ONES, (1, 2)), ArgumentError, r"several shifts need as many axes, got shift=\(1, 2\)"),
         (lambda: roll(ONES, (1, 2), axis=0), ArgumentError, "roll: 2 shifts for 1 axes"),
         (lambda: roll(ONES, 1, axis=5), BindingError, "roll: axis 5 is out of range"),
-        (lambda: pad(ONES, 1, mode="edgy"), ArgumentError, r"mode is 'constant'.*got 'edgy'[^$]*did you mean 'edge'"),
+        (lambda: pad(ONES, 1, mode="edgy"), ArgumentError, r"mode is 'constant'.*got 'edgy'[^$]*did you mean 'edge'"),  # type: ignore[arg-type]
         (lambda: pad(ONES, (1, 2, 3)), ArgumentError, r"a number, a pair, or a pair per dim \(2\), got \(1, 2, 3\)"),
         (lambda: pad(ONES, -1), ArgumentError, "widths are integers of 0 or more, got -1"),
         (lambda: pad(ONES, 0.5), ArgumentError, "widths are integers of 0 or more, got 0.5"),

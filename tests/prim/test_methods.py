@@ -116,7 +116,7 @@ def test_getting_and_updating_elements() -> None:
     assert x.at[0, 0].set(5.0)[0, 0].item() == 5.0
     assert x.at[0].add(1.0)[0].numpy().tolist() == [1.0, 2.0, 3.0, 4.0]
     with pytest.raises(TypeError, match="does not support item assignment"):
-        x[0] = 1.0  # type: ignore[index]
+        x[0] = 1.0
 
 
 def test_transposing_sends_nothing() -> None:

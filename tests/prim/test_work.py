@@ -45,9 +45,9 @@ def test_arrays_of_two_libraries_become_those_of_one() -> None:
         (concat([n, t]), np.concatenate([value, value])),
         (concat([t, n]), np.concatenate([value, value])),
         (stack([t, n]), np.stack([value, value])),
-        (t.at[1:3].set(np.float32([7, 8])), np.float32([0, 7, 8, 3, 4])),
-        (n.at[1:3].set(torch.tensor([7.0, 8.0])), np.float32([0, 7, 8, 3, 4])),
-        (vjp(lambda x: x.at[1:3].set(0.0), t)[1](np.ones(5, "float32"))[0], np.float32([1, 0, 0, 1, 1])),
+        (t.at[1:3].set(np.array([7, 8], "float32")), np.array([0, 7, 8, 3, 4], "float32")),
+        (n.at[1:3].set(torch.tensor([7.0, 8.0])), np.array([0, 7, 8, 3, 4], "float32")),
+        (vjp(lambda x: x.at[1:3].set(0.0), t)[1](np.ones(5, "float32"))[0], np.array([1, 0, 0, 1, 1], "float32")),
     ):
         np.testing.assert_array_equal(got.numpy(), want)
 
