@@ -8,11 +8,12 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from shardwise.engine.arrays import Array
+from shardwise.engine.arrays import Array, is_torch
 from shardwise.engine.current import Engine
 from shardwise.engine.storage import Storage, storage_of
 from shardwise.layout.layout import Layout, Shape
 from shardwise.layout.tiling import Box
+from shardwise.prim.kernel import alike
 from shardwise.prim.tensor import Tensor
 
 
@@ -62,6 +63,8 @@ def made(
     """Return what devices of an engine make, also of nothing; views of `base` take no memory."""
     storage = storage_of(layout, shape)
     held = [(x.arrays, x.storage.index) for x in operands]
+    if len(operands) > 1 and len({is_torch(arrays[0]) for arrays, _ in held}) > 1:
+        plain, kernel = kernel, lambda place, *some: plain(place, *alike(list(some), dtype))
 
     def make(index: int, device: int) -> Array:
         place = Place(device, storage.box(index))

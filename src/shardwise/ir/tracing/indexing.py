@@ -11,6 +11,7 @@ from xdsl.dialects.builtin import IndexType
 from xdsl.ir import SSAValue
 from xdsl.ir.affine import AffineExpr
 
+from shardwise.errors import ProgramError
 from shardwise.ir.tracing.bodies import converted
 from shardwise.ir.tracing.emitter import Emitter, element_of, shape_of
 from shardwise.prim.bind import Node
@@ -91,8 +92,17 @@ def _dims(node: Node, rank: int, picked: int) -> tuple[list[int], list[int], int
     return own, list(range(dim, dim + picked)), count
 
 
+def _single(node: Node, merged: int) -> None:
+    if merged > 1:
+        assert node.row is not None
+        raise ProgramError(
+            f"{node.row.name} at several arrays of indices cannot be traced.\n  index one dim at a time: x[i][j]."
+        )
+
+
 def _take(e: Emitter, node: Node, operands: Operands) -> SSAValue:
     x, indices = node.operands
+    _single(node, node.params.get("merged", 1))
     own, picked, count = _dims(node, x.ndim, indices.ndim)
     dim = node.params["dim"]
 
@@ -109,7 +119,8 @@ def _take(e: Emitter, node: Node, operands: Operands) -> SSAValue:
 def _scatter(e: Emitter, node: Node, operands: Operands) -> SSAValue:
     # Each element is the sum of the values whose index is its position: no value has to know where it goes.
     values, indices = node.operands
-    along, dim, dtype = node.params["along"], node.params["dim"], values.dtype
+    along, dim, dtype, sizes = node.params["along"], node.params["dim"], values.dtype, node.params["sizes"]
+    _single(node, len(sizes))
     rank = values.ndim if along else values.ndim - indices.ndim + 1
     summed = [rank] if along else list(range(rank, rank + indices.ndim))
     given = [*range(dim), *summed, *range(dim + 1, rank)]
@@ -119,7 +130,7 @@ def _scatter(e: Emitter, node: Node, operands: Operands) -> SSAValue:
 
     def body(inner: Emitter, xs: Sequence[SSAValue]) -> SSAValue:
         value, index, total = xs
-        at = _position(inner, index, indices.dtype, node.params["size"])
+        at = _position(inner, index, indices.dtype, sizes[0])
         own = inner.add(arith.IndexCastOp(inner.add(linalg.ops.IndexOp(dim)), element_of(wide)))
         here = inner.add(arith.CmpiOp(at, own, "eq"))
         term = inner.add(arith.SelectOp(here, value, inner.scalar(0, dtype)))
