@@ -14,6 +14,8 @@ from shardwise.engine.execute import Program, Stage, StepNote, notes
 from shardwise.engine.job import Job
 from shardwise.engine.log import Record, active_logs, user_line
 from shardwise.engine.storage import Storage
+from shardwise.layout.device import Device
+from shardwise.layout.mesh import DeviceMesh
 from shardwise.plan.moves import DirectMove
 from shardwise.plan.steps import Step
 
@@ -54,6 +56,11 @@ class AbstractArrays(Sequence[AbstractArray]):
             raise IndexError(index)
         return AbstractArray(self.storage.local_shape(index % len(self)), self.dtype)
 
+    @property
+    def sample(self) -> AbstractArray:
+        """One of the arrays."""
+        return self[0]
+
 
 class AbstractEngine:
     """Knows layouts, plans, bytes and memory, on meshes of any size; a tensor on it has no values."""
@@ -63,6 +70,14 @@ class AbstractEngine:
     def __init__(self) -> None:
         """Start with all counters at zero."""
         self.counters = Counters()
+
+    def addressable(self, mesh: DeviceMesh) -> range:
+        """Return the indices of all devices of a mesh: none is further away than the others."""
+        return range(mesh.num_devices)
+
+    def place(self, array: Any, device: Device) -> Any:
+        """Return the array itself, wherever it is to be."""
+        return array
 
     def empty(self, shape: Sequence[int], dtype: np.dtype, like: Any = None) -> AbstractArray:
         """Return an array that is not there."""
@@ -75,7 +90,9 @@ class AbstractEngine:
         self.counters.kernel_calls += job.out.count
         return AbstractArrays(job.out, self._asked(kernel, [arrays[0] for arrays in operands]))
 
-    def each(self, storage: Storage, dtype: np.dtype, make: Callable[[int, int], Any]) -> AbstractArrays:
+    def each(
+        self, storage: Storage, dtype: np.dtype, make: Callable[[int, int], Any], like: Any = None
+    ) -> AbstractArrays:
         """Return the arrays of a tensor, none of which is made."""
         return AbstractArrays(storage, dtype)
 

@@ -8,8 +8,8 @@ from typing import Any
 import ml_dtypes
 import numpy as np
 
-from shardwise.errors import ArgumentError
-from shardwise.layout.device import Accelerator, Device
+from shardwise.errors import ArgumentError, EngineError
+from shardwise.layout.device import Accelerator, Device, accelerator_count
 from shardwise.layout.placement import ReduceOp
 
 Array = Any  # a NumPy array or a torch tensor
@@ -181,6 +181,16 @@ def to_numpy(array: Array) -> np.ndarray:
     return array.numpy()
 
 
+def in_memory(array: Array, device: Device) -> Array:
+    """Return an array in the memory of a device, which must be there."""
+    if isinstance(device, Accelerator) and device.id >= (count := accelerator_count()):
+        raise EngineError(
+            f"{device!r} is not there: {count} accelerators were found (looked for CUDA devices through torch, then "
+            "CuPy).\n  install the extra shardwise[torch] with a CUDA build, or use CPU()."
+        )
+    return on_device(array, device)
+
+
 def on_device(array: Array, device: Device) -> Array:
     """Return an array in the memory of a device: a torch tensor on an accelerator, or what it is on the host.
 
@@ -190,12 +200,13 @@ def on_device(array: Array, device: Device) -> Array:
         import torch
 
         if not is_torch(array):
-            array = _torch_of(array)
+            array = torch_of(array)
         return array.to(torch.device("cuda", device.id))
     return array.cpu() if is_torch(array) else array
 
 
-def _torch_of(array: np.ndarray) -> Array:
+def torch_of(array: np.ndarray) -> Array:
+    """Return a NumPy array as a torch tensor of the host, which shares its memory where it may be written to."""
     import torch
 
     ready = array if array.flags.writeable and array.flags.c_contiguous else array.copy()

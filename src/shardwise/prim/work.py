@@ -9,6 +9,7 @@ import numpy as np
 
 from shardwise.engine.arrays import Array
 from shardwise.engine.current import Engine
+from shardwise.engine.held import sample
 from shardwise.engine.storage import storage_of
 from shardwise.layout.layout import Layout, Shape
 from shardwise.layout.tiling import Box
@@ -64,7 +65,8 @@ def made(
         local = [arrays[which(device)] for arrays, which in held]
         return engine.apply(lambda *some: kernel(place, *some), local, place.shape)
 
-    return Tensor(engine.each(storage, dtype, make), layout, shape, dtype, engine)
+    like = sample(operands[0].arrays) if operands else None
+    return Tensor(engine.each(storage, dtype, make, like), layout, shape, dtype, engine)
 
 
 def taken(x: Tensor, layout: Layout, shape: Shape, source: Callable[[int], int] | None = None) -> Tensor:
@@ -74,4 +76,5 @@ def taken(x: Tensor, layout: Layout, shape: Shape, source: Callable[[int], int] 
     def make(index: int, device: int) -> Any:
         return arrays[which(device if source is None else source(device))]
 
-    return Tensor(x.engine.each(storage_of(layout, shape), x.dtype, make), layout, shape, x.dtype, x.engine)
+    made = x.engine.each(storage_of(layout, shape), x.dtype, make, sample(arrays))
+    return Tensor(made, layout, shape, x.dtype, x.engine)
