@@ -16,6 +16,7 @@ from shardwise.engine.abstract import AbstractEngine
 from shardwise.engine.current import current_engine, engine_context
 from shardwise.engine.local import LocalEngine
 from shardwise.engine.log import trace_communication
+from shardwise.engine.start import init
 from shardwise.errors import (
     ArgumentError,
     BindingError,
@@ -263,6 +264,7 @@ __all__ = [
     "divide",
     "einsum",
     "engine_context",
+    "init",
     "equal",
     "exp",
     "expand_dims",
