@@ -1,6 +1,7 @@
 """A pool of processes on the torch engine, started once; whatever happens in them, the tests go on in bounded time."""
 
 import os
+import signal
 import socket
 import subprocess
 import sys
@@ -8,7 +9,7 @@ from collections.abc import Callable
 from multiprocessing import Pipe
 from multiprocessing.connection import Connection
 from pathlib import Path
-from time import monotonic
+from time import monotonic, sleep
 from typing import Any
 
 import shardwise
@@ -30,7 +31,7 @@ class Pool:
         self.size = size
         self._workers: list[tuple[subprocess.Popen[bytes], Connection]] = []
 
-    def run(self, function: Callable[..., Any], *args: Any, timeout: float = 60.0) -> list[Any]:
+    def run(self, function: Callable[..., Any], *args: Any, timeout: float = 10.0) -> list[Any]:
         """Run a function, known by its module and name, in every process; return the results by rank."""
         if not self._workers:
             self._start()
@@ -95,6 +96,9 @@ class Pool:
                 failed.append(f"no answer of ranks {sorted(set(range(self.size)) - set(answers))} in {timeout} s")
         if not failed:
             return [answers[rank] for rank in range(self.size)]
+        for process, _ in self._workers:
+            process.send_signal(signal.SIGUSR1)  # where it is, on stderr
+        sleep(0.2)
         for process, _ in self._workers:
             process.kill()
         self.close()

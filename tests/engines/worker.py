@@ -1,7 +1,9 @@
 """One process of the pool: runs the functions that it is told to, on the torch engine."""
 
+import faulthandler
 import importlib
 import os
+import signal
 import sys
 import traceback
 from multiprocessing.connection import Connection
@@ -12,6 +14,7 @@ def main(connection: Connection) -> None:
 
     import shardwise
 
+    faulthandler.register(signal.SIGUSR1)  # a process that does not answer is asked where it is
     torch.set_num_threads(1)
     shardwise.init()
     connection.send(("ready", os.getpid()))

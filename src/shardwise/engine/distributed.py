@@ -12,7 +12,7 @@ from weakref import WeakKeyDictionary
 import numpy as np
 import torch
 
-from shardwise.engine.arrays import Array, copy_into, identity, is_torch, pieces, reduce_into, torch_of
+from shardwise.engine.arrays import Array, copy_into, identity, is_torch, pieces, reduce_into, to_numpy, torch_of
 from shardwise.engine.counters import Counters
 from shardwise.engine.execute import Program
 from shardwise.engine.held import Held, sample
@@ -186,7 +186,7 @@ class DistributedEngine:
     def copy(self, out: Array, source: Array) -> None:
         """Copy one array into another of the same shape."""
         if is_torch(out) != is_torch(source):
-            source = torch_of(source) if is_torch(out) else source.numpy()
+            source = torch_of(source) if is_torch(out) else to_numpy(source)
         copy_into(out, source)
         self.counters.copies += 1
         self.counters.bytes_copied += out.nbytes
@@ -237,16 +237,21 @@ class _Trip:
         engine.counters.bytes_sent += round_.sent * size
         if not round_.straight:
             self._exchange()
-        elif round_.gathers and engine.library_gathers is not False and (
-            round_.on_accelerators or engine.library_gathers
+        elif (
+            round_.gathers
+            and engine.library_gathers is not False
+            and (round_.on_accelerators or engine.library_gathers)
         ):
             self._gather()
-        elif round_.sends or round_.receives or round_.on_accelerators:
+        else:
             self._send()
 
+    @property
+    def _device(self) -> torch.device | None:
+        return self.engine.accelerator(Accelerator(self.engine.rank)) if self.round.on_accelerators else None
+
     def _parcel(self, count: int) -> Parcel:
-        device = self.engine.accelerator(Accelerator(self.engine.rank)) if self.round.on_accelerators else None
-        return Parcel(count * self.dtype.itemsize, self.dtype, self.engine.pool, device)
+        return Parcel(count * self.dtype.itemsize, self.dtype, self.engine.pool, self._device)
 
     def _exchange(self) -> None:
         round_, call = self.round, self.round.call
@@ -291,7 +296,7 @@ class _Trip:
                 flat = parcel.bytes
             packed[id(message.parts)] = flat
             sends.append((message.rank, flat))
-        self.pending = self.engine.wire.send(self.round.call, receives, sends)
+        self.pending = self.engine.wire.send(self.round.call, receives, sends, self._device)
 
     def _pack(self, parcel: Parcel, parts: Sequence[Part]) -> None:
         at = 0

@@ -65,7 +65,7 @@ class Held(Sequence[Array]):
             return IndexError(index)
         layout = self.storage.layout
         return EngineError(
-            f"a tensor laid out {layout} on ({layout.mesh or layout.mesh.device(0)}) has its array {index} in the "
+            f"a tensor laid out {layout} on ({str(layout.mesh) or layout.mesh.device(0)}) has its array {index} in the "
             f"process of {layout.mesh.device(self.storage.holder(index))!r}; this is the process with rank {self.rank}."
             "\n  x.gather() brings the value to every process of its mesh; x.shards is what this one holds."
         )

@@ -28,7 +28,9 @@ class Parcel:
 
     __slots__ = ("_host", "bytes", "dtype")
 
-    def __init__(self, size: int, dtype: np.dtype, pool: Pool | None = None, device: torch.device | None = None) -> None:
+    def __init__(
+        self, size: int, dtype: np.dtype, pool: Pool | None = None, device: torch.device | None = None
+    ) -> None:
         """Take `size` bytes."""
         self.dtype, self._host = dtype, None
         if device is not None:
@@ -41,7 +43,11 @@ class Parcel:
         """Return the part that begins with element `first` and has `count` of them."""
         out, size = object.__new__(Parcel), self.dtype.itemsize
         where = slice(first * size, (first + count) * size)
-        out.dtype, out.bytes, out._host = self.dtype, self.bytes[where], None if self._host is None else self._host[where]
+        out.dtype, out.bytes, out._host = (
+            self.dtype,
+            self.bytes[where],
+            None if self._host is None else self._host[where],
+        )
         return out
 
     def view(self, first: int, shape: Shape, like: Array) -> Array:

@@ -197,7 +197,11 @@ class _Survey:
     # -- the whole ---------------------------------------------------------------------------------
 
     def route(self) -> Route:
-        plan, src, dst = self.plan, storage_of(self.plan.src, self.plan.shape), storage_of(self.plan.dst, self.plan.shape)
+        plan, src, dst = (
+            self.plan,
+            storage_of(self.plan.src, self.plan.shape),
+            storage_of(self.plan.dst, self.plan.shape),
+        )
         starts, ends = [], {}
         for slot in self.own:
             at = self.index(plan.src, slot)

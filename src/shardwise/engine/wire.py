@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from datetime import timedelta
+from itertools import count
 from typing import TYPE_CHECKING, Any, Protocol
 
 import torch
@@ -50,71 +51,81 @@ class Pending:
                 self._guard.wait(work, self._sequence, self._call)
 
 
+_wires = count()
+
+
 class Wire:
-    """Messages between the processes of a torch.distributed world, one call after the other."""
+    """Messages between the processes of a torch.distributed world, one call after the other.
+
+    Process groups are made by their members alone, when they first need them, and are known by their ranks:
+    `dist.new_group` numbers them instead, by what a process has made before, which differs between processes.
+    """
 
     def __init__(self, timeout: float = 60.0) -> None:
         """Use the default process group, which must be there."""
         self.rank, self.size = dist.get_rank(), dist.get_world_size()
-        self.timeout = timeout
+        self.timeout = timedelta(seconds=timeout)
+        self.store: dist.Store = dist.PrefixStore(
+            f"shardwise/{next(_wires)}", dist.distributed_c10d._get_default_store()
+        )
         self.sequence = 0
         self.guard: Guard | None = None
-        self._groups: dict[tuple[int, ...], Any] = {tuple(range(self.size)): dist.group.WORLD}
+        self._groups: dict[tuple[str, tuple[int, ...]], Any] = {}
 
-    def group(self, ranks: tuple[int, ...]) -> Any:
-        """Return the process group of some ranks, in order; made by its members when they first need it."""
-        found = self._groups.get(ranks)
+    def group(self, ranks: tuple[int, ...], device: str = "cpu") -> Any:
+        """Return the process group of some ranks, in order: of gloo for the host, of NCCL for accelerators."""
+        found = self._groups.get((device, ranks))
         if found is None:
-            found = dist.new_group(
-                list(ranks), timeout=timedelta(seconds=self.timeout), use_local_synchronization=True
-            )
-            self._groups[ranks] = found
+            found = self._groups[device, ranks] = self._made(ranks, device)
         return found
+
+    def _made(self, ranks: tuple[int, ...], device: str) -> Any:
+        if len(ranks) == self.size:
+            return dist.group.WORLD._get_backend(torch.device(device))  # type: ignore[union-attr]
+        store = dist.PrefixStore(f"{device}/{'_'.join(map(str, ranks))}", self.store)
+        at = ranks.index(self.rank)
+        if device == "cpu":
+            return dist.ProcessGroupGloo(store, at, len(ranks), self.timeout)
+        options = dist.ProcessGroupNCCL.Options()
+        options._timeout = self.timeout
+        return dist.ProcessGroupNCCL(store, at, len(ranks), options)
 
     def exchange(self, call: Call, out: Bytes, sizes: Sequence[int], given: Bytes, splits: Sequence[int]) -> Pending:
         """Send every member of the group its split of `given`, in order, and take what they send: one library call."""
         sequence = self._begin(call)
-        work = dist.all_to_all_single(out, given, list(sizes), list(splits), self.group(call.ranks), async_op=True)
+        work = self.group(call.ranks, given.device.type).alltoall_base(out, given, list(sizes), list(splits))
         return Pending((work,), self.guard, sequence, call)
 
     def gather(self, call: Call, out: Bytes, given: Bytes) -> Pending:
         """Gather equally many bytes of every member of the group: one library call."""
         sequence = self._begin(call)
-        work = _gather(out, given, group=self.group(call.ranks), async_op=True)
+        work = self.group(call.ranks, given.device.type)._allgather_base(out, given)
         return Pending((work,), self.guard, sequence, call)
 
-    def send(self, call: Call, receives: Sequence[Letter], sends: Sequence[Letter]) -> Pending:
-        """Send and receive messages straight from and into memory.
+    def send(
+        self, call: Call, receives: Sequence[Letter], sends: Sequence[Letter], device: torch.device | None = None
+    ) -> Pending:
+        """Send and receive messages straight from and into memory, that of an accelerator if one is given.
 
-        gloo does it without a group, so that only those take part who have something to send or receive. NCCL has all
-        of a group take part in one call.
+        gloo does it without a group, and who has nothing to send or receive has nothing to do. NCCL has all of a group
+        take part in one call.
         """
         sequence = self._begin(call)
-        if any(letter.is_cuda for _, letter in (*receives, *sends)):
-            return Pending((self._grouped(call, receives, sends),), self.guard, sequence, call)
-        works = [dist.irecv(letter, rank) for rank, letter in receives]
-        works += [dist.isend(letter, rank) for rank, letter in sends]
+        if device is not None:
+            return Pending((self._grouped(call, receives, sends, device),), self.guard, sequence, call)
+        world = self.group(tuple(range(self.size)))
+        works = [world.recv([letter], rank, 0) for rank, letter in receives]
+        works += [world.send([letter], rank, 0) for rank, letter in sends]
         return Pending(works, self.guard, sequence, call)
 
-    def _grouped(self, call: Call, receives: Sequence[Letter], sends: Sequence[Letter]) -> Any:
-        device = next(letter.device for _, letter in (*receives, *sends))
+    def _grouped(self, call: Call, receives: Sequence[Letter], sends: Sequence[Letter], device: torch.device) -> Any:
         none = torch.empty(0, dtype=torch.uint8, device=device)
         coming, going = dict(receives), dict(sends)
-        return dist.all_to_all(
-            [coming.get(rank, none) for rank in call.ranks],
-            [going.get(rank, none) for rank in call.ranks],
-            self.group(call.ranks),
-            async_op=True,
-        )
+        outs, given = [coming.get(rank, none) for rank in call.ranks], [going.get(rank, none) for rank in call.ranks]
+        return self.group(call.ranks, "cuda").alltoall(outs, given)
 
     def _begin(self, call: Call) -> int:
         self.sequence += 1
         if self.guard is not None:
             self.guard.before(self.sequence, call)
         return self.sequence
-
-
-def _gather(out: Bytes, given: Bytes, **options: Any) -> Any:
-    # Newer versions have renamed it, and warn about the old name.
-    function = getattr(dist, "all_gather_single", None) or dist.all_gather_into_tensor
-    return function(out, given, **options)

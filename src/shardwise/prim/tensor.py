@@ -141,7 +141,7 @@ class Tensor:
         arrays = self._real()
         if isinstance(arrays, Held) and not arrays.is_whole:
             raise EngineError(
-                f"this process holds a part of {self.type_text} on ({self.mesh or self.mesh.device(0)}) only, and "
+                f"this process holds a part of {self.type_text} on ({str(self.mesh) or self.mesh.device(0)}) only, and "
                 "reading never communicates.\n  x.gather().numpy() in all processes gives all of it to each; x.shards "
                 "is what this one holds."
             )
@@ -202,7 +202,9 @@ class Tensor:
             return f"Tensor({self.type_text} on {self.mesh}, abstract)"
         if isinstance(self._arrays, Held) and not self._arrays.is_whole:
             here = ", ".join(map(str, self._engine.addressable(self.mesh))) or "none"
-            return f"Tensor({self.type_text} on {self.mesh or self.mesh.device(0)}, of which device {here} is here)"
+            return (
+                f"Tensor({self.type_text} on {str(self.mesh) or self.mesh.device(0)}, of which device {here} is here)"
+            )
         values = np.array2string(self.numpy(), separator=", ", threshold=50, edgeitems=2, prefix="Tensor(")
         return f"Tensor({values}, {self.type_text} on {str(self.mesh) or self.mesh.device(0)})"
 
