@@ -278,7 +278,13 @@ class _Trip:
 
     def _send(self) -> None:
         receives, sends = [], []
-        for message in self.round.receives:
+        if self.round.sums:
+            self.came = self._parcel(self.round.received)
+            at = 0
+            for message in self.round.receives:
+                receives.append((message.rank, self.came.part(at, message.size).bytes))
+                at += message.size
+        for message in self.round.receives if not self.round.sums else ():
             flat = bytes_of(_cut(self.made, message.parts[0])) if len(message.parts) == 1 else None
             if flat is None:
                 parcel = self._parcel(message.size)

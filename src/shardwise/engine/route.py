@@ -25,8 +25,9 @@ from shardwise.plan.side import clipped
 from shardwise.plan.steps import Step
 from shardwise.plan.transfer import Transfer, pieces
 
-# Steps in which a device sends the same to all, or something to few: their messages go straight from array to array.
-STRAIGHT = ("all_gather", "permute", "halo_exchange")
+# Steps in which a device sends the same to all, something to few, or contiguous shares: their messages go straight
+# from memory to memory. What is cut up and put together again is packed for one library call instead.
+STRAIGHT = ("all_gather", "permute", "halo_exchange", "reduce_scatter", "all_reduce")
 
 
 class Part(NamedTuple):
@@ -290,7 +291,7 @@ class _Survey:
                     spreads,
                     tuple(handed) if chunk == 0 else (),
                     talks,
-                    step.kind in STRAIGHT or spreads,
+                    step.kind in STRAIGHT,
                     (step.kind == "all_gather" or spreads) and step.chunks == 1 and self._gathers(move, members),
                     all(isinstance(self.device(slot), Accelerator) for slot in members),
                 )
