@@ -28,6 +28,7 @@ from shardwise import (
     shard_map,
     shift,
 )
+from shardwise.engine.execute import compiled
 from shardwise.ops.graph_ops import SignalBuffer
 from tests.prim.cases import Move, spread, values
 
@@ -427,3 +428,25 @@ def logged(n: int) -> Any:
         shard(x, line(n), P(None, "x"))
         shift(shard(whole(2 * n), line(n), P("x")), "x")
     return [(record.kind, record.axes, record.before, record.after) for record in log], prod(x.shape)
+
+
+def staged(moves: Sequence[Move], library_gathers: bool | None) -> list[Any]:
+    """Reshards in as many chunks as the smallest staging buffer makes of them, and by the library's own gather."""
+    engine, out = sw.current_engine(), []
+    if isinstance(engine, sw.LocalEngine):
+        library_gathers = None
+    before = getattr(engine, "library_gathers", None)
+    try:
+        if library_gathers is not None:
+            engine.library_gathers = library_gathers  # type: ignore[attr-defined]
+        for seed, move in enumerate(moves):
+            x, _ = spread(move.src, move.shape, move.dtype, seed)
+            least = max((s.least_staging for s in sw.plan_reshard(*move).steps), default=0)
+            plan = sw.plan_reshard(*move, memory_limit=least * (1 + seed % 3))
+            if plan.steps:
+                arrays = engine.run(compiled(plan), x.arrays)
+                out.append(Tensor(arrays, move.dst, move.shape, x.dtype, engine))
+    finally:
+        if library_gathers is not None:
+            engine.library_gathers = before  # type: ignore[attr-defined]
+    return out

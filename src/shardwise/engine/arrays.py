@@ -173,12 +173,13 @@ def to_numpy(array: Array) -> np.ndarray:
     """Return an array of either library as a NumPy array, without a copy where that is possible."""
     if not is_torch(array):
         return array
-    array = array.detach().cpu()
-    if str(array.dtype) == "torch.bfloat16":
-        import torch
+    array, dtype = array.detach().cpu(), dtype_of(array)
+    if dtype.isbuiltin == 1:
+        return array.numpy()
+    import torch
 
-        return array.contiguous().view(torch.int16).numpy().view(ml_dtypes.bfloat16)
-    return array.numpy()
+    bits = torch.int16 if dtype.itemsize == 2 else torch.uint8
+    return array.contiguous().view(bits).numpy().view(dtype)
 
 
 def in_memory(array: Array, device: Device) -> Array:
@@ -207,9 +208,18 @@ def on_device(array: Array, device: Device) -> Array:
 
 def torch_of(array: np.ndarray) -> Array:
     """Return a NumPy array as a torch tensor of the host, which shares its memory where it may be written to."""
+    return torch_view(array if array.flags.writeable and array.flags.c_contiguous else array.copy())
+
+
+def torch_view(array: Array) -> Array:
+    """Return an array as a torch tensor that shares its memory; of one that may not be written to, a copy."""
+    if is_torch(array):
+        return array
     import torch
 
-    ready = array if array.flags.writeable and array.flags.c_contiguous else array.copy()
-    if array.dtype == ml_dtypes.bfloat16:
-        return torch.from_numpy(ready.view(np.int16)).view(torch.bfloat16)
-    return torch.from_numpy(ready)
+    ready = array if array.flags.writeable else array.copy()
+    if array.dtype.isbuiltin == 1:
+        return torch.from_numpy(ready)
+    # Of the dtypes that NumPy does not know itself, torch takes the bits.
+    bits = ready.view(np.dtype(f"u{array.dtype.itemsize}"))
+    return torch.from_numpy(bits).view(getattr(torch, str(array.dtype)))
