@@ -251,8 +251,8 @@ def local_view(n: int) -> Any:
     mesh, m = grid(n), n // 2 if n % 2 == 0 else n
     x = whole(4 * m, 2 * n * m)
 
-    def mapped(function: Callable[[Any], Any], out: Any = P("a", "b")) -> Tensor:
-        return shard_map(function, mesh, P("a", "b"), out)(x)
+    def mapped(function: Callable[[Any], Any], *out: Any) -> Tensor:
+        return shard_map(function, mesh, P("a", "b"), out[0] if out else P("a", "b"))(x)
 
     return (
         mapped(lambda a: all_reduce(a, reduce_axes="b")),
@@ -318,8 +318,8 @@ def torch_tensors(n: int) -> Any:
 UNARY = """abs acos acosh asin asinh atan atanh ceil cos cosh exp expm1 floor isfinite isinf isnan log log10 log1p log2
 logical_not negative positive reciprocal round sign signbit sin sinh sqrt square tan tanh trunc gelu relu sigmoid silu
 softplus""".split()
-BINARY = """add atan2 copysign divide equal floor_divide greater greater_equal hypot less less_equal logaddexp logical_and
-logical_or logical_xor maximum minimum multiply nextafter not_equal pow remainder subtract""".split()
+BINARY = """add atan2 copysign divide equal floor_divide greater greater_equal hypot less less_equal logaddexp
+logical_and logical_or logical_xor maximum minimum multiply nextafter not_equal pow remainder subtract""".split()
 BITS = "bitwise_and bitwise_or bitwise_xor bitwise_left_shift bitwise_right_shift".split()
 
 

@@ -47,7 +47,9 @@ def measured(name: str) -> tuple[int, int, int, int]:
     here = {i: np.ones(src.local_shape(SHAPE, i), "float32") for i in sw.current_engine().addressable(src.mesh)}
     x = sw.from_shards(here, src.mesh, src, SHAPE)
     shard(x, dst.mesh, dst)  # groups are made, and connected, when they are first used
-    return _counted(lambda: shard(x, dst.mesh, dst), plan_reshard(src, dst, SHAPE, "float32").sent.of(_slot(src, dst, rank)))
+    return _counted(
+        lambda: shard(x, dst.mesh, dst), plan_reshard(src, dst, SHAPE, "float32").sent.of(_slot(src, dst, rank))
+    )
 
 
 def _slot(src: Layout, dst: Layout, rank: int) -> Any:

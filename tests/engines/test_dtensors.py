@@ -1,6 +1,6 @@
 """Tensors as torch's DTensors and back: the same shards, in the same memory."""
 
-from itertools import product
+from itertools import pairwise, product
 from typing import Any
 
 import numpy as np
@@ -59,7 +59,8 @@ def there_and_back(size: int) -> int:
             assert back.to_local().numel() == 0 or back.to_local().data_ptr() == given.to_local().data_ptr()
             assert torch.equal(back.full_tensor(), data)
             with implicit_replication():
-                assert torch.equal((back + data).full_tensor(), data + data)
+                total: Any = back + data
+                assert torch.equal(total.full_tensor(), data + data)
             count += 1
     for op in ("sum", "avg", "max", "min", "product"):
         terms = DTensor.from_local(torch.full((3,), 2.0), mesh, [Replicate(), Partial(op)], run_check=False)
@@ -119,7 +120,9 @@ def refusals(size: int) -> None:
     mesh = line(size)
     uneven = shard(whole(2 * size + 1), mesh, P("x"))
     if size == 4:  # 9 = 3 + 2 + 2 + 2 here, 3 + 3 + 3 + 0 there
-        with pytest.raises(ConversionError, match=r"(?s)torch cuts dim 0 of size 9 into chunks.*Cut\('x', split='chunk'\)"):
+        with pytest.raises(
+            ConversionError, match=r"(?s)torch cuts dim 0 of size 9 into chunks.*Cut\('x', split='chunk'\)"
+        ):
             to_dtensor(uneven)
         with pytest.raises(ConversionError, match="without a halo"):
             to_dtensor(sw.halo_exchange(shard(whole(8), mesh, P("x")), 0, 1))
@@ -153,7 +156,7 @@ def test_torch_cuts_in_chunks_of_chunks() -> None:
                 finer += [*some, *[piece[:0]] * (count - len(some))]
             pieces = finer
         bounds = chunk_bounds(size, counts)
-        assert [b - a for a, b in zip(bounds, bounds[1:], strict=False)] == [len(piece) for piece in pieces]
+        assert [b - a for a, b in pairwise(bounds)] == [len(piece) for piece in pieces]
 
 
 def test_on_the_local_engine_it_says_what_to_do() -> None:

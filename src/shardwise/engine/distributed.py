@@ -58,8 +58,9 @@ class DistributedEngine:
             outside = [device for device in mesh.devices if device.id >= self.size]
             if outside:
                 raise MeshError(
-                    f"{mesh!r} has {outside[0]!r}, but there are {self.size} processes, ranks 0 to {self.size - 1}, and "
-                    "the device with number r belongs to rank r.\n  start as many processes as the mesh has devices."
+                    f"{mesh!r} has {outside[0]!r}, but there are {self.size} processes, ranks 0 to {self.size - 1}, "
+                    "and the device with number r belongs to rank r.\n"
+                    "  start as many processes as the mesh has devices."
                 )
             found = tuple(i for i, device in enumerate(mesh.devices) if device.id == self.rank)
             self._addressable[mesh] = found

@@ -269,7 +269,7 @@ class _Survey:
                     draft.copy(into, source, t.box)
         for t in far if not move.reduces else ():
             draft.fill(self._slot(t.target), t.box)
-        if move.reduces:
+        if isinstance(move, ReduceMove):
             for slot in self.own:
                 for _, box in move.shares.of(slot):
                     draft.fill(slot, box)

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 import torch
 import torch.distributed as dist
+from torch.distributed.distributed_c10d import PrefixStore
 
 from shardwise.engine.route import Call
 
@@ -65,9 +66,7 @@ class Wire:
         """Use the default process group, which must be there."""
         self.rank, self.size = dist.get_rank(), dist.get_world_size()
         self.timeout = timedelta(seconds=timeout)
-        self.store: dist.Store = dist.PrefixStore(
-            f"shardwise/{next(_wires)}", dist.distributed_c10d._get_default_store()
-        )
+        self.store = PrefixStore(f"shardwise/{next(_wires)}", dist.distributed_c10d._get_default_store())
         self.sequence = 0
         self.guard: Guard | None = None
         self._groups: dict[tuple[str, tuple[int, ...]], Any] = {}
@@ -82,7 +81,7 @@ class Wire:
     def _made(self, ranks: tuple[int, ...], device: str) -> Any:
         if len(ranks) == self.size:
             return dist.group.WORLD._get_backend(torch.device(device))  # type: ignore[union-attr]
-        store = dist.PrefixStore(f"{device}/{'_'.join(map(str, ranks))}", self.store)
+        store = PrefixStore(f"{device}/{'_'.join(map(str, ranks))}", self.store)
         at = ranks.index(self.rank)
         if device == "cpu":
             return dist.ProcessGroupGloo(store, at, len(ranks), self.timeout)

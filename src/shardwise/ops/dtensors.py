@@ -101,7 +101,7 @@ def to_dtensor(x: Tensor) -> DTensor:
         if isinstance(placement, Sharded):
             places.append(Shard(placement.axis))
         elif isinstance(placement, Partial):
-            op = placement.reduce_op
+            op = ReduceOp.of(placement.reduce_op)
             places.append(TorchPartial(TORCH_NAMES.get(op, op.value)))
         else:
             places.append(Replicate())
@@ -144,7 +144,8 @@ def from_dtensor(given: DTensor) -> Tensor:
         if type(placement) is Shard:
             homes[placement.dim].append(name)
         elif isinstance(placement, TorchPartial):
-            partial[name] = back.get(placement.reduce_op, placement.reduce_op)
+            op = str(placement.reduce_op)
+            partial[name] = back.get(op, op)
         elif not isinstance(placement, Replicate):
             raise ConversionError(
                 f"the placement {placement} of mesh axis {name!r} has no counterpart.\n  redistribute first."
