@@ -415,8 +415,9 @@ def show(found: dict[str, Any]) -> None:
         print("  ".join([row["op"], *(f"{label} {row[label] * 1e6:.1f}" for label in ("numpy", "torch", "dtensor"))]))
     print("\nA training step over 2x2 processes, milliseconds.\n")
     for row in found["training"]:
-        times = (f"{label} {row[label] * 1e3:.1f}" for label in ("ours", "ours, numpy", "ours, fewest bytes", "dtensor"))
-        print("  ".join([str(row["batch, width, hidden"]), *times]))
+        sizes = row.pop("batch, width, hidden")
+        print("  ".join([str(sizes), *(f"{label} {seconds * 1e3:.1f}" for label, seconds in row.items())]))
+        row["batch, width, hidden"] = sizes
 
 
 if __name__ == "__main__":

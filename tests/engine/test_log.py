@@ -76,7 +76,7 @@ def test_the_users_line_is_the_innermost_outside_the_package(monkeypatch: pytest
 
 
 def test_a_log_prints_as_a_table() -> None:
-    found = CommunicationLog([Record("permute", ("x",), "[x]", "[x]", 64, 0.5, "a/b/c.py:3")])
+    found = CommunicationLog([Record("permute", ("x",), "[x]", "[x]", 64, 64, 0.5, "a/b/c.py:3")])
     assert "permute" in str(found)
     assert "b/c.py:3" in str(found)
     assert [record.bytes for record in found] == [64]

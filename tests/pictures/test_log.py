@@ -7,8 +7,8 @@ from shardwise.pictures.log import log_table, log_text
 
 LOG = CommunicationLog(
     [
-        Record("all_to_all", ("x", "y"), "[x|-]", "[-|x]", 3 << 20, 0.0012, "some/where/train.py:12"),
-        Record("permute", (), "[x]", "[x]", 0, 0.0, "train.py:7"),
+        Record("all_to_all", ("x", "y"), "[x|-]", "[-|x]", 1 << 20, 3 << 20, 0.0012, "some/where/train.py:12"),
+        Record("permute", (), "[x]", "[x]", 0, 0, 0.0, "train.py:7"),
     ]
 )
 

@@ -289,9 +289,9 @@ def test_contributions_may_differ() -> None:
 
 
 @given(st.sampled_from(DTYPES), st.lists(st.integers(0, 3), max_size=3))
-def test_equal_tensors_are_not_the_same_value(dtype: np.dtype, shape: list[int]) -> None:
-    # A tensor is hashable and compares by identity: it may be large, and far away.
+def test_tensors_compare_by_element_and_hash_by_identity(dtype: np.dtype, shape: list[int]) -> None:
     x, y = (asarray(values(shape, dtype)) for _ in range(2))
-    assert x == x
-    assert x != y
-    assert len({x, y, x}) == 2
+    assert (x == y).dtype == (x != y).dtype == np.dtype(bool)
+    assert (x == y).numpy().all()
+    assert not (x != y).numpy().any()
+    assert hash(x) == hash(x) != hash(y)

@@ -114,7 +114,11 @@ def _like(given: Any, value: Tensor) -> Tensor:
     if dtype != value.dtype:
         raise DerivativeError(f"a value of dtype {value.dtype} has derivatives of that dtype, got {dtype}.")
     layout = value.layout.resolved()
-    return relayout(found, layout=layout) if isinstance(found, Tensor) else placed(found, layout)
+    if isinstance(found, Tensor):
+        return relayout(found, layout=layout)
+    if value.engine.name == "abstract":
+        return zeros_like(value, value.shape, layout)
+    return placed(found, layout)
 
 
 def _sum(a: Tensor | None, b: Tensor | None) -> Tensor | None:

@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from math import prod
 from typing import Any
+from weakref import finalize
 
 import numpy as np
 
@@ -13,8 +14,9 @@ from shardwise.engine.counters import Counters
 from shardwise.engine.execute import Program, Stage, StepNote, notes
 from shardwise.engine.job import Job
 from shardwise.engine.log import Record, active_logs, user_line
-from shardwise.engine.storage import Storage
+from shardwise.engine.storage import Storage, storage_of
 from shardwise.layout.device import Device
+from shardwise.layout.layout import Layout, Shape
 from shardwise.layout.mesh import DeviceMesh
 from shardwise.plan.moves import DirectMove
 from shardwise.plan.steps import Step
@@ -47,6 +49,7 @@ class AbstractArrays(Sequence[AbstractArray]):
 
     storage: Storage
     dtype: np.dtype
+    base: Sequence[Any] | None = None  # what they are views of
 
     def __len__(self) -> int:
         return self.storage.count
@@ -70,6 +73,8 @@ class AbstractEngine:
     def __init__(self) -> None:
         """Start with all counters at zero."""
         self.counters = Counters()
+        self.live = 0  # bytes that the device with the largest shards holds
+        self.peak = 0  # and the most that it ever held
 
     def addressable(self, mesh: DeviceMesh) -> range:
         """Return the indices of all devices of a mesh: none is further away than the others."""
@@ -85,16 +90,40 @@ class AbstractEngine:
         self.counters.bytes_allocated += out.nbytes
         return out
 
-    def work(self, kernel: Callable[..., Any], operands: Sequence[Sequence[Any]], job: Job) -> AbstractArrays:
+    def work(
+        self, kernel: Callable[..., Any], operands: Sequence[Sequence[Any]], job: Job, dtype: np.dtype | None = None
+    ) -> AbstractArrays:
         """Return the arrays that a kernel would make; their dtype by asking it about single elements."""
         self.counters.kernel_calls += job.out.count
-        return AbstractArrays(job.out, self._asked(kernel, [arrays[0] for arrays in operands]))
+        return self._made(job.out, dtype or self._asked(kernel, [arrays[0] for arrays in operands]))
 
     def each(
-        self, storage: Storage, dtype: np.dtype, make: Callable[[int, int], Any], like: Any = None
+        self,
+        storage: Storage,
+        dtype: np.dtype,
+        make: Callable[[int, int], Any],
+        base: Sequence[Any] | None = None,
+        like: Any = None,
     ) -> AbstractArrays:
-        """Return the arrays of a tensor, none of which is made."""
-        return AbstractArrays(storage, dtype)
+        """Return the arrays of a tensor, none of which is made; views of `base` take no memory."""
+        return self._made(storage, dtype) if base is None else AbstractArrays(storage, dtype, base)
+
+    def blank(self, layout: Layout, shape: Shape, dtype: np.dtype) -> AbstractArrays:
+        """Return the arrays of a tensor that is given."""
+        return self._made(storage_of(layout, tuple(shape)), dtype)
+
+    def _made(self, storage: Storage, dtype: np.dtype) -> AbstractArrays:
+        # Memory is that of the device with the largest shard, from when an array is made to when the last one to
+        # refer to it is gone.
+        out = AbstractArrays(storage, dtype)
+        size = prod(storage.tiling.largest) * dtype.itemsize
+        self.live += size
+        self.peak = max(self.peak, self.live)
+        finalize(out, self._freed, size)
+        return out
+
+    def _freed(self, size: int) -> None:
+        self.live -= size
 
     def apply(self, kernel: Callable[..., Any], arrays: Sequence[Any], shape: Sequence[int]) -> AbstractArray:
         """Return the shape and dtype of what a kernel would make; the dtype by asking it about single elements."""
@@ -118,9 +147,9 @@ class AbstractEngine:
             for stage in program.stages:
                 self._count(stage, program.dtype.itemsize)
         else:
-            for step in plan.steps:
-                self._record(notes([step]), {step.kind: _total(step)})
-        return AbstractArrays(program.target, program.dtype)
+            for note, total in _traffic(program):
+                self._record((note,), {note.kind: total})
+        return self._made(program.target, program.dtype)
 
     def _count(self, stage: Stage, itemsize: int) -> None:
         counters, moved = self.counters, dict(stage.free)
@@ -139,6 +168,16 @@ class AbstractEngine:
                 self.counters.moved(kind, size)
         for log in active_logs():
             log.records += [Record(*note, moved.get(note.kind, 0), 0.0, user_line()) for note in steps]
+
+
+def _traffic(program: Program) -> tuple[tuple[StepNote, int], ...]:
+    # Worked out once for each program: on a large mesh that takes longer than all the rest.
+    found = program.__dict__.get("_traffic")
+    if found is None:
+        assert program.plan is not None
+        found = tuple((notes([step])[0], _total(step)) for step in program.plan.steps)
+        program.__dict__["_traffic"] = found
+    return found
 
 
 def _total(step: Step) -> int:

@@ -27,6 +27,7 @@ from shardwise.errors import EngineError, MeshError
 from shardwise.layout.device import Accelerator, Device
 from shardwise.layout.mesh import DeviceMesh
 from shardwise.layout.placement import ReduceOp
+from shardwise.layout.tiling import Box
 
 BLOCK = 1 << 19  # bytes of a result that are reduced at a time, so that they stay in cache
 
@@ -95,32 +96,49 @@ class DistributedEngine:
 
     # -- work --------------------------------------------------------------------------------------
 
-    def work(self, kernel: Callable[..., Array], operands: Sequence[Sequence[Array]], job: Job) -> Held:
+    def work(
+        self,
+        kernel: Callable[..., Array],
+        operands: Sequence[Sequence[Array]],
+        job: Job,
+        dtype: np.dtype | None = None,
+    ) -> Held:
         """Return the arrays that a kernel makes, each of one array per operand."""
         made: dict[int, Array] = {}
-        for index, sources in self._own_work(job):
-            array = kernel(*[arrays[i] for arrays, i in zip(operands, sources, strict=True)])
+        for index, sources, told in self._own_work(job):
+            array = kernel(*told, *[arrays[i] for arrays, i in zip(operands, sources, strict=False)])
             made[index] = np.asarray(array) if isinstance(array, np.generic) else array
         self.counters.kernel_calls += len(made)
         if made:
             return Held(job.out, made, self.rank)
+        if dtype is not None:
+            return Held(job.out, made, self.rank, dtype, sample(operands[0]))
         # No device of the result is here: single elements tell its dtype.
         asked = kernel(*map(sample, operands))
         asked = np.asarray(asked) if isinstance(asked, np.generic) else asked
         return Held(job.out, made, self.rank, like=asked, dtype=None if is_torch(asked) else asked.dtype)
 
-    def _own_work(self, job: Job) -> list[tuple[int, tuple[int, ...]]]:
+    def _own_work(self, job: Job) -> list[tuple[int, tuple[int, ...], tuple[Box, ...]]]:
         found = job.__dict__.get("_own")
         if found is None or found[0] is not self:
-            made = [(index, job.sources(device)) for index, device in self._here(job.out)]
+            works = [(index, job.sources(device)) for index, device in self._here(job.out)]
+            made = [(index, sources, job.told(sources)) for index, sources in works]
             found = job.__dict__["_own"] = self, made
         return found[1]
 
     def each(
-        self, storage: Storage, dtype: np.dtype, make: Callable[[int, int], Array], like: Array | None = None
+        self,
+        storage: Storage,
+        dtype: np.dtype,
+        make: Callable[[int, int], Array],
+        base: Sequence[Array] | None = None,
+        like: Array | None = None,
     ) -> Held:
         """Return the arrays of a tensor that are here, each made by `make(which, device)`."""
-        return Held(storage, {i: make(i, device) for i, device in self._here(storage)}, self.rank, dtype, like)
+        made = {i: make(i, device) for i, device in self._here(storage)}
+        if not made and like is None and base is not None:
+            like = sample(base)
+        return Held(storage, made, self.rank, dtype, like)
 
     def _here(self, storage: Storage) -> list[tuple[int, int]]:
         # The arrays in this process, each with one of its devices here that hold it.

@@ -40,6 +40,7 @@ class StepNote(NamedTuple):
     axes: tuple[str, ...]
     before: str
     after: str
+    busiest: int = 0  # bytes that the busiest device receives, as the planner estimates them
 
 
 class Take(NamedTuple):
@@ -183,7 +184,9 @@ def groups(steps: Sequence[Step]) -> Iterator[list[Step]]:
 
 def notes(steps: Sequence[Step]) -> tuple[StepNote, ...]:
     """Return what the log says of some steps."""
-    return tuple(StepNote(s.kind, tuple(map(str, s.axes)), str(s.before), str(s.after)) for s in steps)
+    return tuple(
+        StepNote(s.kind, tuple(map(str, s.axes)), str(s.before), str(s.after), int(sum(s.estimates))) for s in steps
+    )
 
 
 # -- from transfers to instructions ----------------------------------------------------------------------

@@ -6,6 +6,9 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from shardwise.engine.storage import Storage
+from shardwise.layout.tiling import Box
+
+RESULT = -1
 
 
 @dataclass(frozen=True)
@@ -22,11 +25,22 @@ class Job:
 
     out: Storage
     operands: tuple[Storage, ...]
+    located: tuple[int, ...] = ()  # the operands, or RESULT, whose boxes the kernel is told
 
     @cached_property
     def works(self) -> tuple[tuple[int, ...], ...]:
         """Every distinct piece of work: the arrays of the operands that it takes."""
         return tuple(dict.fromkeys(map(self.sources, self.out.firsts)))
+
+    @cached_property
+    def boxes(self) -> tuple[tuple[Box, ...], ...]:
+        """The boxes that each piece of work is told."""
+        return tuple(map(self.told, self.works))
+
+    def told(self, sources: tuple[int, ...]) -> tuple[Box, ...]:
+        """Return the boxes that a piece of work is told."""
+        stores = (*self.operands, self.out)
+        return tuple([stores[i].box(sources[i]) for i in self.located])
 
     @cached_property
     def order(self) -> tuple[int, ...] | None:
@@ -37,5 +51,6 @@ class Job:
         return tuple(which[self.sources(device)] for device in self.out.firsts)
 
     def sources(self, device: int) -> tuple[int, ...]:
-        """Return which arrays of the operands a device works on."""
-        return tuple([store.index(device) for store in self.operands])
+        """Return which arrays of the operands a device works on and, if that is told, which of the result it makes."""
+        taken = (*self.operands, self.out) if RESULT in self.located else self.operands
+        return tuple([store.index(device) for store in taken])

@@ -91,11 +91,20 @@ class LocalEngine:
         for kind, size in moved:
             counters.moved(kind, size)
 
-    def work(self, kernel: Callable[..., Array], operands: Sequence[Sequence[Array]], job: Job) -> Sequence[Array]:
-        """Return the arrays that a kernel makes, each of one array per operand."""
+    def work(
+        self,
+        kernel: Callable[..., Array],
+        operands: Sequence[Sequence[Array]],
+        job: Job,
+        dtype: np.dtype | None = None,
+    ) -> Sequence[Array]:
+        """Return the arrays that a kernel makes, each of one array per operand; their dtype need not be known."""
         works = job.works
         self.counters.kernel_calls += len(works)
-        if len(operands) == 2:
+        if job.located:
+            jobs = zip(job.boxes, works, strict=True)
+            made = [kernel(*told, *[arrays[i] for arrays, i in zip(operands, at, strict=False)]) for told, at in jobs]
+        elif len(operands) == 2:
             first, second = operands
             made = [kernel(first[i], second[j]) for i, j in works]
         else:
@@ -105,7 +114,12 @@ class LocalEngine:
         return made if job.order is None else [made[i] for i in job.order]
 
     def each(
-        self, storage: Storage, dtype: np.dtype, make: Callable[[int, int], Array], like: Array | None = None
+        self,
+        storage: Storage,
+        dtype: np.dtype,
+        make: Callable[[int, int], Array],
+        base: Sequence[Array] | None = None,
+        like: Array | None = None,
     ) -> Sequence[Array]:
         """Return the arrays of a tensor, each made by `make(which, device)` for one device that holds it."""
         return [make(i, device) for i, device in enumerate(storage.firsts)]

@@ -24,6 +24,7 @@ class Record:
     axes: tuple[str, ...]
     before: str
     after: str
+    busiest: int  # bytes that the busiest device receives, as the planner estimates them
     bytes: int  # between devices
     seconds: float
     line: str  # file and line of the user's call

@@ -375,12 +375,14 @@ class _Survey:
         return Part(slot, () if box == held else region(box, held), _shape(box))
 
     def _call(self, step: Step, members: Sequence[int]) -> Call:
-        plan, (before, after) = self.plan, notes([step])[0][2:]
+        plan, note = self.plan, notes([step])[0]
         root = next((m.device(0).id for m in (plan.src.mesh, plan.dst.mesh) if m.is_single), None)
         op = plan.src.reduce_op or plan.dst.reduce_op
         ranks = tuple(sorted({self.ranks[slot] for slot in members}))
         reduction = None if op is None else str(op)
-        return Call(step.kind, ranks, plan.shape, str(plan.dtype), before, after, reduction, root, plan.digest)
+        return Call(
+            step.kind, ranks, plan.shape, str(plan.dtype), note.before, note.after, reduction, root, plan.digest
+        )
 
     def _finished(self, draft: _Draft, steps: Sequence[Step], op: ReduceOp | None, filling: ReduceOp | None) -> Leg:
         outs, views, viewed = [], [], set()

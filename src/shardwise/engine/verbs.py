@@ -44,16 +44,31 @@ class Engine(Protocol):
         """Return an array with arbitrary contents, of the library and on the device of `like`."""
         ...
 
-    def work(self, kernel: Callable[..., Array], operands: Sequence[Sequence[Array]], job: Job) -> Sequence[Array]:
-        """Return the arrays that a kernel makes, each of one array per operand."""
+    def work(
+        self,
+        kernel: Callable[..., Array],
+        operands: Sequence[Sequence[Array]],
+        job: Job,
+        dtype: np.dtype | None = None,
+    ) -> Sequence[Array]:
+        """Return the arrays that a kernel makes, each of one array per operand.
+
+        Where none is made, the dtype is asked for with single elements, unless it is given.
+        """
         ...
 
     def each(
-        self, storage: Storage, dtype: np.dtype, make: Callable[[int, int], Array], like: Array | None = None
+        self,
+        storage: Storage,
+        dtype: np.dtype,
+        make: Callable[[int, int], Array],
+        base: Sequence[Array] | None = None,
+        like: Array | None = None,
     ) -> Sequence[Array]:
         """Return the arrays of a tensor, each made by `make(which, device)` for one device that holds it.
 
-        A process that holds none of them takes the others' to be of the library of `like`.
+        Views of `base` take no memory. A process that holds none of the arrays takes the others' to be of the library
+        of `base` or `like`.
         """
         ...
 

@@ -78,7 +78,7 @@ def _of_shard(local: Array, layout: Layout, shape: tuple[int, ...], engine: Engi
                 f"{tuple(local.shape)}."
             )
     layout.check_dtype(dtype)
-    return Tensor(engine.each(storage, dtype, lambda index, device: local, local), layout, shape, dtype, engine)
+    return Tensor(engine.each(storage, dtype, lambda index, device: local, like=local), layout, shape, dtype, engine)
 
 
 # -- DTensor ---------------------------------------------------------------------------------------------

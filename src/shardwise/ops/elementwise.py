@@ -10,12 +10,15 @@ import numpy as np
 from shardwise.layout.placement import checked_dtype
 from shardwise.prim import elementwise as rows
 from shardwise.prim.row import Row
-from shardwise.prim.tensor import Tensor, asarray
+from shardwise.prim.tensor import Tensor, asarray, together
 
 
-def operand(x: Any) -> Any:
-    """Return a tensor or a plain number as it is, and anything array-like as a tensor."""
-    return x if isinstance(x, Tensor | int | float | complex) and not isinstance(x, np.generic) else asarray(x)
+def operands(*data: Any) -> list[Any]:
+    """Return tensors and plain numbers as they are, and anything array-like as a tensor; one at least is a tensor."""
+    plain = [isinstance(x, int | float | complex) and not isinstance(x, np.generic) for x in data]
+    ready = iter(together(*(x for x, number in zip(data, plain, strict=True) if not number)))
+    out = [x if number else next(ready) for x, number in zip(data, plain, strict=True)]
+    return [asarray(out[0]), *out[1:]] if all(plain) else out
 
 
 def _one(row: Row, what: str) -> Callable[[Any], Tensor]:
@@ -27,8 +30,9 @@ def _one(row: Row, what: str) -> Callable[[Any], Tensor]:
 
 def _two(row: Row, what: str) -> Callable[[Any, Any], Tensor]:
     def function(x1: Any, x2: Any, /) -> Tensor:
-        first, second = operand(x1), operand(x2)
-        return row(first if isinstance(second, Tensor) else asarray(first), second)
+        if isinstance(x1, Tensor) and isinstance(x2, Tensor):
+            return row(x1, x2)
+        return row(*operands(x1, x2))
 
     return _named(function, row.name, f"Return, element by element, {what}.")
 
@@ -39,6 +43,9 @@ def _named(function: Any, name: str, doc: str) -> Any:
     return function
 
 
+conj = _one(rows.conj, "the complex conjugate")
+real = _one(rows.real, "the real part")
+imag = _one(rows.imag, "the imaginary part")
 add = _two(rows.add, "the sum")
 subtract = _two(rows.subtract, "the difference")
 multiply = _two(rows.multiply, "the product")
@@ -112,7 +119,7 @@ def where(condition: Any, x1: Any, x2: Any, /) -> Tensor:
     >>> where(np.array([True, False]), 1.0, np.array([5.0, 6.0])).numpy()
     array([1., 6.])
     """
-    return rows.where(asarray(condition), operand(x1), operand(x2))
+    return rows.where(*operands(asarray(condition) if isinstance(condition, bool) else condition, x1, x2))
 
 
 def clip(x: Any, /, min: Any = None, max: Any = None) -> Tensor:
@@ -123,8 +130,8 @@ def clip(x: Any, /, min: Any = None, max: Any = None) -> Tensor:
     """
     out = asarray(x)
     if min is not None:
-        out = rows.maximum(out, operand(min))
-    return out if max is None else rows.minimum(out, operand(max))
+        out = maximum(out, min)
+    return out if max is None else minimum(out, max)
 
 
 def astype(x: Any, dtype: Any, /) -> Tensor:

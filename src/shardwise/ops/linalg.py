@@ -8,7 +8,7 @@ from typing import Any
 from shardwise.errors import ArgumentError, BindingError
 from shardwise.prim.contract import contract
 from shardwise.prim.shapes import expand, squeeze
-from shardwise.prim.tensor import Tensor, asarray
+from shardwise.prim.tensor import Tensor, together
 
 LETTERS = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"
 
@@ -21,7 +21,7 @@ def einsum(subscripts: str, /, *operands: Any) -> Tensor:
     >>> einsum("ij,jk->ik", [[1.0, 2.0]], [[3.0], [4.0]]).numpy()
     array([[11.]])
     """
-    tensors = [asarray(x) for x in operands]
+    tensors = together(*operands)
     terms, out = _parsed(subscripts, [x.ndim for x in tensors])
     sizes: dict[str, int] = {}
     for term, x in zip(terms, tensors, strict=True):
@@ -71,7 +71,7 @@ def matmul(x1: Any, x2: Any, /) -> Tensor:
     >>> matmul([[1.0, 2.0], [3.0, 4.0]], [1.0, 1.0]).numpy()
     array([3., 7.])
     """
-    a, b = asarray(x1), asarray(x2)
+    a, b = together(x1, x2)
     if not a.ndim or not b.ndim:
         raise BindingError(f"matmul needs at least one dim, got shapes {a.shape} and {b.shape}.")
     if a.shape[-1] != b.shape[0 if b.ndim == 1 else -2]:
@@ -109,7 +109,7 @@ def tensordot(x1: Any, x2: Any, /, *, axes: int | tuple[Sequence[int], Sequence[
     >>> tensordot([1.0, 2.0], [3.0, 4.0], axes=1).item()
     11.0
     """
-    a, b = asarray(x1), asarray(x2)
+    a, b = together(x1, x2)
     if isinstance(axes, int):
         first, second = list(range(a.ndim - axes, a.ndim)), list(range(axes))
     else:

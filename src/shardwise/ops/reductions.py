@@ -6,11 +6,20 @@ from collections.abc import Sequence
 from math import prod as product
 from typing import Any
 
+import numpy as np
+
 from shardwise.errors import ArgumentError, BindingError
+from shardwise.layout.cut import Cut
+from shardwise.layout.layout import Layout
 from shardwise.layout.placement import ReduceOp, checked_dtype
 from shardwise.prim import elementwise as rows
+from shardwise.prim.cumulate import cumulate
+from shardwise.prim.gathers import gather
+from shardwise.prim.iota import iota
+from shardwise.prim.joins import pad as surround
+from shardwise.prim.largest import largest
 from shardwise.prim.reduce import reduce, spread
-from shardwise.prim.relayout import resolved
+from shardwise.prim.relayout import relayout, resolved
 from shardwise.prim.shapes import expand
 from shardwise.prim.tensor import Tensor, asarray, plain
 
@@ -144,3 +153,105 @@ def log_softmax(x: Any, /, *, axis: int = -1) -> Tensor:
     """Return the logarithm of softmax."""
     x = asarray(x)
     return rows.subtract(x, logsumexp(x, axis=axis, keepdims=True))
+
+
+# -- where, how much, how far ----------------------------------------------------------------------------
+
+
+def argmax(x: Any, /, *, axis: int | None = None, keepdims: bool = False) -> Tensor:
+    """Return where the largest element along a dim is, the first of several; of the flattened tensor by default.
+
+    >>> argmax([[1.0, 5.0], [7.0, 4.0]], axis=1).numpy()
+    array([1, 0])
+    """
+    return _best(x, axis, keepdims, ReduceOp.MAX, "argmax")
+
+
+def argmin(x: Any, /, *, axis: int | None = None, keepdims: bool = False) -> Tensor:
+    """Return where the smallest element along a dim is, the first of several; of the flattened tensor by default."""
+    return _best(x, axis, keepdims, ReduceOp.MIN, "argmin")
+
+
+def _best(x: Any, axis: int | None, keepdims: bool, op: ReduceOp, function: str) -> Tensor:
+    # The best value first, then the smallest position that has it: two small reductions.
+    x = asarray(x)
+    x = rows.astype(x, dtype=checked_dtype("uint8")) if x.dtype.kind == "b" else x
+    dims = dims_of(x, axis, function)
+    if not product(x.shape[k] for k in dims):
+        raise BindingError(f"{function} over an empty dim has no value: shape {x.shape}.")
+    x = relayout(x, layout=x.layout.resolved().without_halo())
+    best = spread(reduce(x, dims=dims, op=op), x, dims)
+    found = rows.equal(x, best)
+    if x.dtype.kind in "fV":  # NaN counts as the best, and differs from itself
+        found = rows.logical_or(found, rows.not_equal(x, x))
+    if axis is None:
+        places = iota(x.layout, x.shape, x.engine)
+    else:
+        line = iota(Layout(x.mesh, [x.layout.dims[dims[0]]]), (x.shape[dims[0]],), x.engine)
+        places = expand(line, at=tuple(range(1, x.ndim - dims[0])))
+    out = reduce(rows.where(found, places, x.size), dims=dims, op=ReduceOp.MIN)
+    return expand(out, at=dims) if keepdims else out
+
+
+def norm(x: Any, /, *, axis: Axis = None, keepdims: bool = False, ord: float = 2) -> Tensor:
+    """Return the vector norm over dims: the root of the sum of squares, or another order.
+
+    >>> norm([3.0, 4.0]).item()
+    5.0
+    """
+    size = rows.abs(asarray(x))
+    if ord == float("inf"):
+        return max(size, axis=axis, keepdims=keepdims)
+    if ord == -float("inf"):
+        return min(size, axis=axis, keepdims=keepdims)
+    if ord == 0:
+        return sum(rows.astype(rows.not_equal(size, 0), dtype=size.dtype), axis=axis, keepdims=keepdims)
+    if ord == 1:
+        return sum(size, axis=axis, keepdims=keepdims)
+    if ord == 2:
+        return rows.sqrt(sum(rows.square(size), axis=axis, keepdims=keepdims))
+    return rows.pow(sum(rows.pow(size, float(ord)), axis=axis, keepdims=keepdims), 1.0 / ord)
+
+
+def cumulative_sum(x: Any, /, *, axis: int | None = None, dtype: Any = None, include_initial: bool = False) -> Tensor:
+    """Return the sums of all elements up to each along a dim; along a sharded one only totals are sent.
+
+    >>> cumulative_sum([1.0, 2.0, 3.0]).numpy()
+    array([1., 3., 6.])
+    """
+    x = asarray(x)
+    if axis is None and x.ndim != 1:
+        raise ArgumentError(f"cumulative_sum needs an axis for a tensor with {x.ndim} dims.")
+    (dim,) = dims_of(x, 0 if axis is None else axis, "cumulative_sum")
+    wanted = checked_dtype(dtype) if dtype is not None else _wide(x.dtype)
+    x = rows.astype(x, dtype=wanted) if wanted != x.dtype else x
+    out = cumulate(x, dim=dim, reverse=False)
+    if not include_initial:
+        return out
+    widths = tuple((int(k == dim), 0) for k in range(x.ndim))
+    plain = [Cut(cut.axes) if k == dim else cut for k, cut in enumerate(out.layout.dims)]
+    return surround(out, widths=widths, value=0, layout=Layout(x.mesh, plain))
+
+
+def _wide(dtype: np.dtype) -> np.dtype:
+    # Sums of small integers are made in the default integer, as NumPy makes them.
+    if dtype.kind in "bi":
+        return np.result_type(dtype, np.int64)
+    return np.result_type(dtype, np.uint64) if dtype.kind == "u" else dtype
+
+
+def topk(x: Any, k: int, /, *, axis: int = -1) -> tuple[Tensor, Tensor]:
+    """Return the `k` largest elements along a dim, largest first, and where they are; of equal ones the first.
+
+    Along a sharded dim every device finds its own `k` largest, and only those are sent.
+
+    >>> values, indices = topk([1.0, 5.0, 3.0], 2)
+    >>> values.numpy(), indices.numpy()
+    (array([5., 3.]), array([1, 2]))
+    """
+    x = asarray(x)
+    (dim,) = dims_of(x, axis, "topk")
+    if isinstance(k, bool) or not isinstance(k, int) or not 0 <= k <= x.shape[dim]:
+        raise BindingError(f"topk: k is between 0 and {x.shape[dim]}, the size of dim {dim}, got {k!r}.")
+    indices = largest(x, k=k, dim=dim)
+    return gather(x, indices, dim=dim, along=True), indices

@@ -52,6 +52,31 @@ def permute_dims(x: Any, /, axes: Sequence[int]) -> Tensor:
     return rows.permute(x, order=order)
 
 
+def matrix_transpose(x: Any, /) -> Tensor:
+    """Return the tensor with its last two dims exchanged; nothing moves."""
+    x = asarray(x)
+    if x.ndim < 2:
+        raise BindingError(f"matrix_transpose needs at least two dims, got shape {x.shape}.")
+    return rows.permute(x, order=(*range(x.ndim - 2), x.ndim - 1, x.ndim - 2))
+
+
+def moveaxis(x: Any, source: int | Sequence[int], destination: int | Sequence[int], /) -> Tensor:
+    """Return the tensor with some dims at other positions; nothing moves.
+
+    >>> moveaxis([[[1.0], [2.0]]], 0, -1).shape
+    (2, 1, 1)
+    """
+    x = asarray(x)
+    given = [(k,) if isinstance(k, int) else tuple(k) for k in (source, destination)]
+    if len(given[0]) != len(given[1]):
+        raise BindingError(f"moveaxis: {len(given[0])} dims cannot go to {len(given[1])} positions.")
+    pairs = [[dims_of(x, k, "moveaxis")[0] for k in dims] for dims in given]
+    order = [k for k in range(x.ndim) if k not in pairs[0]]
+    for target, dim in sorted(zip(pairs[1], pairs[0], strict=True)):
+        order.insert(target, dim)
+    return permute_dims(x, order)
+
+
 def expand_dims(x: Any, /, *, axis: int = 0) -> Tensor:
     """Return the tensor with a new dim of size one at position `axis`."""
     x = asarray(x)

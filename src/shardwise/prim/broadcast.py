@@ -9,7 +9,8 @@ from array_api_compat import array_namespace
 
 from shardwise.errors import BindingError
 from shardwise.layout.layout import Layout, Shape
-from shardwise.prim.relayout import relayout, resolved
+from shardwise.layout.placement import ReduceOp
+from shardwise.prim.relayout import resolved
 from shardwise.prim.row import Row
 from shardwise.prim.tensor import Tensor, moved
 from shardwise.prim.work import worked
@@ -36,7 +37,7 @@ def operand_layout(layout: Layout, whole: Shape, shape: Shape) -> Layout:
 
 def _broadcast(x: Tensor, *, layout: Layout, shape: Shape) -> Tensor:
     ready = moved(x, operand_layout(layout, shape, x.shape))
-    return worked(lambda place, a: array_namespace(a).broadcast_to(a, place.shape), [ready], layout, shape)
+    return worked(lambda place, a: array_namespace(a).broadcast_to(a, place.shape), [ready], layout, shape, view=True)
 
 
 def _broadcast_vjp(ct: Tensor, out: Tensor, x: Tensor, *, layout: Layout, shape: Shape) -> tuple[Tensor, ...]:
@@ -45,10 +46,11 @@ def _broadcast_vjp(ct: Tensor, out: Tensor, x: Tensor, *, layout: Layout, shape:
 
 def _sum_to(x: Tensor, *, shape: Shape) -> Tensor:
     # Only the small local sums are left to be reduced over the devices: they are partial values.
-    x = moved(x, x.layout.resolved().without_halo())
+    own = x.layout.without_halo()
+    x = moved(x, own if own.reduce_op in (None, ReduceOp.SUM) else own.resolved())
     lead = x.ndim - len(shape)
     dims = tuple(k for k in range(x.ndim) if k < lead or shape[k - lead] != x.shape[k])
-    pending = [a for k in dims for a in x.layout.dims[k].axes]
+    pending = [*x.layout.partial, *(a for k in dims for a in x.layout.dims[k].axes)]
     layout = Layout(x.mesh, [None if k in dims else x.layout.dims[k] for k in range(lead, x.ndim)], pending)
     return worked(lambda place, a: _summed(a, dims, place.shape), [x], layout, shape)
 
@@ -72,4 +74,4 @@ def unbroadcast(x: Tensor, like: Any) -> Tensor:
     """Return `x` summed to the shape of an operand that was broadcast."""
     if not isinstance(like, Tensor) or x.shape == like.shape:
         return x
-    return relayout(resolved(sum_to(x, shape=like.shape)), layout=like.layout.resolved())
+    return sum_to(x, shape=like.shape)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import lru_cache, partial
 
 import numpy as np
 
@@ -12,11 +12,12 @@ from shardwise.engine.arrays import Array, dtype_of, is_torch
 from shardwise.engine.held import sample
 from shardwise.engine.job import Job
 from shardwise.engine.storage import storage_of
+from shardwise.layout.cut import Cut
 from shardwise.layout.layout import Layout, Shape
 from shardwise.layout.mesh import DeviceMesh
 from shardwise.prim.infer import Candidate, candidates
 from shardwise.prim.kernel import alike
-from shardwise.prim.rule import Rule
+from shardwise.prim.rule import Reach, Rule
 from shardwise.prim.solvers import Question, Solver, current_solver, report
 from shardwise.prim.tensor import Tensor, moved
 
@@ -30,13 +31,25 @@ class Decision:
     question: Question
 
 
-def apply(name: str, kernel: Callable[..., Array], rule: Rule, operands: Sequence[Tensor]) -> Tensor:
-    """Return what a kernel makes of operands, each device working on what it holds."""
+def apply(
+    name: str,
+    kernel: Callable[..., Array],
+    rule: Rule,
+    operands: Sequence[Tensor],
+    *,
+    located: tuple[int, ...] = (),
+    dtype: np.dtype | None = None,
+) -> Tensor:
+    """Return what a kernel makes of operands, each device working on what it holds.
+
+    With `located` the kernel is first told the boxes of its arrays of those operands (or of the RESULT). The dtype
+    of the result is given where the kernel cannot be asked for it with single elements.
+    """
     layouts = tuple([x.layout for x in operands])
     shapes = tuple([x.shape for x in operands])
     dtypes = tuple([x.dtype for x in operands])
     solver = current_solver()
-    decision = _decision(name, rule, layouts, shapes, dtypes, solver)
+    decision = _decision(name, rule, layouts, shapes, dtypes, solver, located)
     if solver.on_reshard != "silent":  # said at every call, not only when the decision is made
         report(decision.question, decision.way, solver)
     ready = [
@@ -46,7 +59,7 @@ def apply(name: str, kernel: Callable[..., Array], rule: Rule, operands: Sequenc
     engine, out = operands[0].engine, decision.job.out
     if len(ready) > 1 and len({is_torch(sample(arrays)) for arrays in ready}) > 1:
         plain, kernel = kernel, lambda *some: plain(*alike(list(some), dtypes[0]))
-    arrays = engine.work(kernel, ready, decision.job)
+    arrays = engine.work(kernel, ready, decision.job, dtype)
     return Tensor(arrays, out.layout, out.shape, dtype_of(sample(arrays)), engine)
 
 
@@ -58,15 +71,33 @@ def _decision(
     shapes: tuple[Shape, ...],
     dtypes: tuple[np.dtype, ...],
     solver: Solver,
+    located: tuple[int, ...],
 ) -> Decision:
-    sizes = rule.sizes(shapes)
-    shape = tuple(1 if factor is None else sizes[factor] for factor in rule.out)
+    shape = rule.shape(shapes)
     mesh = _mesh(layouts)
     seen = [layout if layout.mesh is mesh else Layout.replicated(mesh, layout.rank) for layout in layouts]
     question = Question(name, layouts, shapes, dtypes, shape)
-    way = solver.choose(question, candidates(rule, mesh, seen, shapes))
+    ways = candidates(rule, mesh, seen, shapes)
+    if rule.reach is not None:
+        ways = [way for way in map(partial(reached, rule.reach), ways) if way is not None]
+    way = solver.choose(question, ways)
     stores = tuple(storage_of(layout, s) for layout, s in zip(way.operands, shapes, strict=True))
-    return Decision(way, Job(storage_of(way.out, shape), stores), question)
+    return Decision(way, Job(storage_of(way.out, shape), stores, located), question)
+
+
+def reached(reach: Reach, way: Candidate) -> Candidate | None:
+    """Return a way to run an op with the cuts of dims that are reached over in place of their own."""
+    found = reach.cuts([layout.dims for layout in way.operands], way.out.dims)
+    if found is None:
+        return None
+    operands, out = found
+    return Candidate(
+        tuple(_recut(layout, dims) for layout, dims in zip(way.operands, operands, strict=True)), _recut(way.out, out)
+    )
+
+
+def _recut(layout: Layout, dims: Sequence[Cut]) -> Layout:
+    return Layout(layout.mesh, dims, layout.partial, layout.reduce_op or "sum")
 
 
 def _mesh(layouts: Sequence[Layout]) -> DeviceMesh:

@@ -255,6 +255,29 @@ def _astype_jvp(tangents: Any, out: Tensor, x: Tensor, *, dtype: np.dtype) -> Te
 astype = Row("astype", _astype, _astype_vjp, _astype_jvp)
 
 
+# -- complex numbers -----------------------------------------------------------------------------------
+
+
+def _part(name: str, back: Callable[[Tensor, Tensor], Tensor]) -> Row:
+    # Linear over the real numbers, so pending sums pass and the tangent map is the function itself.
+    def kernel(array: Any) -> Any:
+        if is_torch(array) and not array.is_complex():
+            return array * 0 if name == "imag" else array
+        return getattr(array_namespace(array), name)(array)
+
+    def vjp(ct: Tensor, out: Tensor, x: Tensor) -> tuple[Tensor, ...]:
+        return (back(ct, x),)
+
+    return Row(name, lambda x: elementwise(name, kernel, (x,), "joint"), vjp, linear=True)
+
+
+conj = _part("conj", lambda ct, x: conj(ct))
+real = _part("real", lambda ct, x: astype(ct, dtype=x.dtype))
+imag = _part(
+    "imag", lambda ct, x: multiply(astype(ct, dtype=x.dtype), -1j) if x.dtype.kind == "c" else multiply(ct, 0.0)
+)
+
+
 # -- activations ---------------------------------------------------------------------------------------
 
 relu = row(

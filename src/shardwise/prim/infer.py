@@ -51,6 +51,9 @@ def _choices(rule: Rule, layouts: Sequence[Layout]) -> dict[Factor, list[Cut]]:
         for factor, cut in zip(dims, layout.without_halo().dims, strict=True):
             if factor is not None and cut.axes and cut not in out[factor] and factor not in rule.whole:
                 out[factor].append(cut)
+    for factor, cut, _ in rule.offered:
+        if cut.axes and cut not in out[factor]:
+            out[factor].append(cut)
     return {factor: [*cuts, Cut()] for factor, cuts in out.items()}
 
 
@@ -65,9 +68,9 @@ def _pendings(
         op = ops.copy().pop()
         if rule.linear == "joint" and op in (ReduceOp.SUM, ReduceOp.AVG) and len(set(partial)) == 1:
             yield tuple(partial), op
-        if rule.linear == "each" and op in (ReduceOp.SUM, ReduceOp.AVG):
+        if rule.linear in ("each", "first") and op in (ReduceOp.SUM, ReduceOp.AVG):
             for i, axes in enumerate(partial):
-                if axes:
+                if axes and (i == 0 or rule.linear == "each"):
                     yield tuple(axes if k == i else () for k in range(len(partial))), op
         if rule.monotone and op in (ReduceOp.MAX, ReduceOp.MIN) and len(layouts) == 1:
             yield tuple(partial), op

@@ -19,6 +19,11 @@ def zeros(like: Array, shape: Shape) -> Array:
     return like.new_zeros(tuple(shape)) if is_torch(like) else np.zeros(shape, like.dtype)
 
 
+def full(like: Array, shape: Shape, value: Any) -> Array:
+    """Return an array of one value of the library, dtype and memory of another."""
+    return like.new_full(tuple(shape), value) if is_torch(like) else np.full(shape, value, like.dtype)
+
+
 def alike(operands: list[Any], dtype: np.dtype) -> list[Any]:
     """Return the operands of an elementwise kernel in one library, torch if any is in it; numbers take the dtype.
 

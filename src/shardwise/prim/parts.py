@@ -45,7 +45,8 @@ def _join(*parts: Tensor, dim: int) -> Tensor:
     devices = [part.mesh.device(0) for part in parts]
     layout, shape = joined_layout([part.shape for part in parts], devices, dim)
     engine, dtype, like = parts[0].engine, parts[0].dtype, sample(parts[0].arrays)
-    arrays = engine.each(storage_of(layout, shape), dtype, lambda index, device: parts[device].arrays[0], like)
+    base = [part.arrays for part in parts]
+    arrays = engine.each(storage_of(layout, shape), dtype, lambda index, device: parts[device].arrays[0], base, like)
     return Tensor(arrays, layout, shape, dtype, engine)
 
 

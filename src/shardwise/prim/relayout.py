@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from shardwise.layout.axis import common
 from shardwise.layout.layout import Layout
+from shardwise.layout.placement import ReduceOp
 from shardwise.prim.row import Row
 from shardwise.prim.tensor import Tensor, moved
 
@@ -12,6 +14,14 @@ def _relayout_vjp(ct: Tensor, out: Tensor, x: Tensor, *, layout: Layout) -> tupl
 
 
 relayout = Row("relayout", lambda x, *, layout: moved(x, layout), _relayout_vjp, linear=True)
+
+
+def laid_out(x: Tensor, layout: Layout) -> Tensor:
+    """Return the value cut as in a layout; sums that are pending stay so where that is possible."""
+    own = x.layout
+    if own.reduce_op is ReduceOp.SUM and own.mesh is layout.mesh and not common(own.partial, layout.sharded_axes):
+        layout = Layout(layout.mesh, layout.dims, own.partial)
+    return relayout(x, layout=layout)
 
 
 def resolved(x: Tensor) -> Tensor:

@@ -27,6 +27,11 @@ class Row:
     jvp: Callable[..., Tensor | None] | None = None
     linear: bool = False
 
+    @staticmethod
+    def constant(name: str, run: Callable[..., Tensor]) -> Row:
+        """Return the row of a primitive that is constant wherever it has a derivative."""
+        return Row(name, run, lambda ct, out, *operands, **params: (None,) * len(operands), lambda *_, **params: None)
+
     def __repr__(self) -> str:
         return f"Row({self.name})"
 

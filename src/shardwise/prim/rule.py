@@ -2,19 +2,37 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Literal
+from typing import Literal, Protocol
 
 import numpy as np
 
 from shardwise.errors import BindingError
+from shardwise.layout.cut import Cut
 from shardwise.layout.layout import Shape
 from shardwise.layout.placement import ReduceOp
 
 Factor = str
-Linear = Literal["joint", "each"] | None
+Linear = Literal["joint", "each", "first"] | None
 Dims = tuple[Factor | None, ...]  # None is a dim of size one that is broadcast
+
+
+Cuts = Sequence[Cut]
+
+
+class Reach(Protocol):
+    """How an op reaches over the ends of shards: the cut, with a halo, that a dim needs for the cut of another."""
+
+    @property
+    def shape(self) -> Shape:
+        """The shape of the result."""
+        ...
+
+    def cuts(self, operands: Sequence[Cuts], out: Cuts) -> tuple[Sequence[Cuts], Cuts] | None:
+        """Return the cuts that operands and result really have, or None if there is no such way."""
+        ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,8 +40,8 @@ class Rule:
     """One op on tensors of known rank: a factor per dim, those that are reduced, those that must be whole.
 
     `linear` says how pending sums pass through: "joint", if all operands have them alike (as in addition), or
-    "each", if one operand at a time may have them (as in multiplication). `monotone` ops let a pending max or
-    min through.
+    "each", if one operand at a time may have them (as in multiplication), or "first", if the first may. `monotone`
+    ops let a pending max or min through. `offered` are cuts that a factor may have besides those of the operands.
 
     >>> matmul = Rule((("m", "k"), ("k", "n")), ("m", "n"), (("k", ReduceOp.SUM),), linear="each")
     >>> matmul.sizes(((2, 3), (3, 4)))
@@ -36,10 +54,19 @@ class Rule:
     whole: frozenset[Factor] = frozenset()
     linear: Linear = None
     monotone: bool = False
+    offered: tuple[tuple[Factor, Cut, int], ...] = ()  # with the size of the factor, which no operand may tell
+    reach: Reach | None = None  # if dims share the axes that split them, but not where
+
+    def shape(self, shapes: tuple[Shape, ...]) -> Shape:
+        """Return the shape of the result."""
+        if self.reach is not None:
+            return self.reach.shape
+        sizes = self.sizes(shapes)
+        return tuple(1 if factor is None else sizes[factor] for factor in self.out)
 
     def sizes(self, shapes: tuple[Shape, ...]) -> dict[Factor, int]:
         """Return the size of every factor, after checking that the operands agree."""
-        out: dict[Factor, int] = {}
+        out: dict[Factor, int] = {factor: size for factor, _, size in self.offered}
         for dims, shape in zip(self.operands, shapes, strict=True):
             for factor, size in zip(dims, shape, strict=True):
                 if factor is not None and out.setdefault(factor, size) != size:

@@ -35,7 +35,7 @@ def _squeeze(x: Tensor, *, at: tuple[int, ...]) -> Tensor:
 def _changed(x: Tensor, cuts: list[Cut], shape: Shape) -> Tensor:
     # The layout follows from the operand's own, so that a tangent which is laid out otherwise is right too.
     layout = Layout(x.mesh, cuts, x.layout.partial, x.layout.reduce_op or "sum")
-    return worked(_in_shape, [x], layout, shape)
+    return worked(_in_shape, [x], layout, shape, view=True)
 
 
 def _in_shape(place: Place, array: Any) -> Any:
@@ -53,7 +53,7 @@ squeeze = Row("squeeze", _squeeze, lambda ct, out, x, *, at: (expand(ct, at=at),
 def _permute(x: Tensor, *, order: tuple[int, ...]) -> Tensor:
     layout = Layout(x.mesh, [x.layout.dims[k] for k in order], x.layout.partial, x.layout.reduce_op or "sum")
     shape = tuple(x.shape[k] for k in order)
-    return worked(lambda place, a: array_namespace(a).permute_dims(a, order), [x], layout, shape)
+    return worked(lambda place, a: array_namespace(a).permute_dims(a, order), [x], layout, shape, view=True)
 
 
 def _permute_vjp(ct: Tensor, out: Tensor, x: Tensor, *, order: tuple[int, ...]) -> tuple[Tensor, ...]:
@@ -72,7 +72,7 @@ permute = Row("permute_dims", _permute, _permute_vjp, linear=True)
 
 def _reshape(x: Tensor, *, shape: Shape) -> Tensor:
     before, after = reshaped_layouts(x.layout, x.shape, shape)
-    return worked(_in_shape, [moved(x, before)], after, shape)
+    return worked(_in_shape, [moved(x, before)], after, shape, view=True)
 
 
 def reshaped_layouts(layout: Layout, old: Shape, new: Shape) -> tuple[Layout, Layout]:

@@ -212,7 +212,7 @@ def _embed(x: Tensor, *, axis: Axis, at: int, layout: Layout, shape: Shape) -> T
         local = new.shapes[index]
         return x.engine.apply(partial(zeros, shape=local), [like], local)
 
-    return Tensor(x.engine.each(new, x.dtype, make, like), layout, shape, x.dtype, x.engine)
+    return Tensor(x.engine.each(new, x.dtype, make, like=like), layout, shape, x.dtype, x.engine)
 
 
 def _inside(device: int, axis: Axis, step: int) -> int:

@@ -11,7 +11,7 @@ import numpy as np
 from shardwise.engine.arrays import Array, copy_into, dtype_of, is_torch, readonly, reduce_into, to_numpy
 from shardwise.engine.current import Engine, current_engine
 from shardwise.engine.execute import compiled
-from shardwise.engine.held import Held, sample
+from shardwise.engine.held import Held
 from shardwise.engine.storage import Storage, region, storage_of
 from shardwise.errors import ArgumentError, BindingError, ConversionError, EngineError
 from shardwise.layout.context import current_mesh
@@ -23,6 +23,7 @@ from shardwise.layout.placement import ReduceOp
 from shardwise.layout.spec import ShardingSpec
 from shardwise.layout.tiling import Box
 from shardwise.plan.plan import plan_reshard
+from shardwise.prim.methods import Methods
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,7 +36,7 @@ class Shard:
     array: Array
 
 
-class Tensor:
+class Tensor(Methods):
     """An immutable value, seen as a whole, that is spread over a mesh by a layout.
 
     >>> from shardwise import DeviceMesh, P, shard
@@ -230,103 +231,22 @@ class Tensor:
 
     __hash__ = object.__hash__
 
-    # -- arithmetic --------------------------------------------------------------------------------
 
-    def __add__(self, other: Any) -> Tensor:
-        return _bound("add", self, other)
+def together(*data: Any) -> list[Tensor]:
+    """Return operands as tensors; host data used with a tensor goes to all devices of its mesh.
 
-    def __radd__(self, other: Any) -> Tensor:
-        return _bound("add", other, self)
-
-    def __sub__(self, other: Any) -> Tensor:
-        return _bound("subtract", self, other)
-
-    def __rsub__(self, other: Any) -> Tensor:
-        return _bound("subtract", other, self)
-
-    def __mul__(self, other: Any) -> Tensor:
-        return _bound("multiply", self, other)
-
-    def __rmul__(self, other: Any) -> Tensor:
-        return _bound("multiply", other, self)
-
-    def __truediv__(self, other: Any) -> Tensor:
-        return _bound("divide", self, other)
-
-    def __rtruediv__(self, other: Any) -> Tensor:
-        return _bound("divide", other, self)
-
-    def __neg__(self) -> Tensor:
-        return _bound("negative", self)
-
-    def __pos__(self) -> Tensor:
-        return _bound("positive", self)
-
-    def __abs__(self) -> Tensor:
-        return _bound("abs", self)
-
-    def __invert__(self) -> Tensor:
-        return _bound("bitwise_invert", self)
-
-    def __pow__(self, other: Any) -> Tensor:
-        return _bound("pow", self, other)
-
-    def __rpow__(self, other: Any) -> Tensor:
-        return _bound("pow", other, self)
-
-    def __floordiv__(self, other: Any) -> Tensor:
-        return _bound("floor_divide", self, other)
-
-    def __rfloordiv__(self, other: Any) -> Tensor:
-        return _bound("floor_divide", other, self)
-
-    def __mod__(self, other: Any) -> Tensor:
-        return _bound("remainder", self, other)
-
-    def __rmod__(self, other: Any) -> Tensor:
-        return _bound("remainder", other, self)
-
-    def __lt__(self, other: Any) -> Tensor:
-        return _bound("less", self, other)
-
-    def __le__(self, other: Any) -> Tensor:
-        return _bound("less_equal", self, other)
-
-    def __gt__(self, other: Any) -> Tensor:
-        return _bound("greater", self, other)
-
-    def __ge__(self, other: Any) -> Tensor:
-        return _bound("greater_equal", self, other)
-
-    def __and__(self, other: Any) -> Tensor:
-        return _bound("bitwise_and", self, other)
-
-    def __rand__(self, other: Any) -> Tensor:
-        return _bound("bitwise_and", other, self)
-
-    def __or__(self, other: Any) -> Tensor:
-        return _bound("bitwise_or", self, other)
-
-    def __ror__(self, other: Any) -> Tensor:
-        return _bound("bitwise_or", other, self)
-
-    def __xor__(self, other: Any) -> Tensor:
-        return _bound("bitwise_xor", self, other)
-
-    def __rxor__(self, other: Any) -> Tensor:
-        return _bound("bitwise_xor", other, self)
-
-
-def _bound(name: str, *operands: Any) -> Tensor:
-    from shardwise.prim import elementwise
-
-    mesh = next(x.mesh for x in operands if isinstance(x, Tensor))
-    ready = [x if isinstance(x, Tensor | int | float | complex) else _beside(x, mesh) for x in operands]
-    return getattr(elementwise, name)(*ready)
+    >>> from shardwise import DeviceMesh, P, shard
+    >>> x = shard(np.arange(4.0), DeviceMesh((4,), ("x",)), P("x"))
+    >>> [str(y.layout) for y in together(x, [1.0])]
+    ['[x]', '[-]']
+    """
+    mesh = next((x.mesh for x in data if isinstance(x, Tensor) and not x.mesh.is_single), None)
+    if mesh is None:
+        return [asarray(x) for x in data]
+    return [x if isinstance(x, Tensor) else _beside(x, mesh) for x in data]
 
 
 def _beside(data: Any, mesh: DeviceMesh) -> Tensor:
-    # Host data used with a tensor goes to all devices of its mesh.
     array = host_array(data)
     return placed(array, Layout.replicated(mesh, array.ndim))
 
@@ -368,15 +288,14 @@ def moved(x: Tensor, layout: Layout) -> Tensor:
     if not plan.steps and layout.mesh is x.layout.mesh:
         # Devices hold what they need, though not in as many distinct arrays: equal copies seen as terms of an average.
         arrays, which = x.arrays, x.storage.index
-        storage = storage_of(layout, x.shape)
-        seen = x.engine.each(storage, x.dtype, lambda index, device: arrays[which(device)], sample(arrays))
+        seen = x.engine.each(storage_of(layout, x.shape), x.dtype, lambda index, device: arrays[which(device)], arrays)
         return Tensor(seen, layout, x.shape, x.dtype, x.engine)
     engine, arrays = x.engine, x.engine.run(compiled(plan), x.arrays)
     if layout.mesh is not x.layout.mesh:
         # Between meshes the memory may differ: an accelerator's, or the host's.
         storage, device = storage_of(layout, x.shape), layout.mesh.device
         made = arrays
-        arrays = engine.each(storage, x.dtype, lambda i, at: engine.place(made[i], device(at)), sample(made))
+        arrays = engine.each(storage, x.dtype, lambda i, at: engine.place(made[i], device(at)), made)
     return Tensor(arrays, layout, x.shape, x.dtype, engine)
 
 
@@ -396,7 +315,7 @@ def asarray(data: Any, dtype: Any = None) -> Tensor:
         return data
     device, engine, array = default_device(), current_engine(), host_array(data, dtype)
     layout, shape, kind = Layout.replicated(DeviceMesh.single(device), array.ndim), tuple(array.shape), dtype_of(array)
-    arrays = engine.each(storage_of(layout, shape), kind, lambda i, at: _own(engine.place(array, device)), array)
+    arrays = engine.each(storage_of(layout, shape), kind, lambda i, at: _own(engine.place(array, device)), like=array)
     return Tensor(arrays, layout, shape, kind, engine)
 
 
@@ -430,14 +349,15 @@ def placed(data: Any, layout: Layout) -> Tensor:
     array, engine, device = host_array(data), current_engine(), layout.mesh.device
     shape, dtype = checked_shape(tuple(array.shape)), dtype_of(array)
     everywhere = Layout.replicated(layout.mesh, array.ndim)
-    arrays = engine.each(storage_of(everywhere, shape), dtype, lambda i, at: engine.place(array, device(at)), array)
+    whole = storage_of(everywhere, shape)
+    arrays = engine.each(whole, dtype, lambda i, at: engine.place(array, device(at)), (array,), array)
     parts = moved(Tensor(arrays, everywhere, shape, dtype, engine), layout).arrays
     given = arrays
 
     def own(index: int, at: int) -> Array:
         return _own(parts[index]) if _shares(parts[index], given[0]) else parts[index]
 
-    return Tensor(engine.each(storage_of(layout, shape), dtype, own, array), layout, shape, dtype, engine)
+    return Tensor(engine.each(storage_of(layout, shape), dtype, own, parts, array), layout, shape, dtype, engine)
 
 
 def _shares(part: Array, array: Array) -> bool:
@@ -491,7 +411,8 @@ def from_shards(
                 "arrays differ.\n  if they are contributions to be summed, say so: P(..., unreduced=[axis])."
             )
     like = next(iter(given.values()), None)
-    return Tensor(engine.each(storage, kind, lambda index, device: chosen[index], like), found, sizes, kind, engine)
+    made = engine.each(storage, kind, lambda index, device: chosen[index], like=like)
+    return Tensor(made, found, sizes, kind, engine)
 
 
 def _given(shards: Sequence[Any] | Mapping[int, Any], mesh: DeviceMesh, engine: Engine) -> dict[int, Array]:

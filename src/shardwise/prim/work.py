@@ -34,18 +34,20 @@ def worked(
     layout: Layout,
     shape: Shape,
     dtype: np.dtype | None = None,
+    view: bool = False,
 ) -> Tensor:
     """Return what devices make, each of its arrays of the operands: `kernel(place, *arrays)`.
 
     Devices that hold the same array of the result must make it alike. The dtype is that of the first operand
-    unless it is given.
+    unless it is given. A `view` takes no memory of its own.
 
     >>> from shardwise import DeviceMesh, P, shard
     >>> x = shard(np.arange(4), DeviceMesh((2,), ("x",)), P("x"))
     >>> worked(lambda place, a: a + 10 * place.device, [x], x.layout, x.shape)
     Tensor([ 0,  1, 12, 13], int64[4@x] on x=2)
     """
-    return made(kernel, operands, layout, shape, dtype or operands[0].dtype, operands[0].engine)
+    base = operands[0].arrays if view else None
+    return made(kernel, operands, layout, shape, dtype or operands[0].dtype, operands[0].engine, base)
 
 
 def made(
@@ -55,8 +57,9 @@ def made(
     shape: Shape,
     dtype: np.dtype,
     engine: Engine,
+    base: Sequence[Array] | None = None,
 ) -> Tensor:
-    """Return what devices of an engine make, also of nothing."""
+    """Return what devices of an engine make, also of nothing; views of `base` take no memory."""
     storage = storage_of(layout, shape)
     held = [(x.arrays, x.storage.index) for x in operands]
 
@@ -66,7 +69,7 @@ def made(
         return engine.apply(lambda *some: kernel(place, *some), local, place.shape)
 
     like = sample(operands[0].arrays) if operands else None
-    return Tensor(engine.each(storage, dtype, make, like), layout, shape, dtype, engine)
+    return Tensor(engine.each(storage, dtype, make, base, like), layout, shape, dtype, engine)
 
 
 def taken(x: Tensor, layout: Layout, shape: Shape, source: Callable[[int], int] | None = None) -> Tensor:
@@ -76,5 +79,4 @@ def taken(x: Tensor, layout: Layout, shape: Shape, source: Callable[[int], int] 
     def make(index: int, device: int) -> Any:
         return arrays[which(device if source is None else source(device))]
 
-    made = x.engine.each(storage_of(layout, shape), x.dtype, make, sample(arrays))
-    return Tensor(made, layout, shape, x.dtype, x.engine)
+    return Tensor(x.engine.each(storage_of(layout, shape), x.dtype, make, arrays), layout, shape, x.dtype, x.engine)

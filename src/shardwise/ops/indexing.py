@@ -1,0 +1,267 @@
+"""Indexing: slices, integers and arrays of integers; only elements that change device move."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from math import prod
+from operator import index as as_index
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from shardwise.errors import ArgumentError, BindingError
+from shardwise.layout.cut import Cut
+from shardwise.layout.layout import Layout
+from shardwise.ops.reductions import dims_of
+from shardwise.prim import elementwise as rows
+from shardwise.prim.elementwise import elementwise
+from shardwise.prim.gathers import gather, positions
+from shardwise.prim.iota import iota
+from shardwise.prim.mirror import mirror
+from shardwise.prim.relayout import relayout
+from shardwise.prim.row import Row
+from shardwise.prim.shapes import expand, permute, reshape, squeeze
+from shardwise.prim.tensor import Tensor, asarray, together
+from shardwise.prim.windows import Index, Span, window
+
+
+def take(x: Any, indices: Any, /, *, axis: int | None = None) -> Tensor:
+    """Return the elements of a dim at these indices, which may be of any shape.
+
+    Along a sharded dim every device picks what it has; the small results are a pending sum.
+
+    >>> take([1.0, 2.0, 3.0], [2, 0]).numpy()
+    array([3., 1.])
+    """
+    values, index = together(x, indices)
+    if axis is None and values.ndim != 1:
+        raise ArgumentError(f"take needs an axis for a tensor with {values.ndim} dims.")
+    (dim,) = dims_of(values, 0 if axis is None else axis, "take")
+    return gather(values, _integers(index, "take"), dim=dim, along=False)
+
+
+def take_along_axis(x: Any, indices: Any, /, *, axis: int = -1) -> Tensor:
+    """Return, for each place of the other dims, the elements along one dim at the indices given for that place.
+
+    >>> take_along_axis([[1.0, 2.0], [3.0, 4.0]], [[1], [0]]).numpy()
+    array([[2.],
+           [3.]])
+    """
+    values, index = together(x, indices)
+    (dim,) = dims_of(values, axis, "take_along_axis")
+    others = [shape[:dim] + shape[dim + 1 :] for shape in (values.shape, index.shape)]
+    if index.ndim != values.ndim or others[0] != others[1]:
+        raise BindingError(
+            f"take_along_axis: indices of shape {index.shape} do not fit a tensor of shape {values.shape} along dim "
+            f"{dim}: all other dims must be equal.\n  use broadcast_to first."
+        )
+    return gather(values, _integers(index, "take_along_axis"), dim=dim, along=True)
+
+
+def embedding(indices: Any, table: Any, /) -> Tensor:
+    """Return the rows of a table at these indices; the table may be sharded along either dim.
+
+    >>> embedding([[2, 0]], [[1.0], [2.0], [3.0]]).shape
+    (1, 2, 1)
+    """
+    index, values = together(indices, table)
+    if values.ndim != 2:
+        raise BindingError(f"embedding: a table has two dims, got shape {values.shape}.")
+    return gather(values, _integers(index, "embedding"), dim=0, along=False)
+
+
+def one_hot(indices: Any, num_classes: int, /, *, dtype: Any = "float64", axis_layout: Any = None) -> Tensor:
+    """Return 1 at each index along a new last dim of `num_classes`, and 0 elsewhere.
+
+    Indices outside 0 to num_classes - 1 give zeros. `axis_layout` names the mesh axes that shard the new dim.
+
+    >>> one_hot([0, 2], 3).numpy()
+    array([[1., 0., 0.],
+           [0., 0., 1.]])
+    """
+    index = _integers(asarray(indices), "one_hot")
+    cut = Cut() if axis_layout is None else Cut(axis_layout)
+    classes = iota(Layout(index.mesh, [cut]), (num_classes,), index.engine)
+    return rows.astype(rows.equal(expand(index, at=(index.ndim,)), classes), dtype=np.dtype(dtype))
+
+
+def _integers(x: Tensor, function: str) -> Tensor:
+    if x.dtype.kind not in "iu":
+        if not x.size:
+            return rows.astype(x, dtype=np.dtype("int64"))
+        raise ArgumentError(f"{function}: indices are integers, got {x.dtype}.")
+    return x
+
+
+# -- basic indexing ------------------------------------------------------------------------------------
+
+
+def sliced(x: Tensor, index: Index, reverse: Sequence[int] = ()) -> Tensor:
+    """Return a window of a tensor, with some dims reversed, cut again as the tensor was."""
+    if all(span == Span(0, size) for span, size in zip(index, x.shape, strict=True)):
+        return mirror(x, dims=tuple(reverse)) if reverse else x
+    out = window(x, index=index)
+    rest = zip(x.layout.dims, out.layout.dims, strict=True)
+    cuts = [old if old == new or old.offsets is None else new for old, new in rest]
+    moves = any(a.axes and b is not a for a, b in zip(cuts, out.layout.without_halo().dims, strict=True))
+    plain = [Cut(cut.axes, split=cut.split, offsets=cut.offsets) for cut in cuts]
+    # Where elements change device anyway, pending sums are resolved on the way.
+    pending = () if moves else out.layout.partial
+    out = relayout(out, layout=Layout(x.mesh, plain, pending, out.layout.reduce_op or "sum"))
+    return mirror(out, dims=tuple(reverse)) if reverse else out
+
+
+class Key(NamedTuple):
+    """An index, taken apart: a window, the dims to reverse, to drop and to add, and the arrays by dim."""
+
+    window: Index
+    reverse: tuple[int, ...]
+    drop: tuple[int, ...]
+    add: tuple[int, ...]  # places of new dims, in the result of slicing and dropping
+    arrays: tuple[tuple[int, Any], ...]  # by dim, after slicing and dropping
+    scattered: bool  # arrays that do not stand side by side: their dims come first
+
+
+def parsed(x: Tensor, key: Any) -> Key:
+    """Return an index taken apart, as NumPy understands it."""
+    entries = list(_spelled_out(x, key if isinstance(key, tuple) else (key,)))
+    advanced = any(_is_array(entry) for entry in entries)
+    spans: list[Span] = []
+    reverse, drop, add, arrays, places = [], [], [], [], []
+    for place, entry in enumerate(entries):
+        if advanced and not isinstance(entry, slice) and entry is not None:
+            places.append(place)
+        if entry is None:
+            add.append(len(spans) - len(drop) + len(add))
+            continue
+        size = x.shape[len(spans)]
+        if isinstance(entry, slice):
+            start, stop, step = entry.indices(size)
+            count = len(range(start, stop, step))
+            if step < 0:
+                reverse.append(len(spans))
+                start, step = start + (count - 1) * step if count else 0, -step
+            spans.append(Span(start if count else 0, count, step))
+        elif _is_array(entry):
+            arrays.append((len(spans) - len(drop), entry))
+            spans.append(Span(0, size))
+        else:
+            drop.append(len(spans))
+            spans.append(Span(_checked(entry, size, len(drop)), 1))
+    gaps = bool(places) and places[-1] - places[0] + 1 != len(places)
+    return Key(tuple(spans), tuple(reverse), tuple(drop), tuple(add), tuple(arrays), gaps)
+
+
+def _spelled_out(x: Tensor, key: tuple[Any, ...]) -> Iterator[Any]:
+    # One entry per dim, beside None for new ones; masks as the indices where they are true.
+    entries: list[Any] = []
+    for entry in key:
+        if isinstance(entry, bool | np.bool_) or (_is_array(entry) and _dtype(entry).kind == "b"):
+            entries += _mask(entry)
+        elif entry is None or entry is Ellipsis or isinstance(entry, slice):
+            entries.append(entry)
+        elif _is_array(entry):
+            entries.append(entry if isinstance(entry, Tensor) else np.asarray(entry))
+        else:
+            entries.append(_number(entry))
+    dots = [i for i, entry in enumerate(entries) if entry is Ellipsis]
+    if len(dots) > 1:
+        raise ArgumentError("an index can have one ellipsis (...), got several.")
+    missing = x.ndim - sum(entry is not None and entry is not Ellipsis for entry in entries)
+    if missing < 0:
+        raise BindingError(f"an index with {x.ndim - missing} entries does not fit a tensor with {x.ndim} dims.")
+    at = dots[0] if dots else len(entries)
+    yield from (*entries[:at], *[slice(None)] * missing, *entries[at + 1 :])
+
+
+def _is_array(entry: Any) -> bool:
+    return isinstance(entry, list | Tensor | np.ndarray) or (hasattr(entry, "__array__") and np.ndim(entry) > 0)
+
+
+def _dtype(entry: Any) -> np.dtype:
+    return entry.dtype if isinstance(entry, Tensor) else np.asarray(entry).dtype
+
+
+def _mask(entry: Any) -> list[Any]:
+    if isinstance(entry, Tensor) or np.ndim(entry) == 0:
+        raise ArgumentError(
+            "a tensor of booleans as an index would give a shape that depends on values.\n"
+            "  use where(mask, x, other), or the indices themselves."
+        )
+    return list(np.nonzero(np.asarray(entry)))
+
+
+def _number(entry: Any) -> int:
+    try:
+        return as_index(entry.item() if isinstance(entry, Tensor) else entry)
+    except (TypeError, AttributeError):
+        raise ArgumentError(
+            f"an index is made of integers, slices, None, ... and arrays of integers, got {type(entry).__name__}."
+        ) from None
+
+
+def _checked(position: int, size: int, dim: int) -> int:
+    if not -size <= position < size:
+        raise BindingError(f"index {position} is out of range for a dim of {size} elements.")
+    return position % size
+
+
+def indexed(x: Tensor, key: Any) -> Tensor:
+    """Return `x[key]`."""
+    found = parsed(x, key)
+    out = basic(x, found)
+    if not found.arrays:
+        return out
+    flat = Flat(out, found)
+    made = gather(flat.x, flat.index, dim=flat.dim, along=False)
+    if not found.scattered or not flat.dim:
+        return made
+    front = range(flat.dim, flat.dim + flat.index.ndim)
+    return permute(made, order=(*front, *(k for k in range(made.ndim) if k not in front)))
+
+
+def basic(x: Tensor, key: Key) -> Tensor:
+    """Return what the slices, integers and new dims of an index leave of a tensor."""
+    out = sliced(x, key.window, key.reverse)
+    out = squeeze(out, at=key.drop) if key.drop else out
+    return expand(out, at=key.add) if key.add else out
+
+
+class Flat:
+    """A tensor with the dims that arrays index made one, and the index into that."""
+
+    def __init__(self, x: Tensor, key: Key) -> None:
+        """Make one dim of those that the arrays of a key index in `x`, to which the rest of the key was applied."""
+        dims = [dim + sum(place <= dim + i for i, place in enumerate(key.add)) for dim, _ in key.arrays]
+        given = together(x, *(array for _, array in key.arrays))[1:]
+        sizes = [x.shape[k] for k in dims]
+        indices = [_position(_integers(i, "an index"), size=n) for i, n in zip(given, sizes, strict=True)]
+        rest = [k for k in range(x.ndim) if k not in dims]
+        self.dim = len([k for k in rest if k < dims[0]])
+        self._order = (*rest[: self.dim], *dims, *rest[self.dim :])
+        self._shape = tuple(x.shape[k] for k in self._order)
+        self.index = indices[0]
+        for index, size in zip(indices[1:], sizes[1:], strict=True):
+            self.index = rows.add(rows.multiply(self.index, size), index)
+        merged = (*(x.shape[k] for k in rest[: self.dim]), prod(sizes), *(x.shape[k] for k in rest[self.dim :]))
+        ordered = permute(x, order=self._order) if self._order != tuple(range(x.ndim)) else x
+        self.x = reshape(ordered, shape=merged) if merged != ordered.shape else ordered
+
+    @property
+    def picked(self) -> tuple[int, ...]:
+        """The shape of what the index picks."""
+        return (*self.x.shape[: self.dim], *self.index.shape, *self.x.shape[self.dim + 1 :])
+
+    def undo(self, x: Tensor) -> Tensor:
+        """Return a tensor of the merged shape with the dims that it had."""
+        apart = reshape(x, shape=self._shape) if x.shape != self._shape else x
+        back = tuple(sorted(range(apart.ndim), key=self._order.__getitem__))
+        return permute(apart, order=back) if back != tuple(range(apart.ndim)) else apart
+
+
+def _in_range(index: Tensor, *, size: int) -> Tensor:
+    return elementwise("position", lambda a: positions(a, size), (index,))
+
+
+# Indices counted from the start, checked against the size of their dim.
+_position = Row.constant("position", _in_range)

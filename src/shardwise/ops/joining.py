@@ -1,0 +1,260 @@
+"""Values joined, cut apart, padded, reversed and rolled; on a sharded dim only what changes device moves."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import pairwise
+from typing import Any, Literal
+
+import numpy as np
+
+from shardwise.errors import ArgumentError, BindingError, did_you_mean
+from shardwise.layout.cut import Cut
+from shardwise.layout.layout import Layout, Shape
+from shardwise.ops.indexing import sliced
+from shardwise.ops.reductions import Axis, dims_of
+from shardwise.ops.shapes import broadcast_to
+from shardwise.plan.plan import plan_reshard
+from shardwise.prim import elementwise as rows
+from shardwise.prim.joins import Widths, joined_shape
+from shardwise.prim.joins import concat as join
+from shardwise.prim.joins import pad as surround
+from shardwise.prim.mirror import mirror
+from shardwise.prim.shapes import expand, reshape, squeeze
+from shardwise.prim.tensor import Tensor, asarray, together
+from shardwise.prim.windows import Span, between, whole_but, window, windowed
+
+PadMode = Literal["constant", "edge", "reflect", "wrap"]
+
+
+def concat(arrays: Sequence[Any], /, *, axis: int | None = 0) -> Tensor:
+    """Return arrays side by side along a dim; with `axis=None` all of them flattened.
+
+    >>> concat([[1.0, 2.0], [3.0]]).numpy()
+    array([1., 2., 3.])
+    """
+    parts = _alike(arrays, "concat")
+    if axis is None:
+        parts, axis = [reshape(x, shape=(x.size,)) for x in parts], 0
+    (dim,) = dims_of(parts[0], axis, "concat")
+    for part in parts:
+        if part.ndim != parts[0].ndim or not _fits(part.shape, parts[0].shape, dim):
+            shapes = ", ".join(str(x.shape) for x in parts)
+            raise BindingError(f"concat: all dims but dim {dim} must be equal, got shapes {shapes}.")
+    return joined(parts, dim)
+
+
+def joined(parts: Sequence[Tensor], dim: int) -> Tensor:
+    """Return tensors of one dtype side by side, in the layout to which the fewest bytes have to be moved."""
+    if len(parts) == 1:
+        return parts[0]
+    return join(*parts, dim=dim, layout=_cheapest(parts, dim))
+
+
+def _alike(arrays: Sequence[Any], function: str) -> list[Tensor]:
+    if isinstance(arrays, Tensor) or not arrays:
+        raise ArgumentError(f"{function} takes a list of one or more arrays, got {arrays!r}.")
+    parts = together(*arrays)
+    dtype = np.result_type(*(x.dtype for x in parts))
+    return [x if x.dtype == dtype else rows.astype(x, dtype=dtype) for x in parts]
+
+
+def _fits(shape: Shape, other: Shape, dim: int) -> bool:
+    return all(a == b for k, (a, b) in enumerate(zip(shape, other, strict=True)) if k != dim)
+
+
+def _cheapest(parts: Sequence[Tensor], dim: int) -> Layout:
+    shapes = [part.shape for part in parts]
+    shape = joined_shape(shapes, dim)
+    spread = [x.layout for x in parts if not x.mesh.is_single] or [parts[0].layout]
+    pending = {(layout.partial, layout.reduce_op) for layout in spread}
+    keep = len(pending) == 1 and len(spread) == len(parts)  # all terms of one and the same reduction
+    ways = dict.fromkeys(_joint(layout if keep else layout.resolved(), dim) for layout in spread)
+    starts = [sum(s[dim] for s in shapes[:i]) for i in range(len(shapes))]
+    indices = [whole_but(shape, dim, Span(start, s[dim])) for start, s in zip(starts, shapes, strict=True)]
+
+    def cost(way: Layout) -> int:
+        moves = zip(parts, indices, strict=True)
+        return sum(plan_reshard(x.layout, windowed(way, shape, i), x.shape, x.dtype).estimate for x, i in moves)
+
+    return min(ways, key=cost)
+
+
+def _joint(layout: Layout, dim: int) -> Layout:
+    plain = layout.without_halo()
+    cuts = [Cut(cut.axes) if k == dim else cut for k, cut in enumerate(plain.dims)]
+    return Layout(layout.mesh, cuts, layout.partial, layout.reduce_op or "sum")
+
+
+def stack(arrays: Sequence[Any], /, *, axis: int = 0) -> Tensor:
+    """Return arrays of one shape along a new dim.
+
+    >>> stack([[1.0, 2.0], [3.0, 4.0]], axis=1).numpy()
+    array([[1., 3.],
+           [2., 4.]])
+    """
+    parts = _alike(arrays, "stack")
+    if len({part.shape for part in parts}) > 1:
+        raise BindingError(f"stack: arrays must have one shape, got {', '.join(str(x.shape) for x in parts)}.")
+    rank = parts[0].ndim + 1
+    if not -rank <= axis < rank:
+        raise BindingError(f"stack: axis {axis} is out of range for a result with {rank} dims.")
+    return joined([expand(part, at=(axis % rank,)) for part in parts], axis % rank)
+
+
+def unstack(x: Any, /, *, axis: int = 0) -> tuple[Tensor, ...]:
+    """Return the parts of a tensor along a dim, without that dim.
+
+    >>> [float(y) for y in unstack([1.0, 2.0])]
+    [1.0, 2.0]
+    """
+    x = asarray(x)
+    (dim,) = dims_of(x, axis, "unstack")
+    return tuple(squeeze(part, at=(dim,)) for part in _cut(x, dim, range(1, x.shape[dim])) if x.shape[dim])
+
+
+def split(x: Any, indices_or_sections: int | Sequence[int], /, *, axis: int = 0) -> list[Tensor]:
+    """Return a tensor cut into equal sections along a dim, or at the given indices.
+
+    >>> [y.numpy().tolist() for y in split([1, 2, 3, 4], 2)], len(split([1, 2, 3], [1]))
+    ([[1, 2], [3, 4]], 2)
+    """
+    x = asarray(x)
+    (dim,) = dims_of(x, axis, "split")
+    size = x.shape[dim]
+    if isinstance(indices_or_sections, int):
+        count = indices_or_sections
+        if count < 1 or size % count:
+            raise BindingError(
+                f"split: {size} elements do not make {count} equal sections.\n  give the indices to split at instead."
+            )
+        return _cut(x, dim, range(size // count, size, size // count) if size else [0] * (count - 1))
+    return _cut(x, dim, indices_or_sections)
+
+
+def _cut(x: Tensor, dim: int, at: Sequence[int]) -> list[Tensor]:
+    ends = [slice(None, k).indices(x.shape[dim])[1] for k in at]
+    bounds = [0, *ends, x.shape[dim]]
+    return [sliced(x, whole_but(x.shape, dim, between(a, b))) for a, b in pairwise(bounds)]
+
+
+def flip(x: Any, /, *, axis: Axis = None) -> Tensor:
+    """Return the elements in reverse order along dims, all of them by default.
+
+    >>> flip([1.0, 2.0, 3.0]).numpy()
+    array([3., 2., 1.])
+    """
+    x = asarray(x)
+    dims = dims_of(x, axis, "flip")
+    return mirror(x, dims=dims) if dims else x
+
+
+def roll(x: Any, /, shift: int | Sequence[int], *, axis: Axis = None) -> Tensor:
+    """Return the elements moved along by `shift` places; those that leave at the end come in at the start.
+
+    >>> roll([1.0, 2.0, 3.0], 1).numpy()
+    array([3., 1., 2.])
+    """
+    x = asarray(x)
+    if axis is None:
+        if not isinstance(shift, int):
+            raise ArgumentError(f"roll: several shifts need as many axes, got shift={shift!r} and axis=None.")
+        return reshape(_rolled(reshape(x, shape=(x.size,)), shift, 0), shape=x.shape)
+    axes = (axis,) if isinstance(axis, int) else tuple(axis)
+    shifts = (shift,) * len(axes) if isinstance(shift, int) else tuple(shift)
+    if len(shifts) != len(axes):
+        raise ArgumentError(f"roll: {len(shifts)} shifts for {len(axes)} axes.")
+    for amount, one in zip(shifts, axes, strict=True):
+        (dim,) = dims_of(x, one, "roll")
+        x = _rolled(x, amount, dim)
+    return x
+
+
+def _rolled(x: Tensor, shift: int, dim: int) -> Tensor:
+    size = x.shape[dim]
+    cut = size - shift % size if size else 0
+    if cut == size:
+        return x
+    last, first = (window(x, index=whole_but(x.shape, dim, between(a, b))) for a, b in ((cut, size), (0, cut)))
+    return join(last, first, dim=dim, layout=x.layout.without_halo())
+
+
+# -- padding -------------------------------------------------------------------------------------------
+
+
+def pad(x: Any, pad_width: Any, /, *, mode: PadMode = "constant", constant_values: float = 0) -> Tensor:
+    """Return a tensor with elements added before and after its dims, as `numpy.pad` does.
+
+    `mode` is "constant", "edge" (repeats the last element), "reflect" or "wrap".
+
+    >>> pad([1.0, 2.0], (1, 2)).numpy()
+    array([0., 1., 2., 0., 0.])
+    """
+    x = asarray(x)
+    widths = _widths(pad_width, x.ndim)
+    if mode not in ("constant", "edge", "reflect", "wrap"):
+        raise ArgumentError(
+            f"pad: mode is 'constant', 'edge', 'reflect' or 'wrap', got {mode!r}."
+            f"{did_you_mean(str(mode), ['constant', 'edge', 'reflect', 'wrap'])}"
+        )
+    if mode == "constant":
+        layout = x.layout.without_halo()
+        cuts = [Cut(c.axes) if w != (0, 0) else c for c, w in zip(layout.dims, widths, strict=True)]
+        kept = layout.partial if constant_values == 0 and layout.reduce_op and layout.reduce_op.value == "sum" else ()
+        return surround(x, widths=widths, value=constant_values, layout=Layout(x.mesh, cuts, kept))
+    for dim, (low, high) in enumerate(widths):
+        if low or high:
+            x = _PADDED[mode](x, dim, low, high)
+    return x
+
+
+def _widths(given: Any, rank: int) -> Widths:
+    try:
+        pairs = np.broadcast_to(np.asarray(given), (rank, 2))
+    except ValueError:
+        raise ArgumentError(f"pad: pad_width is a number, a pair, or a pair per dim ({rank}), got {given!r}.") from None
+    if pairs.dtype.kind not in "iu" or (pairs < 0).any():
+        raise ArgumentError(f"pad: widths are integers of 0 or more, got {given!r}.")
+    return tuple((int(a), int(b)) for a, b in pairs)
+
+
+def _part(x: Tensor, dim: int, start: int, stop: int) -> Tensor:
+    return window(x, index=whole_but(x.shape, dim, between(start, stop)))
+
+
+def _needs(x: Tensor, dim: int, most: int, low: int, high: int, mode: str) -> None:
+    if max(low, high) > most:
+        raise BindingError(
+            f"pad: mode {mode!r} adds at most {most} elements on each side of a dim of {x.shape[dim]}, got {low} and "
+            f"{high}."
+        )
+
+
+def _edge(x: Tensor, dim: int, low: int, high: int) -> Tensor:
+    size = x.shape[dim]
+    _needs(x, dim, max(low, high) if size else 0, low, high, "edge")
+    ends = [
+        broadcast_to(_part(x, dim, at, at + 1), tuple(count if k == dim else n for k, n in enumerate(x.shape)))
+        for at, count in ((0, low), (size - 1, high))
+    ]
+    return _around(x, dim, ends[0], ends[1])
+
+
+def _reflect(x: Tensor, dim: int, low: int, high: int) -> Tensor:
+    size = x.shape[dim]
+    _needs(x, dim, max(0, size - 1), low, high, "reflect")
+    first, last = _part(x, dim, 1, low + 1), _part(x, dim, size - 1 - high, size - 1)
+    return _around(x, dim, mirror(first, dims=(dim,)), mirror(last, dims=(dim,)))
+
+
+def _wrap(x: Tensor, dim: int, low: int, high: int) -> Tensor:
+    size = x.shape[dim]
+    _needs(x, dim, size, low, high, "wrap")
+    return _around(x, dim, _part(x, dim, size - low, size), _part(x, dim, 0, high))
+
+
+def _around(x: Tensor, dim: int, before: Tensor, after: Tensor) -> Tensor:
+    return join(before, x, after, dim=dim, layout=_joint(x.layout.resolved(), dim))
+
+
+_PADDED = {"edge": _edge, "reflect": _reflect, "wrap": _wrap}

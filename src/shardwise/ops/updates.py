@@ -1,0 +1,115 @@
+"""Updates of some elements, each of which gives a new tensor."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from shardwise.errors import BindingError
+from shardwise.ops.indexing import Flat, Key, basic, indexed, parsed
+from shardwise.ops.shapes import broadcast_to
+from shardwise.prim import elementwise as rows
+from shardwise.prim.gathers import scatter
+from shardwise.prim.mirror import mirror
+from shardwise.prim.relayout import relayout
+from shardwise.prim.shapes import expand, permute, squeeze
+from shardwise.prim.tensor import Tensor, together
+from shardwise.prim.updates import write, write_at
+from shardwise.prim.windows import Span, within
+
+
+class Updates:
+    """The elements of a tensor, to be named by an index: `x.at[index]`."""
+
+    __slots__ = ("_x",)
+
+    def __init__(self, x: Tensor) -> None:
+        """Prepare updates of `x`."""
+        self._x = x
+
+    def __getitem__(self, key: Any) -> Update:
+        return Update(self._x, key)
+
+
+class Update:
+    """Some elements of a tensor, to be replaced or added to in a new tensor.
+
+    >>> import numpy as np
+    >>> from shardwise import DeviceMesh, P, shard
+    >>> x = shard(np.zeros(4), DeviceMesh((2,), ("x",)), P("x"))
+    >>> x.at[1:3].set(5.0)
+    Tensor([0., 5., 5., 0.], float64[4@x] on x=2)
+    >>> x.at[np.array([0, 0, 3])].add(1.0).numpy()
+    array([2., 0., 0., 1.])
+    """
+
+    __slots__ = ("_key", "_x")
+
+    def __init__(self, x: Tensor, key: Any) -> None:
+        """Name the elements of `x` at an index."""
+        self._x, self._key = x, key
+
+    def get(self) -> Tensor:
+        """Return the elements."""
+        return indexed(self._x, self._key)
+
+    def set(self, values: Any) -> Tensor:
+        """Return the tensor with these elements replaced; where an index is repeated, the last one counts."""
+        x, key = self._x, parsed(self._x, self._key)
+        if not key.arrays:
+            return _written(x, key, _fitted(x, values, basic(x, key).shape))
+        flat = Flat(basic(x, key), key)
+        made = write_at(flat.x, _picked(flat, key, x, values), flat.index, dim=flat.dim)
+        return _written(x, key, flat.undo(made))
+
+    def add(self, values: Any) -> Tensor:
+        """Return the tensor with values added to these elements; where an index is repeated, all of them are."""
+        x, key = self._x, parsed(self._x, self._key)
+        if not key.arrays:
+            new = _in_window(_fitted(x, values, basic(x, key).shape), key)
+        else:
+            flat = Flat(basic(x, key), key)
+            cut, size = flat.x.layout.without_halo().dims[flat.dim], flat.x.shape[flat.dim]
+            given = _picked(flat, key, x, values)
+            new = _in_window(flat.undo(scatter(given, flat.index, dim=flat.dim, along=False, size=size, cut=cut)), key)
+        layout = x.layout.resolved().without_halo()
+        return rows.add(x, new if new.shape == x.shape else within(new, index=key.window, layout=layout, shape=x.shape))
+
+
+def _fitted(x: Tensor, values: Any, shape: tuple[int, ...]) -> Tensor:
+    # The values as a tensor of the dtype and shape of the elements that they are for.
+    (_, found) = together(x, values)
+    if found.dtype != x.dtype:
+        found = rows.astype(found, dtype=x.dtype)
+    try:
+        fits = np.broadcast_shapes(found.shape, shape) == shape
+    except ValueError:
+        fits = False
+    if not fits:
+        raise BindingError(f"values of shape {found.shape} do not fit the {shape} elements that the index names.")
+    return broadcast_to(found, shape) if found.shape != shape else found
+
+
+def _picked(flat: Flat, key: Key, x: Tensor, values: Any) -> Tensor:
+    # The values in the order of dims in which the index picks: if its dims come first, they are put back.
+    if not key.scattered or not flat.dim:
+        return _fitted(x, values, flat.picked)
+    count = flat.index.ndim
+    others = [k for k in range(len(flat.picked)) if not flat.dim <= k < flat.dim + count]
+    order = (*range(flat.dim, flat.dim + count), *others)
+    found = _fitted(x, values, tuple(flat.picked[k] for k in order))
+    return permute(found, order=tuple(sorted(range(found.ndim), key=order.__getitem__)))
+
+
+def _in_window(values: Tensor, key: Key) -> Tensor:
+    # The values in the shape of the window: without new dims, elements in order, with the dims that were dropped.
+    out = squeeze(values, at=key.add) if key.add else values
+    out = expand(out, at=key.drop) if key.drop else out
+    return mirror(out, dims=key.reverse) if key.reverse else out
+
+
+def _written(x: Tensor, key: Key, values: Tensor) -> Tensor:
+    whole = all(span == Span(0, size) for span, size in zip(key.window, x.shape, strict=True))
+    new = _in_window(values, key)
+    return relayout(new, layout=x.layout.resolved().without_halo()) if whole else write(x, new, index=key.window)

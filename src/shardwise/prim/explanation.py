@@ -1,0 +1,102 @@
+"""Explanations: what a function would communicate, and the memory that it would take, without running it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, cast
+
+import optree
+
+from shardwise.engine.abstract import AbstractEngine
+from shardwise.engine.current import engine_context
+from shardwise.engine.log import Record, trace_communication
+from shardwise.errors import ArgumentError
+from shardwise.layout.layout import Layout
+from shardwise.layout.types import DistributedType
+from shardwise.prim.tensor import Tensor, asarray
+
+if TYPE_CHECKING:
+    from rich.console import RenderableType
+
+
+@dataclass(frozen=True)
+class Explanation:
+    """The communication steps of a function in order, the memory of the device that needs most, and the result.
+
+    >>> from shardwise import DeviceMesh, DistributedTensorType, P, sum
+    >>> mesh = DeviceMesh((1024, 4), ("dp", "tp"))
+    >>> x = DistributedTensorType("float32", (1 << 20, 4096), mesh, P("dp", "tp"))
+    >>> found = explain(lambda x: sum(x * x, axis=0), x)
+    >>> found.result, found.bytes, found.peak_memory
+    (Tensor(float32[4096@tp] sum(dp) on dp=1024, tp=4, abstract), 0, 8392704)
+    >>> [(step.kind, step.axes, step.busiest) for step in explain(lambda x: x.gather(), found.result)]
+    [('reduce_scatter', ('dp', 'tp'), 4096), ('all_gather', ('dp', 'tp'), 16380)]
+    """
+
+    steps: tuple[Record, ...]
+    peak_memory: int  # bytes
+    result: Any  # as abstract tensors
+    devices: int
+
+    @property
+    def bytes(self) -> int:
+        """All bytes between devices."""
+        return sum(step.bytes for step in self.steps)
+
+    @property
+    def bytes_by_kind(self) -> dict[str, int]:
+        """All bytes between devices by kind of step."""
+        out: dict[str, int] = {}
+        for step in self.steps:
+            if step.bytes:
+                out[step.kind] = out.get(step.kind, 0) + step.bytes
+        return out
+
+    def __iter__(self) -> Iterator[Record]:
+        return iter(self.steps)
+
+    def __len__(self) -> int:
+        return len(self.steps)
+
+    def __str__(self) -> str:
+        from shardwise.pictures.explanation import explanation_text
+
+        return explanation_text(self)
+
+    def __rich__(self) -> RenderableType:
+        from shardwise.pictures.explanation import explanation_table
+
+        return explanation_table(self)
+
+
+def explain(fn: Callable[..., Any], *args: Any) -> Explanation:
+    """Return what `fn(*args)` would communicate, step by step, and the memory per device, without computing it.
+
+    Arguments are trees of tensors, of array-likes, or of `DistributedTensorType`s for tensors that need not exist;
+    the mesh may be far larger than this machine.
+    """
+    if not callable(fn):
+        raise ArgumentError(f"explain takes a function and its arguments, got {type(fn).__name__}.")
+    engine = AbstractEngine()
+    with engine_context(engine), trace_communication() as log:
+        given = optree.tree_map(lambda leaf: abstract(leaf, engine), cast(Any, args))
+        result = fn(*given)
+    meshes = [leaf.mesh for leaf in optree.tree_leaves(cast(Any, given)) if isinstance(leaf, Tensor)]
+    steps = tuple(record for record in log if record.bytes)
+    return Explanation(steps, engine.peak, result, max((mesh.num_devices for mesh in meshes), default=1))
+
+
+def abstract(leaf: Any, engine: AbstractEngine) -> Any:
+    """Return a tensor without values in the place of a tensor, a type or an array; anything else as it is."""
+    if isinstance(leaf, DistributedType):
+        return _blank(leaf.layout, cast(Any, leaf.shape), leaf.dtype, engine)
+    if isinstance(leaf, Tensor):
+        return _blank(leaf.layout, leaf.shape, leaf.dtype, engine)
+    if hasattr(leaf, "__array__") or hasattr(leaf, "__dlpack__"):
+        return asarray(leaf)
+    return leaf
+
+
+def _blank(layout: Layout, shape: Any, dtype: Any, engine: AbstractEngine) -> Tensor:
+    return Tensor(engine.blank(layout, shape, dtype), layout, tuple(shape), dtype, engine)

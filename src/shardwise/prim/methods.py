@@ -1,0 +1,225 @@
+"""Operators and methods of tensors: each is the function of the same name."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from importlib import import_module
+from typing import Any
+
+Axis = int | Sequence[int] | None
+
+
+def _function(name: str) -> Any:
+    # The functions are written in terms of tensors, so they are looked up when they are needed.
+    return getattr(import_module("shardwise"), name)
+
+
+def _bound(name: str, *operands: Any) -> Any:
+    return _function(name)(*operands)
+
+
+class Methods:
+    """What can be done to a tensor with operators and methods."""
+
+    __slots__ = ()
+
+    # -- operators ---------------------------------------------------------------------------------
+
+    def __add__(self, other: Any) -> Any:
+        return _bound("add", self, other)
+
+    def __radd__(self, other: Any) -> Any:
+        return _bound("add", other, self)
+
+    def __sub__(self, other: Any) -> Any:
+        return _bound("subtract", self, other)
+
+    def __rsub__(self, other: Any) -> Any:
+        return _bound("subtract", other, self)
+
+    def __mul__(self, other: Any) -> Any:
+        return _bound("multiply", self, other)
+
+    def __rmul__(self, other: Any) -> Any:
+        return _bound("multiply", other, self)
+
+    def __truediv__(self, other: Any) -> Any:
+        return _bound("divide", self, other)
+
+    def __rtruediv__(self, other: Any) -> Any:
+        return _bound("divide", other, self)
+
+    def __neg__(self) -> Any:
+        return _bound("negative", self)
+
+    def __pos__(self) -> Any:
+        return _bound("positive", self)
+
+    def __abs__(self) -> Any:
+        return _bound("abs", self)
+
+    def __invert__(self) -> Any:
+        return _bound("bitwise_invert", self)
+
+    def __pow__(self, other: Any) -> Any:
+        return _bound("pow", self, other)
+
+    def __rpow__(self, other: Any) -> Any:
+        return _bound("pow", other, self)
+
+    def __floordiv__(self, other: Any) -> Any:
+        return _bound("floor_divide", self, other)
+
+    def __rfloordiv__(self, other: Any) -> Any:
+        return _bound("floor_divide", other, self)
+
+    def __mod__(self, other: Any) -> Any:
+        return _bound("remainder", self, other)
+
+    def __rmod__(self, other: Any) -> Any:
+        return _bound("remainder", other, self)
+
+    def __lt__(self, other: Any) -> Any:
+        return _bound("less", self, other)
+
+    def __le__(self, other: Any) -> Any:
+        return _bound("less_equal", self, other)
+
+    def __gt__(self, other: Any) -> Any:
+        return _bound("greater", self, other)
+
+    def __ge__(self, other: Any) -> Any:
+        return _bound("greater_equal", self, other)
+
+    def __and__(self, other: Any) -> Any:
+        return _bound("bitwise_and", self, other)
+
+    def __rand__(self, other: Any) -> Any:
+        return _bound("bitwise_and", other, self)
+
+    def __or__(self, other: Any) -> Any:
+        return _bound("bitwise_or", self, other)
+
+    def __ror__(self, other: Any) -> Any:
+        return _bound("bitwise_or", other, self)
+
+    def __xor__(self, other: Any) -> Any:
+        return _bound("bitwise_xor", self, other)
+
+    def __rxor__(self, other: Any) -> Any:
+        return _bound("bitwise_xor", other, self)
+
+    def __eq__(self, other: object) -> Any:
+        return _bound("equal", self, other)
+
+    def __ne__(self, other: object) -> Any:
+        return _bound("not_equal", self, other)
+
+    def __matmul__(self, other: Any) -> Any:
+        return _bound("matmul", self, other)
+
+    def __rmatmul__(self, other: Any) -> Any:
+        return _bound("matmul", other, self)
+
+    def __lshift__(self, other: Any) -> Any:
+        return _bound("bitwise_left_shift", self, other)
+
+    def __rlshift__(self, other: Any) -> Any:
+        return _bound("bitwise_left_shift", other, self)
+
+    def __rshift__(self, other: Any) -> Any:
+        return _bound("bitwise_right_shift", self, other)
+
+    def __rrshift__(self, other: Any) -> Any:
+        return _bound("bitwise_right_shift", other, self)
+
+    __hash__ = object.__hash__
+
+    # -- elements ----------------------------------------------------------------------------------
+
+    def __getitem__(self, key: Any) -> Any:
+        """Return the elements at an index: integers, slices, None, an ellipsis, arrays of integers."""
+        return import_module("shardwise.ops.indexing").indexed(self, key)
+
+    @property
+    def at(self) -> Any:
+        """Updates that return a new tensor: `x.at[2:4].set(0.0)`, `x.at[indices].add(values)`."""
+        return import_module("shardwise.ops.updates").Updates(self)
+
+    # -- reductions --------------------------------------------------------------------------------
+
+    def sum(self, axis: Axis = None, *, dtype: Any = None, keepdims: bool = False) -> Any:
+        """Return the sum over dims."""
+        return _function("sum")(self, axis=axis, dtype=dtype, keepdims=keepdims)
+
+    def prod(self, axis: Axis = None, *, dtype: Any = None, keepdims: bool = False) -> Any:
+        """Return the product over dims."""
+        return _function("prod")(self, axis=axis, dtype=dtype, keepdims=keepdims)
+
+    def mean(self, axis: Axis = None, *, keepdims: bool = False) -> Any:
+        """Return the mean over dims."""
+        return _function("mean")(self, axis=axis, keepdims=keepdims)
+
+    def var(self, axis: Axis = None, *, correction: float = 0.0, keepdims: bool = False) -> Any:
+        """Return the variance over dims."""
+        return _function("var")(self, axis=axis, correction=correction, keepdims=keepdims)
+
+    def std(self, axis: Axis = None, *, correction: float = 0.0, keepdims: bool = False) -> Any:
+        """Return the standard deviation over dims."""
+        return _function("std")(self, axis=axis, correction=correction, keepdims=keepdims)
+
+    def max(self, axis: Axis = None, *, keepdims: bool = False) -> Any:
+        """Return the largest element over dims."""
+        return _function("max")(self, axis=axis, keepdims=keepdims)
+
+    def min(self, axis: Axis = None, *, keepdims: bool = False) -> Any:
+        """Return the smallest element over dims."""
+        return _function("min")(self, axis=axis, keepdims=keepdims)
+
+    def any(self, axis: Axis = None, *, keepdims: bool = False) -> Any:
+        """Return whether any element over dims is true."""
+        return _function("any")(self, axis=axis, keepdims=keepdims)
+
+    def all(self, axis: Axis = None, *, keepdims: bool = False) -> Any:
+        """Return whether all elements over dims are true."""
+        return _function("all")(self, axis=axis, keepdims=keepdims)
+
+    def argmax(self, axis: int | None = None, *, keepdims: bool = False) -> Any:
+        """Return where the largest element along a dim is."""
+        return _function("argmax")(self, axis=axis, keepdims=keepdims)
+
+    def argmin(self, axis: int | None = None, *, keepdims: bool = False) -> Any:
+        """Return where the smallest element along a dim is."""
+        return _function("argmin")(self, axis=axis, keepdims=keepdims)
+
+    # -- shapes and dtypes -------------------------------------------------------------------------
+
+    @property
+    def T(self) -> Any:
+        """The tensor with its dims in reverse order."""
+        return _function("permute_dims")(self, tuple(reversed(range(self.ndim))))  # type: ignore[attr-defined]
+
+    @property
+    def mT(self) -> Any:
+        """The tensor with its last two dims exchanged."""
+        return _function("matrix_transpose")(self)
+
+    def astype(self, dtype: Any) -> Any:
+        """Return the elements in another dtype."""
+        return _function("astype")(self, dtype)
+
+    def reshape(self, *shape: Any) -> Any:
+        """Return the elements in another shape: `x.reshape(2, -1)` or `x.reshape((2, -1))`."""
+        sizes = shape[0] if len(shape) == 1 and not isinstance(shape[0], int) else shape
+        return _function("reshape")(self, sizes)
+
+    def transpose(self, *axes: Any) -> Any:
+        """Return the dims in another order, or in reverse if none is given."""
+        if not axes:
+            return self.T
+        order = axes[0] if len(axes) == 1 and not isinstance(axes[0], int) else axes
+        return _function("permute_dims")(self, order)
+
+    def squeeze(self, axis: int | Sequence[int]) -> Any:
+        """Return the tensor without dims of size one."""
+        return _function("squeeze")(self, axis)

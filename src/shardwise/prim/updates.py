@@ -1,0 +1,105 @@
+"""Updates: a value with some of its elements replaced; only what replaces them moves."""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from typing import Any
+
+from shardwise.engine.arrays import is_torch
+from shardwise.layout.tiling import Box
+from shardwise.prim.dispatch import apply
+from shardwise.prim.elementwise import astype, equal, multiply
+from shardwise.prim.gathers import gather, positions
+from shardwise.prim.iota import iota
+from shardwise.prim.parts import zeros_like
+from shardwise.prim.relayout import relayout
+from shardwise.prim.row import Row
+from shardwise.prim.rule import Rule
+from shardwise.prim.tensor import Tensor, moved
+from shardwise.prim.windows import Index, local_slices, window, windowed
+from shardwise.prim.work import Place, worked
+
+
+def _zeros(like: Tensor) -> Tensor:
+    return zeros_like(like, like.shape, like.layout.resolved().without_halo())
+
+
+def _copy(array: Any) -> Any:
+    return array.clone() if is_torch(array) else array.copy()
+
+
+def _write(x: Tensor, values: Tensor, *, index: Index) -> Tensor:
+    layout = x.layout.resolved().without_halo()
+    small = windowed(layout, x.shape, index)
+
+    def kernel(place: Place, array: Any, new: Any) -> Any:
+        out = _copy(array)
+        out[local_slices(index, small.box(values.shape, place.device), place.box)] = new
+        return out
+
+    return worked(kernel, [moved(x, layout), moved(values, small)], layout, x.shape)
+
+
+def _write_vjp(ct: Tensor, out: Tensor, x: Tensor, values: Tensor, *, index: Index) -> tuple[Tensor, ...]:
+    back = relayout(window(ct, index=index), layout=values.layout.resolved().without_halo())
+    return write(ct, _zeros(values), index=index), back
+
+
+def _write_jvp(tangents: Any, out: Tensor, x: Tensor, values: Tensor, *, index: Index) -> Tensor:
+    first, second = (_zeros(v) if t is None else t for t, v in zip(tangents, (x, values), strict=True))
+    return write(first, second, index=index)
+
+
+# A value with a window of it replaced.
+write = Row("write", _write, _write_vjp, _write_jvp)
+
+
+# -- at indices ----------------------------------------------------------------------------------------
+
+
+@lru_cache(maxsize=4096)
+def _rule(rank: int, picked: int, dim: int) -> Rule:
+    own, index = tuple(f"d{k}" for k in range(rank)), tuple(f"i{k}" for k in range(picked))
+    values = (*own[:dim], *index, *own[dim + 1 :])
+    # Which of several values for one element comes last is only known where all of them are.
+    return Rule((own, values, index), own, whole=frozenset(index))
+
+
+def _write_at(x: Tensor, values: Tensor, indices: Tensor, *, dim: int) -> Tensor:
+    size = x.shape[dim]
+
+    def kernel(box: Box, array: Any, new: Any, index: Any) -> Any:
+        index = positions(index, size)
+        low, high = box[dim]
+        inside, out = (index >= low) & (index < high), _copy(array)
+        lead = (slice(None),) * dim
+        out[(*lead, index[inside] - low)] = new[(*lead, inside)]
+        return out
+
+    rule = _rule(x.ndim, indices.ndim, dim)
+    return apply("write_at", kernel, rule, [x, values, indices], located=(0,), dtype=x.dtype)
+
+
+def _winners(x: Tensor, values: Tensor, indices: Tensor, dim: int) -> Tensor:
+    # 1 for the values that stay, 0 for those which another one for the same element comes after.
+    numbers = iota(indices.layout.resolved(), indices.shape)
+    line = zeros_like(numbers, (x.shape[dim],), type(x.layout)(x.mesh, [None]))
+    last = gather(write_at(line, numbers, indices, dim=0), indices, dim=0, along=False)
+    return astype(equal(last, numbers), dtype=values.dtype)
+
+
+def _write_at_vjp(ct: Tensor, out: Tensor, x: Tensor, values: Tensor, indices: Tensor, *, dim: int) -> Any:
+    from shardwise.prim.shapes import expand
+
+    stays = expand(_winners(x, values, indices, dim), at=tuple(range(dim + indices.ndim, values.ndim)))
+    back = multiply(gather(ct, indices, dim=dim, along=False), stays)
+    return write_at(ct, _zeros(values), indices, dim=dim), back, None
+
+
+def _write_at_jvp(tangents: Any, out: Tensor, x: Tensor, values: Tensor, indices: Tensor, *, dim: int) -> Any:
+    first, second = (_zeros(v) if t is None else t for t, v in zip(tangents[:2], (x, values), strict=True))
+    return write_at(first, second, indices, dim=dim)
+
+
+# A value with the elements at some indices of a dim replaced; where an index is repeated, the last one counts.
+write_at = Row("write_at", _write_at, _write_at_vjp, _write_at_jvp)

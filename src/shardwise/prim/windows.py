@@ -1,0 +1,120 @@
+"""Windows: every so many elements of a dim, and their place in a larger value.
+
+A window is taken shard by shard: each device keeps what it has of it, so nothing moves, and the result is cut
+where the shards happened to end. Bringing it into another layout then moves only what changes device.
+"""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from typing import Any, NamedTuple
+
+from shardwise.layout.axis import common
+from shardwise.layout.cut import Cut
+from shardwise.layout.layout import Layout, Shape
+from shardwise.layout.placement import ReduceOp
+from shardwise.layout.tiling import Box
+from shardwise.prim.kernel import zeros
+from shardwise.prim.relayout import relayout
+from shardwise.prim.row import Row
+from shardwise.prim.tensor import Tensor, moved
+from shardwise.prim.work import Place, worked
+
+
+class Span(NamedTuple):
+    """The elements of a dim from `start` on, every `step`-th, `length` of them.
+
+    >>> Span(1, 3, 2).inside(2, 6)
+    (1, 3)
+    """
+
+    start: int
+    length: int
+    step: int = 1
+
+    def inside(self, low: int, high: int) -> tuple[int, int]:
+        """Return which of the elements lie in [low, high)."""
+        return self.below(low), self.below(high)
+
+    def below(self, position: int) -> int:
+        """Return how many of the elements lie before a position."""
+        return min(self.length, max(0, -((self.start - position) // self.step)))
+
+
+Index = tuple[Span, ...]  # one per dim
+
+
+def between(start: int, stop: int) -> Span:
+    """Return the elements from `start` to `stop`."""
+    return Span(start, max(0, stop - start))
+
+
+def whole_but(shape: Shape, dim: int, span: Span) -> Index:
+    """Return the index of a window that is whole but along one dim."""
+    return tuple(span if k == dim else Span(0, size) for k, size in enumerate(shape))
+
+
+@lru_cache(maxsize=4096)
+def windowed(layout: Layout, shape: Shape, index: Index) -> Layout:
+    """Return the layout in which devices hold what they already have of a window.
+
+    >>> from shardwise import DeviceMesh, P
+    >>> windowed(P("x").to_layout(1, DeviceMesh((2,), ("x",))), (8,), (Span(1, 4),))
+    Layout(mesh(x=2), [Cut('x', offsets=(0, 3, 4))])
+    """
+    dims = []
+    for cut, dim, span in zip(layout.dims, layout.tiling(shape).dims, index, strict=True):
+        if not cut.axes or span == Span(0, dim.size):
+            dims.append(cut)
+            continue
+        ends = [span.below(dim.interval(part)[1]) for part in range(dim.parts)]
+        dims.append(Cut(cut.axes, offsets=(0, *ends)))
+    return Layout(layout.mesh, dims, layout.partial, layout.reduce_op or "sum")
+
+
+def _window(x: Tensor, *, index: Index) -> Tensor:
+    x = moved(x, x.layout.without_halo())
+    layout, shape = windowed(x.layout, x.shape, index), tuple(span.length for span in index)
+
+    def kernel(place: Place, array: Any) -> Any:
+        return array[local_slices(index, place.box, x.layout.box(x.shape, place.device))]
+
+    return worked(kernel, [x], layout, shape, view=True)
+
+
+def local_slices(index: Index, part: Box, own: Box) -> tuple[Any, ...]:
+    """Return where the part of a window that a device has lies in its array of the whole."""
+    out: list[Any] = []
+    for span, (first, last), (start, _) in zip(index, part, own, strict=True):
+        begin = span.start + first * span.step - start
+        out.append(slice(begin, begin + (last - first - 1) * span.step + 1, span.step) if last > first else slice(0, 0))
+    return (*out, ...)
+
+
+def _window_vjp(ct: Tensor, out: Tensor, x: Tensor, *, index: Index) -> tuple[Tensor, ...]:
+    return (within(ct, index=index, layout=x.layout.resolved().without_halo(), shape=x.shape),)
+
+
+def _within(y: Tensor, *, index: Index, layout: Layout, shape: Shape) -> Tensor:
+    sums = y.layout.reduce_op in (ReduceOp.SUM, ReduceOp.AVG) and not common(y.layout.partial, layout.sharded_axes)
+    if sums and y.mesh is layout.mesh:
+        layout = Layout(layout.mesh, layout.dims, y.layout.partial, y.layout.reduce_op or "sum")
+    small = windowed(layout, shape, index)
+    y = moved(y, small)
+    window = tuple(span.length for span in index)
+
+    def kernel(place: Place, array: Any) -> Any:
+        out = zeros(array, place.shape)
+        out[local_slices(index, small.box(window, place.device), place.box)] = array
+        return out
+
+    return worked(kernel, [y], layout, shape)
+
+
+def _within_vjp(ct: Tensor, out: Tensor, y: Tensor, *, index: Index, **_: Any) -> tuple[Tensor, ...]:
+    return (relayout(window(ct, index=index), layout=y.layout.resolved()),)
+
+
+# The elements of a window, each on the device that has it; and a value as the window of one that is zero elsewhere.
+window = Row("window", _window, _window_vjp, linear=True)
+within = Row("within", _within, _within_vjp, linear=True)
