@@ -373,6 +373,104 @@ def shapes(n: int) -> Any:
     )
 
 
+# -- picking, joining, making -------------------------------------------------------------------------------------
+
+
+@exact
+def indexing(n: int) -> Any:
+    x = shard(whole(9, 2 * n), grid(n), P("a", "b"))
+    picks = shard(np.array([3, 0, 8, 3]), grid(n), P("a"))
+    return (
+        x[1:7:2],
+        x[::-1, 3:],
+        x[2],
+        x[..., -1],
+        x[None, :, 0],
+        x[np.array([1, 5, 1])],
+        sw.take(x, picks, axis=0),
+        sw.take_along_axis(x, shard(np.argsort(whole(9, 2 * n), axis=0), grid(n), P("b")), axis=0),
+        sw.embedding(picks, x),
+        sw.one_hot(picks, 9),
+        x.at[2:5].set(7.0),
+        x.at[np.array([1, 4])].add(1.0),
+    )
+
+
+@exact
+def joining(n: int) -> Any:
+    x, y = shard(whole(5, 6), grid(n), P("a", "b")), shard(whole(3, 6, seed=1), grid(n), P("b"))
+    return (
+        sw.concat([x, y]),
+        sw.concat([x, x], axis=1),
+        sw.stack([x, x], axis=1),
+        sw.unstack(shard(whole(2, 6), grid(n), P(None, "b"))),
+        sw.split(x, [2, 3]),
+        sw.flip(x),
+        sw.roll(x, 2, axis=0),
+        sw.pad(x, ((1, 2), (0, 1))),
+        sw.pad(x, 1, mode="reflect"),
+        sw.matrix_transpose(x),
+        sw.moveaxis(x, 0, 1),
+    )
+
+
+@exact
+def picked(n: int) -> Any:
+    x = shard(whole(9, 2 * n), grid(n), P("a", "b"))
+    return (
+        sw.argmax(x, axis=0),
+        sw.argmin(x),
+        sw.topk(x, 2, axis=0),
+        sw.cumulative_sum(x, axis=0),
+        sw.cumulative_sum(x, axis=1, include_initial=True),
+        sw.tril(x),
+        sw.triu(x, k=1),
+    )
+
+
+@exact
+def making(n: int) -> Any:
+    mesh = grid(n)
+    where = {"mesh": mesh, "layout": P("a", "b")}
+    key = sw.random.key(3)
+    x = shard(whole(6, 2 * n), mesh, P("a", "b"))
+    return (
+        sw.zeros((5, 6), **where),
+        sw.full((5, 6), 2.5, **where),
+        sw.eye(6, **where),
+        sw.arange(9.0, mesh=mesh, layout=P("b")),
+        sw.linspace(0.0, 1.0, 9, mesh=mesh, layout=P("b")),
+        sw.ones_like(x),
+        sw.meshgrid(sw.arange(4.0, mesh=mesh, layout=P("b")), sw.arange(3.0, mesh=mesh, layout=P())),
+        sw.random.uniform(key, (7, 6), **where),
+        sw.random.normal(key, (7, 6), **where),
+        sw.random.integers(key, 0, 9, (7, 6), **where),
+        sw.random.dropout(key, x, 0.5),
+        sw.zeros((3,)),
+    )
+
+
+@near
+def layers(n: int) -> Any:
+    mesh = grid(n)
+    x, w = shard(normal(6, 4 * n), mesh, P("a", "b")), shard(normal(4 * n, seed=1), mesh, P("b"))
+    image, kernel = shard(normal(2, 3, 4 * n, 5), mesh, P(None, None, "b")), shard(normal(4, 3, 3, 3), mesh, P())
+    labels = shard(np.arange(6) % (4 * n), mesh, P("a"))
+
+    def loss(x: Tensor, w: Tensor) -> Tensor:
+        return sw.mean(sw.layer_norm(x, w) * sw.rms_norm(x))
+
+    return (
+        sw.layer_norm(x, w),
+        sw.rms_norm(x, w),
+        sw.cross_entropy(x, labels),
+        sw.norm(x, axis=0),
+        sw.conv(image, kernel, padding="SAME"),
+        sw.grad(loss, argnums=(0, 1))(x, w),
+        sw.vjp(lambda image: sw.conv(image, kernel), image)[1](normal(2, 4, 4 * n - 2, 3)),
+    )
+
+
 # -- derivatives -----------------------------------------------------------------------------------------------
 
 
