@@ -12,7 +12,17 @@ from weakref import WeakKeyDictionary
 import numpy as np
 import torch
 
-from shardwise.engine.arrays import Array, copy_into, identity, is_torch, pieces, reduce_into, to_numpy, torch_of
+from shardwise.engine.arrays import (
+    Array,
+    copy_into,
+    identity,
+    is_torch,
+    pieces,
+    reduce_into,
+    to_numpy,
+    torch_of,
+    torch_view,
+)
 from shardwise.engine.counters import Counters
 from shardwise.engine.execute import Program
 from shardwise.engine.held import Held, sample
@@ -86,13 +96,13 @@ class DistributedEngine:
 
     def empty(self, shape: Sequence[int], dtype: np.dtype, like: Array | None = None) -> Array:
         """Return an array with arbitrary contents, of the library and on the device of `like`."""
-        if like is not None and is_torch(like):
+        if like is not None and is_torch(like) and like.is_cuda:
             self.counters.bytes_allocated += prod(shape) * dtype.itemsize
             return like.new_empty(tuple(shape), dtype=getattr(torch, str(dtype)))
         before = self.pool.allocated
         out = self.pool.empty(shape, dtype)
         self.counters.bytes_allocated += self.pool.allocated - before
-        return out
+        return torch_view(out) if is_torch(like) else out  # torch on the host uses the pool too
 
     # -- work --------------------------------------------------------------------------------------
 
@@ -186,15 +196,17 @@ class DistributedEngine:
                 out[made.slot][...] = 0 if leg.filling is None else identity(leg.filling, dtype)
         for kind, count in leg.near:
             self.counters.moved(kind, count * dtype.itemsize)
-        copied = False
+        trips: list[_Trip] = []
         for round_ in leg.rounds:
             trip = _Trip(self, round_, dtype, arrays, out)
             trip.start()
-            if not copied:  # what is here is copied while the first messages are under way
+            if not trips:  # what is here is copied while the first messages are under way
                 self._copy(leg, arrays, out)
-                copied = True
+            trips.append(trip)
             trip.finish(leg.op or ReduceOp.SUM)
-        if not copied:
+        for trip in trips:
+            trip.leave()
+        if not trips:
             self._copy(leg, arrays, out)
         return out
 
@@ -333,13 +345,18 @@ class _Trip:
     def finish(self, op: ReduceOp) -> None:
         """Wait for what comes, and put it where it belongs."""
         if self.pending is not None:
-            self.pending.wait()
+            self.pending.arrive()
         if self.round.sums:
             self._sum(op)
         elif self.came is not None:
             self._unpack(self.came, [part for message in self.round.receives for part in message.parts])
         for parcel, message in self.landing:
             self._unpack(parcel, message.parts)
+
+    def leave(self) -> None:
+        """Wait until what was sent has been read: its memory is free then."""
+        if self.pending is not None:
+            self.pending.wait()
 
     def _unpack(self, parcel: Parcel, parts: Sequence[Part]) -> None:
         at = 0

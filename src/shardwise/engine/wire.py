@@ -35,17 +35,30 @@ class Guard(Protocol):
 
 
 class Pending:
-    """What was started and is not done yet."""
+    """What was started and is not done yet: pieces of work that bring something, and others that only send."""
 
-    __slots__ = ("_call", "_guard", "_sequence", "_works")
+    __slots__ = ("_bringing", "_call", "_guard", "_sending", "_sequence")
 
-    def __init__(self, works: Sequence[Any], guard: Guard | None, sequence: int, call: Call) -> None:
+    def __init__(
+        self, bringing: Sequence[Any], guard: Guard | None, sequence: int, call: Call, sending: Sequence[Any] = ()
+    ) -> None:
         """Remember the pieces of work of one call."""
-        self._works, self._guard, self._sequence, self._call = works, guard, sequence, call
+        self._bringing, self._sending = bringing, sending
+        self._guard, self._sequence, self._call = guard, sequence, call
+
+    def arrive(self) -> None:
+        """Wait until everything has come; what is sent may still be read."""
+        works, self._bringing = self._bringing, ()
+        self._wait(works)
 
     def wait(self) -> None:
         """Wait until all of it is done."""
-        for work in self._works:
+        self.arrive()
+        works, self._sending = self._sending, ()
+        self._wait(works)
+
+    def _wait(self, works: Sequence[Any]) -> None:
+        for work in works:
             if self._guard is None:
                 work.wait()
             else:
@@ -113,9 +126,9 @@ class Wire:
         if device is not None:
             return Pending((self._grouped(call, receives, sends, device),), self.guard, sequence, call)
         world = self.group(tuple(range(self.size)))
-        works = [world.recv([letter], rank, 0) for rank, letter in receives]
-        works += [world.send([letter], rank, 0) for rank, letter in sends]
-        return Pending(works, self.guard, sequence, call)
+        coming = [world.recv([letter], rank, 0) for rank, letter in receives]
+        going = [world.send([letter], rank, 0) for rank, letter in sends]
+        return Pending(coming, self.guard, sequence, call, going)
 
     def _grouped(self, call: Call, receives: Sequence[Letter], sends: Sequence[Letter], device: torch.device) -> Any:
         none = torch.empty(0, dtype=torch.uint8, device=device)
