@@ -11,6 +11,7 @@ The words, used in code, errors and documentation alike:
 """
 
 from shardwise.autodiff.gradients import grad, value_and_grad
+from shardwise.autodiff.rematerialization import checkpoint
 from shardwise.autodiff.transforms import jvp, stop_gradient, vjp
 from shardwise.engine.abstract import AbstractEngine
 from shardwise.engine.current import current_engine, engine_context
@@ -280,6 +281,7 @@ __all__ = [
     "broadcast",
     "broadcast_to",
     "ceil",
+    "checkpoint",
     "clip",
     "concat",
     "conj",

@@ -12,9 +12,11 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field
+from functools import reduce
 from typing import Any
 
 from shardwise.errors import DerivativeError
+from shardwise.layout.layout import Layout
 from shardwise.prim.relayout import relayout
 from shardwise.prim.row import Row
 from shardwise.prim.tensor import Tensor
@@ -42,6 +44,18 @@ class Node:
     params: dict[str, Any] = field(default_factory=dict)
     out: Tensor | None = None
     parents: tuple[Node | None, ...] = ()
+
+
+@dataclass(frozen=True)
+class Bundle:
+    """The cotangents of several results of one entry of a tape, None where there is none."""
+
+    parts: tuple[Tensor | None, ...]
+
+    def plus(self, other: Bundle, add: Any) -> Bundle:
+        """Return the sums of two."""
+        pairs = zip(self.parts, other.parts, strict=True)
+        return Bundle(tuple(b if a is None else a if b is None else add(a, b) for a, b in pairs))
 
 
 class Traced(Tensor):
@@ -109,31 +123,52 @@ def _beside(tangent: Tensor, out: Tensor) -> Tensor:
     return tangent if alike else relayout(tangent, layout=b.resolved())
 
 
-def pulled_back(end: Node, cotangent: Tensor, starts: list[Node], add: Any) -> list[Tensor | None]:
-    """Return the cotangents of the tape entries `starts`, given that of the entry `end`."""
-    found: dict[int, Tensor] = {id(end): cotangent}
-    for node in _ordered(end):
-        given = found.get(id(node))
-        if node.row is None or given is None:
+def pulled_back(ends: list[tuple[Node, Tensor]], starts: list[Node], add: Any) -> list[Tensor | None]:
+    """Return the cotangents of the tape entries `starts`, given those of the entries `ends`."""
+    found: dict[int, Gains] = {}
+    for end, cotangent in ends:
+        _gain(found.setdefault(id(end), {}), cotangent, add)
+    kept = {id(start) for start in starts}
+    for node in _ordered([end for end, _ in ends]):
+        if node.row is None or id(node) not in found:
             continue
         if node.row.vjp is None:
             raise DerivativeError(f"{node.row.name} has no reverse derivative.")
+        given = _total(found[id(node)], add)
         for parent, part in zip(
             node.parents, node.row.vjp(given, node.out, *node.operands, **node.params), strict=True
         ):
             if parent is not None and part is not None:
-                before = found.get(id(parent))
-                found[id(parent)] = part if before is None else add(before, part)
-        if node not in starts:
+                _gain(found.setdefault(id(parent), {}), part() if callable(part) else part, add)
+        if id(node) not in kept:
             del found[id(node)]
-    return [found.get(id(start)) for start in starts]
+    return [_total(found[id(start)], add) if id(start) in found else None for start in starts]
 
 
-def _ordered(end: Node) -> list[Node]:
+Gains = dict[Layout | None, Any]  # the cotangents that one entry was given, those of one layout as their sum
+
+
+def _gain(gains: Gains, part: Any, add: Any) -> None:
+    # What is pending alike is added up first, so that it is resolved once and not term by term.
+    layout = None if isinstance(part, Bundle) else part.layout
+    before = gains.get(layout)
+    if before is None:
+        gains[layout] = part
+    else:
+        gains[layout] = before.plus(part, add) if isinstance(part, Bundle) else add(before, part)
+
+
+def _total(gains: Gains, add: Any) -> Any:
+    if len(gains) == 1:
+        return next(iter(gains.values()))
+    return reduce(add, sorted(gains.values(), key=lambda part: not part.layout.partial))
+
+
+def _ordered(ends: list[Node]) -> list[Node]:
     # Entries from the last to the first, each after everything that was made from it.
     order: list[Node] = []
     seen: set[int] = set()
-    stack: list[tuple[Node, bool]] = [(end, False)]
+    stack: list[tuple[Node, bool]] = [(end, False) for end in ends]
     while stack:
         node, done = stack.pop()
         if done:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from math import log as ln
 from math import pi
 from math import sqrt as root
@@ -15,7 +16,7 @@ from shardwise.engine.arrays import is_torch
 from shardwise.prim.broadcast import broadcast, unbroadcast
 from shardwise.prim.dispatch import apply
 from shardwise.prim.kernel import alike
-from shardwise.prim.row import Row
+from shardwise.prim.row import Cotangents, Row
 from shardwise.prim.rule import Linear, elementwise_rule
 from shardwise.prim.tensor import Tensor
 
@@ -46,9 +47,11 @@ def elementwise(
         return kernel(*operands).item()
     if len(tensors) == len(operands):
         return apply(name, kernel, elementwise_rule(tuple(x.shape for x in tensors), linear, monotone), tensors)
-    # A number added to a pending sum would be added once per contribution, so only factors pass.
-    rule = elementwise_rule(tuple([x.shape for x in tensors]), linear if linear == "each" else None)
-    return apply(name, _filled(kernel, operands, tensors[0].dtype), rule, tensors)
+    # A number added to a pending sum would be added once per contribution, so only factors and divisors pass.
+    passes = linear == "each" or (linear == "first" and isinstance(operands[0], Tensor))
+    rule = elementwise_rule(tuple([x.shape for x in tensors]), linear if passes else None)
+    dtype = next((x.dtype for x in tensors if x.dtype.kind == "V"), tensors[0].dtype)
+    return apply(name, _filled(kernel, operands, dtype), rule, tensors)
 
 
 def _filled(kernel: Callable[..., Any], operands: tuple[Any, ...], dtype: np.dtype) -> Callable[..., Any]:
@@ -84,9 +87,9 @@ def row(
     def run(*operands: Any) -> Tensor:
         return elementwise(name, function, operands, linear, monotone)
 
-    def vjp(ct: Tensor, out: Tensor, *operands: Any) -> tuple[Tensor | None, ...]:
+    def vjp(ct: Tensor, out: Tensor, *operands: Any) -> Cotangents:
         return tuple(
-            unbroadcast(_times(ct, d, operands, out), x) if d is not None and isinstance(x, Tensor) else None
+            partial(_cotangent, ct, d, operands, out, x) if d is not None and isinstance(x, Tensor) else None
             for d, x in zip(derivatives, operands, strict=True)
         )
 
@@ -103,6 +106,10 @@ def row(
     return Row(name, run, vjp, jvp)
 
 
+def _cotangent(ct: Tensor, derivative: Any, operands: tuple[Any, ...], out: Tensor, x: Tensor) -> Tensor:
+    return unbroadcast(_times(ct, derivative, operands, out), x)
+
+
 def _times(x: Tensor, derivative: Any, operands: tuple[Any, ...], out: Tensor) -> Tensor:
     if not callable(derivative):
         return x if derivative == 1 else negative(x) if derivative == -1 else multiply(x, derivative)
@@ -116,7 +123,7 @@ subtract = row("subtract", 1, -1, linear="joint")
 negative = row("negative", -1, linear="joint")
 positive = row("positive", 1, linear="joint")
 multiply = row("multiply", lambda x, y, o: y, lambda x, y, o: x, linear="each")
-divide = row("divide", lambda x, y, o: divide(1.0, y), lambda x, y, o: negative(divide(o, y)))
+divide = row("divide", lambda x, y, o: divide(1.0, y), lambda x, y, o: negative(divide(o, y)), linear="first")
 reciprocal = row("reciprocal", lambda x, o: negative(multiply(o, o)))
 pow = row("pow", lambda x, y, o: _power_slope(x, y), lambda x, y, o: _exponent_slope(x, y, o))
 square = row("square", lambda x, o: multiply(2.0, x))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import lru_cache
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -10,7 +11,7 @@ import numpy as np
 from shardwise.engine.arrays import Array
 from shardwise.engine.current import Engine
 from shardwise.engine.held import sample
-from shardwise.engine.storage import storage_of
+from shardwise.engine.storage import Storage, storage_of
 from shardwise.layout.layout import Layout, Shape
 from shardwise.layout.tiling import Box
 from shardwise.prim.tensor import Tensor
@@ -74,9 +75,18 @@ def made(
 
 def taken(x: Tensor, layout: Layout, shape: Shape, source: Callable[[int], int] | None = None) -> Tensor:
     """Return the tensor whose devices hold the very arrays that they (or `source(device)`) hold of another."""
-    arrays, which = x.arrays, x.storage.index
+    arrays, which, storage = x.arrays, x.storage.index, storage_of(layout, shape)
+    if source is None and x.engine.name == "local":  # often, so the order is worked out once
+        order = _order(x.storage, storage)
+        return Tensor(arrays if order is None else [arrays[i] for i in order], layout, shape, x.dtype, x.engine)
 
     def make(index: int, device: int) -> Any:
         return arrays[which(device if source is None else source(device))]
 
-    return Tensor(x.engine.each(storage_of(layout, shape), x.dtype, make, arrays), layout, shape, x.dtype, x.engine)
+    return Tensor(x.engine.each(storage, x.dtype, make, arrays), layout, shape, x.dtype, x.engine)
+
+
+@lru_cache(maxsize=4096)
+def _order(old: Storage, new: Storage) -> tuple[int, ...] | None:
+    order = tuple(map(old.index, new.firsts))
+    return None if order == tuple(range(old.count)) else order
