@@ -17,6 +17,10 @@ PARENTS = {
     "ConversionError": (errors.LayoutError,),
     "PlanError": (ShardwiseError, ValueError),
     "EngineError": (ShardwiseError, RuntimeError),
+    "CollectiveError": (errors.EngineError,),
+    "RankLost": (errors.CollectiveError,),
+    "CollectiveTimeout": (errors.CollectiveError,),
+    "CollectiveMismatch": (errors.CollectiveError,),
     "DerivativeError": (ShardwiseError, ValueError),
     "ArgumentError": (ShardwiseError, TypeError),
 }

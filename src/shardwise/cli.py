@@ -3,6 +3,7 @@
 import click
 
 from shardwise import __version__
+from shardwise.commands.run import run
 
 
 @click.group(context_settings={"help_option_names": ["-h", "--help"]})
@@ -18,3 +19,6 @@ def tour() -> None:
 
     if not show():
         raise click.ClickException("a result differs from plain NumPy's; please report this.")
+
+
+main.add_command(run)

@@ -33,7 +33,7 @@ from shardwise.engine.pool import Pool
 from shardwise.engine.route import Leg, Message, Out, Part, Round, route_of
 from shardwise.engine.storage import Storage
 from shardwise.engine.wire import Pending, Wire
-from shardwise.errors import EngineError, MeshError
+from shardwise.errors import EngineError, MeshError, ShardwiseError
 from shardwise.layout.device import Accelerator, Device
 from shardwise.layout.mesh import DeviceMesh
 from shardwise.layout.placement import ReduceOp
@@ -172,8 +172,15 @@ class DistributedEngine:
         route, like = route_of(program, self.rank), sample(arrays)
         state: Arrays = {slot: arrays[index] for slot, index in route.starts}
         run = self._logged if active_logs() else self._run
-        for leg in route.legs:
-            state = run(leg, state, program.dtype, like)
+        try:
+            for leg in route.legs:
+                state = run(leg, state, program.dtype, like)
+        except ShardwiseError:
+            raise
+        except BaseException as error:  # such as no memory: the others would wait for this process
+            if self.wire.guard is not None and any(round_.talks for leg in route.legs for round_ in leg.rounds):
+                self.wire.guard.give_up(error)
+            raise
         made = {index: state[slot] for index, slot in route.ends}
         return Held(program.target, made, self.rank, program.dtype, like)
 

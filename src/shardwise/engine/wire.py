@@ -5,7 +5,7 @@ A guard may watch it: it is told of every call before any data moves, and waits 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from datetime import timedelta
 from itertools import count
 from typing import TYPE_CHECKING, Any, Protocol
@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from torch import Tensor as Bytes  # one-dimensional, of uint8
 
 Letter = tuple[int, "Bytes"]  # a rank, and what goes to or comes from it
+Works = tuple[Sequence[Any], Sequence[Any]]  # pieces of work that bring something, and that only send
 
 
 class Guard(Protocol):
@@ -31,6 +32,14 @@ class Guard(Protocol):
 
     def wait(self, work: Any, sequence: int, call: Call) -> None:
         """Wait for a piece of work that was started."""
+        ...
+
+    def failure(self, error: Exception, sequence: int, call: Call) -> Exception:
+        """Return the error that tells why the library could not start a call."""
+        ...
+
+    def give_up(self, error: BaseException) -> None:
+        """Be told that this process cannot go on with what it has begun."""
         ...
 
 
@@ -104,15 +113,16 @@ class Wire:
 
     def exchange(self, call: Call, out: Bytes, sizes: Sequence[int], given: Bytes, splits: Sequence[int]) -> Pending:
         """Send every member of the group its split of `given`, in order, and take what they send: one library call."""
-        sequence = self._begin(call)
-        work = self.group(call.ranks, given.device.type).alltoall_base(out, given, list(sizes), list(splits))
-        return Pending((work,), self.guard, sequence, call)
+
+        def start() -> Works:
+            group = self.group(call.ranks, given.device.type)
+            return [group.alltoall_base(out, given, list(sizes), list(splits))], ()
+
+        return self._begun(call, start)
 
     def gather(self, call: Call, out: Bytes, given: Bytes) -> Pending:
         """Gather equally many bytes of every member of the group: one library call."""
-        sequence = self._begin(call)
-        work = self.group(call.ranks, given.device.type)._allgather_base(out, given)
-        return Pending((work,), self.guard, sequence, call)
+        return self._begun(call, lambda: ([self.group(call.ranks, given.device.type)._allgather_base(out, given)], ()))
 
     def send(
         self, call: Call, receives: Sequence[Letter], sends: Sequence[Letter], device: torch.device | None = None
@@ -122,13 +132,15 @@ class Wire:
         gloo does it without a group, and who has nothing to send or receive has nothing to do. NCCL has all of a group
         take part in one call.
         """
-        sequence = self._begin(call)
-        if device is not None:
-            return Pending((self._grouped(call, receives, sends, device),), self.guard, sequence, call)
-        world = self.group(tuple(range(self.size)))
-        coming = [world.recv([letter], rank, 0) for rank, letter in receives]
-        going = [world.send([letter], rank, 0) for rank, letter in sends]
-        return Pending(coming, self.guard, sequence, call, going)
+
+        def start() -> Works:
+            if device is not None:
+                return [self._grouped(call, receives, sends, device)], ()
+            world = self.group(tuple(range(self.size)))
+            coming = [world.recv([letter], rank, 0) for rank, letter in receives]
+            return coming, [world.send([letter], rank, 0) for rank, letter in sends]
+
+        return self._begun(call, start)
 
     def _grouped(self, call: Call, receives: Sequence[Letter], sends: Sequence[Letter], device: torch.device) -> Any:
         none = torch.empty(0, dtype=torch.uint8, device=device)
@@ -136,8 +148,15 @@ class Wire:
         outs, given = [coming.get(rank, none) for rank in call.ranks], [going.get(rank, none) for rank in call.ranks]
         return self.group(call.ranks, "cuda").alltoall(outs, given)
 
-    def _begin(self, call: Call) -> int:
+    def _begun(self, call: Call, start: Callable[[], Works]) -> Pending:
         self.sequence += 1
-        if self.guard is not None:
-            self.guard.before(self.sequence, call)
-        return self.sequence
+        sequence, guard = self.sequence, self.guard
+        if guard is not None:
+            guard.before(sequence, call)
+        try:
+            bringing, sending = start()
+        except RuntimeError as error:
+            if guard is None:
+                raise
+            raise guard.failure(error, sequence, call) from error
+        return Pending(bringing, guard, sequence, call, sending)
