@@ -31,7 +31,7 @@ class Pool:
         self.size = size
         self._workers: list[tuple[subprocess.Popen[bytes], Connection]] = []
 
-    def run(self, function: Callable[..., Any], *args: Any, timeout: float = 10.0) -> list[Any]:
+    def run(self, function: Callable[..., Any], *args: Any, timeout: float = 60.0) -> list[Any]:
         """Run a function, known by its module and name, in every process; return the results by rank."""
         if not self._workers:
             self._start()

@@ -137,7 +137,7 @@ def refusals(size: int) -> None:
 
 
 def test_dtensors_are_the_same_shards_in_the_same_memory(pool: Pool) -> None:
-    assert min(pool.run(there_and_back, pool.size)) > 20
+    assert min(pool.run(there_and_back, pool.size, timeout=300)) > 20
 
 
 @pytest.mark.parametrize("function", [ours_to_theirs, plain_torch, refusals], ids=lambda f: f.__name__)
