@@ -6,6 +6,7 @@ from shardwise import __version__
 from shardwise.commands.cost import cost
 from shardwise.commands.execution import exec_
 from shardwise.commands.opt import opt
+from shardwise.commands.run import run
 
 
 @click.group(context_settings={"help_option_names": ["-h", "--help"]})
@@ -26,3 +27,4 @@ def tour() -> None:
 main.add_command(opt)
 main.add_command(exec_)
 main.add_command(cost)
+main.add_command(run)

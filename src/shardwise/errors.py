@@ -7,6 +7,10 @@
     │   └── ConversionError          a conversion would lose information
     ├── PlanError (ValueError)       no plan can be made from what was given
     ├── EngineError (RuntimeError)   an engine cannot do what was asked
+    │   └── CollectiveError          processes do not come together in a collective
+    │       ├── RankLost             a process is gone, or gave up
+    │       ├── CollectiveTimeout    a process did not come in time
+    │       └── CollectiveMismatch   processes came to different collectives
     ├── ProgramError (RuntimeError)  a module of the `shard` dialect cannot be made or run, or went wrong while it ran
     ├── DerivativeError (ValueError) something cannot be differentiated
     ├── ModuleError (ValueError)     a module of the `shard` dialect is wrong, at a line and column of its text
@@ -49,6 +53,32 @@ class PlanError(ShardwiseError, ValueError):
 
 class EngineError(ShardwiseError, RuntimeError):
     """An engine cannot do what was asked."""
+
+
+class CollectiveError(EngineError):
+    """Processes do not come together in a collective: which ranks, in which step, and its sequence number here.
+
+    >>> error = RankLost("rank 2 was lost.", ranks=(2,), step="all_gather", sequence=5)
+    >>> error.ranks, error.step, error.sequence
+    ((2,), 'all_gather', 5)
+    """
+
+    def __init__(self, text: str, *, ranks: Iterable[int] = (), step: str = "", sequence: int = 0) -> None:
+        """Say what happened, to which ranks, in which step and call."""
+        super().__init__(text)
+        self.ranks, self.step, self.sequence = tuple(ranks), step, sequence
+
+
+class RankLost(CollectiveError):
+    """A process is gone, or gave up, and the others cannot go on without it."""
+
+
+class CollectiveTimeout(CollectiveError):
+    """A process did not come to a collective, or did not end it, in time."""
+
+
+class CollectiveMismatch(CollectiveError):
+    """Processes came to different collectives; no data was moved."""
 
 
 class ProgramError(ShardwiseError, RuntimeError):

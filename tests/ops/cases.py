@@ -19,7 +19,7 @@ from shardwise import (
     vjp,
 )
 from shardwise.engine.abstract import AbstractArrays
-from shardwise.engine.arrays import _torch_of
+from shardwise.engine.arrays import torch_of
 from shardwise.layout.placement import reductions_of
 from tests.layout.oracle import held_box, owned_box, slices
 from tests.prim.cases import DTYPES, SHAPES, assert_holds, host_meshes, layouts_for, part, same, spread
@@ -50,7 +50,7 @@ def tensors(
 
 def with_torch(x: Tensor) -> Tensor:
     """The tensor with torch arrays."""
-    return Tensor([_torch_of(array) for array in x.arrays], x.layout, x.shape, x.dtype, x.engine)
+    return Tensor([torch_of(array) for array in x.arrays], x.layout, x.shape, x.dtype, x.engine)
 
 
 def without_values(x: Tensor, engine: AbstractEngine) -> Tensor:
@@ -71,6 +71,8 @@ def agrees(
     With torch arrays the values are the same; on the abstract engine layouts, shapes, dtypes and bytes are.
     """
     counters = current_engine().counters
+    # A tensor remembers what its pending reduction came to, so each run gets tensors of its own.
+    given = tuple(Tensor(x.arrays, x.layout, x.shape, x.dtype, x.engine) for x in given)
     counters.reset()
     made = ours(*given)
     sent = dict(counters.bytes_moved)

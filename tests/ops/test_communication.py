@@ -621,7 +621,7 @@ def test_to_device_rules() -> None:
     ],
 )
 def test_without_accelerators_the_error_says_what_was_looked_for(move: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("shardwise.prim.tensor.accelerator_count", lambda: 0)
+    monkeypatch.setattr("shardwise.engine.arrays.accelerator_count", lambda: 0)
     with pytest.raises(EngineError) as caught:
         move(np.zeros(4))
     assert str(caught.value) == (
@@ -631,7 +631,7 @@ def test_without_accelerators_the_error_says_what_was_looked_for(move: Any, monk
 
 
 def test_accelerators_are_numbered(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("shardwise.prim.tensor.accelerator_count", lambda: 2)
+    monkeypatch.setattr("shardwise.engine.arrays.accelerator_count", lambda: 2)
     with pytest.raises(EngineError, match=r"Accelerator\(2\) is not there: 2 accelerators were found"):
         sw.accelerator(np.zeros(4), device_id=2)
 

@@ -178,7 +178,7 @@ def test_transfer_to_moves_between_devices(monkeypatch: pytest.MonkeyPatch) -> N
     assert same(transfer_to(x, CPU(2)).numpy(), np.arange(3.0))
     with pytest.raises(ArgumentError, match=r"transfer_to needs a Device such as CPU\(0\), got None"):
         transfer_to(x, None)  # type: ignore[arg-type]
-    monkeypatch.setattr("shardwise.prim.tensor.accelerator_count", lambda: 0)
+    monkeypatch.setattr("shardwise.engine.arrays.accelerator_count", lambda: 0)
     for call in (
         lambda: transfer_to(x, sw.Accelerator(0)),
         lambda: distributed_broadcast([1.0], [SignalBuffer(CPU(0)), SignalBuffer(sw.Accelerator(0))]),

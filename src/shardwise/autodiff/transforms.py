@@ -7,13 +7,14 @@ from typing import Any, cast
 
 import optree
 
+from shardwise.engine.arrays import dtype_of
 from shardwise.errors import DerivativeError
 from shardwise.layout.placement import ReduceOp, reductions_of
 from shardwise.prim.bind import Node, Traced, new_level, pulled_back
 from shardwise.prim.elementwise import add
 from shardwise.prim.parts import zeros_like
 from shardwise.prim.relayout import relayout
-from shardwise.prim.tensor import Tensor, asarray, placed, plain
+from shardwise.prim.tensor import Tensor, asarray, host_array, placed, plain
 
 
 def vjp(fn: Callable[..., Any], *primals: Any) -> tuple[Any, Callable[[Any], tuple[Any, ...]]]:
@@ -105,19 +106,20 @@ def _matched(given: Any, tree: optree.PyTreeSpec) -> list[Any]:
 
 def _like(given: Any, value: Tensor) -> Tensor:
     # A tangent or cotangent given by the user, checked against the value it belongs to.
-    found = asarray(given)
-    if found.shape != value.shape:
-        raise DerivativeError(f"a value of shape {value.shape} has derivatives of that shape, got {found.shape}.")
-    if not isinstance(given, Tensor) and (found.dtype.kind != "c" or value.dtype.kind == "c"):
-        found = asarray(given, value.dtype)
-    if found.dtype != value.dtype:
-        raise DerivativeError(f"a value of dtype {value.dtype} has derivatives of that dtype, got {found.dtype}.")
+    found = given if isinstance(given, Tensor) else host_array(given)
+    shape, dtype = tuple(found.shape), found.dtype if isinstance(found, Tensor) else dtype_of(found)
+    if shape != value.shape:
+        raise DerivativeError(f"a value of shape {value.shape} has derivatives of that shape, got {shape}.")
+    if not isinstance(found, Tensor) and (dtype.kind != "c" or value.dtype.kind == "c"):
+        found, dtype = host_array(given, value.dtype), value.dtype
+    if dtype != value.dtype:
+        raise DerivativeError(f"a value of dtype {value.dtype} has derivatives of that dtype, got {dtype}.")
     layout = value.layout.resolved()
-    if isinstance(given, Tensor):
+    if isinstance(found, Tensor):
         return relayout(found, layout=layout)
     if value.engine.name == "abstract":
         return zeros_like(value, value.shape, layout)
-    return placed(found.numpy(), layout)
+    return placed(found, layout)
 
 
 def _settled(found: Tensor | None, value: Tensor) -> Tensor:

@@ -15,7 +15,9 @@ from shardwise.engine.execute import Program, Stage, StepNote, notes
 from shardwise.engine.job import Job
 from shardwise.engine.log import Record, active_logs, user_line
 from shardwise.engine.storage import Storage, storage_of
+from shardwise.layout.device import Device
 from shardwise.layout.layout import Layout, Shape
+from shardwise.layout.mesh import DeviceMesh
 from shardwise.plan.moves import DirectMove
 from shardwise.plan.steps import Step
 
@@ -57,6 +59,11 @@ class AbstractArrays(Sequence[AbstractArray]):
             raise IndexError(index)
         return AbstractArray(self.storage.local_shape(index % len(self)), self.dtype)
 
+    @property
+    def sample(self) -> AbstractArray:
+        """One of the arrays."""
+        return self[0]
+
 
 class AbstractEngine:
     """Knows layouts, plans, bytes and memory, on meshes of any size; a tensor on it has no values."""
@@ -68,6 +75,14 @@ class AbstractEngine:
         self.counters = Counters()
         self.live = 0  # bytes that the device with the largest shards holds
         self.peak = 0  # and the most that it ever held
+
+    def addressable(self, mesh: DeviceMesh) -> range:
+        """Return the indices of all devices of a mesh: none is further away than the others."""
+        return range(mesh.num_devices)
+
+    def place(self, array: Any, device: Device) -> Any:
+        """Return the array itself, wherever it is to be."""
+        return array
 
     def empty(self, shape: Sequence[int], dtype: np.dtype, like: Any = None) -> AbstractArray:
         """Return an array that is not there."""
@@ -83,7 +98,12 @@ class AbstractEngine:
         return self._made(job.out, dtype or self._asked(kernel, [arrays[0] for arrays in operands]))
 
     def each(
-        self, storage: Storage, dtype: np.dtype, make: Callable[[int, int], Any], base: Sequence[Any] | None = None
+        self,
+        storage: Storage,
+        dtype: np.dtype,
+        make: Callable[[int, int], Any],
+        base: Sequence[Any] | None = None,
+        like: Any = None,
     ) -> AbstractArrays:
         """Return the arrays of a tensor, none of which is made; views of `base` take no memory."""
         return self._made(storage, dtype) if base is None else AbstractArrays(storage, dtype, base)

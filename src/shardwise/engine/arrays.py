@@ -8,8 +8,8 @@ from typing import Any
 import ml_dtypes
 import numpy as np
 
-from shardwise.errors import ArgumentError
-from shardwise.layout.device import Accelerator, Device
+from shardwise.errors import ArgumentError, EngineError
+from shardwise.layout.device import Accelerator, Device, accelerator_count
 from shardwise.layout.placement import ReduceOp
 
 Array = Any  # a NumPy array or a torch tensor
@@ -173,12 +173,23 @@ def to_numpy(array: Array) -> np.ndarray:
     """Return an array of either library as a NumPy array, without a copy where that is possible."""
     if not is_torch(array):
         return array
-    array = array.detach().cpu()
-    if str(array.dtype) == "torch.bfloat16":
-        import torch
+    array, dtype = array.detach().cpu(), dtype_of(array)
+    if dtype.isbuiltin == 1:
+        return array.numpy()
+    import torch
 
-        return array.contiguous().view(torch.int16).numpy().view(ml_dtypes.bfloat16)
-    return array.numpy()
+    bits = torch.int16 if dtype.itemsize == 2 else torch.uint8
+    return array.contiguous().view(bits).numpy().view(dtype)
+
+
+def in_memory(array: Array, device: Device) -> Array:
+    """Return an array in the memory of a device, which must be there."""
+    if isinstance(device, Accelerator) and device.id >= (count := accelerator_count()):
+        raise EngineError(
+            f"{device!r} is not there: {count} accelerators were found (looked for CUDA devices through torch, then "
+            "CuPy).\n  install the extra shardwise[torch] with a CUDA build, or use CPU()."
+        )
+    return on_device(array, device)
 
 
 def on_device(array: Array, device: Device) -> Array:
@@ -190,15 +201,25 @@ def on_device(array: Array, device: Device) -> Array:
         import torch
 
         if not is_torch(array):
-            array = _torch_of(array)
+            array = torch_of(array)
         return array.to(torch.device("cuda", device.id))
     return array.cpu() if is_torch(array) else array
 
 
-def _torch_of(array: np.ndarray) -> Array:
+def torch_of(array: np.ndarray) -> Array:
+    """Return a NumPy array as a torch tensor of the host, which shares its memory where it may be written to."""
+    return torch_view(array if array.flags.writeable and array.flags.c_contiguous else array.copy())
+
+
+def torch_view(array: Array) -> Array:
+    """Return an array as a torch tensor that shares its memory; of one that may not be written to, a copy."""
+    if is_torch(array):
+        return array
     import torch
 
-    ready = array if array.flags.writeable and array.flags.c_contiguous else array.copy()
-    if array.dtype == ml_dtypes.bfloat16:
-        return torch.from_numpy(ready.view(np.int16)).view(torch.bfloat16)
-    return torch.from_numpy(ready)
+    ready = array if array.flags.writeable else array.copy()
+    if array.dtype.isbuiltin == 1:
+        return torch.from_numpy(ready)
+    # Of the dtypes that NumPy does not know itself, torch takes the bits.
+    bits = ready.view(np.dtype(f"u{array.dtype.itemsize}"))
+    return torch.from_numpy(bits).view(getattr(torch, str(array.dtype)))

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 @dataclass
 class Counters:
-    """Bytes between devices by kind of step, copies made and their bytes, kernel calls, bytes allocated.
+    """Bytes that devices here received by kind of step, copies made and their bytes, kernel calls, bytes allocated.
 
     >>> counters = Counters()
     >>> counters.moved("all_gather", 64)
@@ -16,6 +16,7 @@ class Counters:
     """
 
     bytes_moved: dict[str, int] = field(default_factory=dict)
+    bytes_sent: int = 0  # to other processes
     copies: int = 0
     bytes_copied: int = 0
     kernel_calls: int = 0
@@ -33,12 +34,13 @@ class Counters:
     def reset(self) -> None:
         """Start from zero."""
         self.bytes_moved.clear()
-        self.copies = self.bytes_copied = self.kernel_calls = self.bytes_allocated = 0
+        self.bytes_sent = self.copies = self.bytes_copied = self.kernel_calls = self.bytes_allocated = 0
 
     def add(self, other: Counters) -> None:
         """Add what another thread counted."""
         for kind, size in other.bytes_moved.items():
             self.moved(kind, size)
+        self.bytes_sent += other.bytes_sent
         self.copies += other.copies
         self.bytes_copied += other.bytes_copied
         self.kernel_calls += other.kernel_calls

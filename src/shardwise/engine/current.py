@@ -6,14 +6,13 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 
-from shardwise.engine.abstract import AbstractEngine
 from shardwise.engine.local import LocalEngine
+from shardwise.engine.verbs import Engine
 from shardwise.errors import ArgumentError
 
-Engine = LocalEngine | AbstractEngine
-
 _local = LocalEngine()
-_current: ContextVar[Engine] = ContextVar("engine", default=_local)
+_used: list[Engine] = [_local]  # the last is that of the process; in every thread, so not in a context
+_current: ContextVar[Engine | None] = ContextVar("engine", default=None)
 
 
 def current_engine() -> Engine:
@@ -22,13 +21,23 @@ def current_engine() -> Engine:
     >>> current_engine().name
     'local'
     """
-    return _current.get()
+    return _current.get() or _used[-1]
+
+
+def local_engine() -> LocalEngine:
+    """Return the local engine that is used where no other is asked for."""
+    return _local
+
+
+def use(engine: Engine) -> None:
+    """Make an engine that of the whole process."""
+    _used[:] = [engine]
 
 
 @contextmanager
 def engine_context(engine: Engine) -> Iterator[Engine]:
     """Use another engine inside a `with` block."""
-    if not isinstance(engine, LocalEngine | AbstractEngine):
+    if not isinstance(engine, Engine):
         raise ArgumentError(f"engine_context needs an engine such as LocalEngine(), got {engine!r}.")
     token = _current.set(engine)
     try:

@@ -144,6 +144,7 @@ class Program:
     dtype: np.dtype
     plan: Plan | None = None
     given: tuple[Stage, ...] = ()
+    sources: tuple[int | None, ...] | None = None  # of a permutation: per device, the one whose array it receives
 
     @cached_property
     def stages(self) -> tuple[Stage, ...]:
@@ -388,10 +389,16 @@ def _index(side: Side, slot: Slot) -> int:
 
 
 @lru_cache(maxsize=4096)
-def permutation(storage: Storage, picks: tuple[int | None, ...], times: tuple[int, ...], dtype: np.dtype) -> Program:
+def permutation(
+    storage: Storage,
+    picks: tuple[int | None, ...],
+    times: tuple[int, ...],
+    dtype: np.dtype,
+    sources: tuple[int | None, ...] | None = None,
+) -> Program:
     """Return the program in which array i becomes array `picks[i]`, or zeros where that is None.
 
-    `times[i]` is how many devices receive it.
+    `times[i]` is how many devices receive it, `sources` from which device each of them does.
     """
     takes = tuple(Take(out, pick, ()) for out, pick in enumerate(picks) if pick is not None)
     zeros = tuple(out for out, pick in enumerate(picks) if pick is None)
@@ -399,4 +406,4 @@ def permutation(storage: Storage, picks: tuple[int | None, ...], times: tuple[in
     note = StepNote("permute", (), str(storage.layout), str(storage.layout))
     free = (("permute", moved),) if moved else ()
     stage = Stage((note,), storage, storage, None, None, takes, (), (), zeros, zeros, (), (), free, dtype.itemsize)
-    return Program(storage, dtype, given=(stage,))
+    return Program(storage, dtype, given=(stage,), sources=sources)

@@ -12,13 +12,25 @@ from time import perf_counter
 
 import numpy as np
 
-from shardwise.engine.arrays import Array, identity, is_torch, join_into, pieces, placed_along, reduce_into, runs_of
+from shardwise.engine.arrays import (
+    Array,
+    identity,
+    in_memory,
+    is_torch,
+    join_into,
+    pieces,
+    placed_along,
+    reduce_into,
+    runs_of,
+)
 from shardwise.engine.counters import Counters
 from shardwise.engine.execute import Moved, Program, Stage
 from shardwise.engine.job import Job
 from shardwise.engine.log import Record, active_logs, user_line
 from shardwise.engine.pool import SMALLEST, Pool
 from shardwise.engine.storage import Storage
+from shardwise.layout.device import Device
+from shardwise.layout.mesh import DeviceMesh
 from shardwise.layout.placement import ReduceOp
 
 PARALLEL = 1 << 25  # bytes read and written above which work is shared between the cores
@@ -45,6 +57,14 @@ class LocalEngine:
         return ThreadPoolExecutor(max(1, self.threads - 1), thread_name_prefix="shardwise")
 
     # -- verbs -------------------------------------------------------------------------------------
+
+    def addressable(self, mesh: DeviceMesh) -> range:
+        """Return the indices of the devices of a mesh that are in this process: all of them."""
+        return range(mesh.num_devices)
+
+    def place(self, array: Array, device: Device) -> Array:
+        """Return an array in the memory of a device, which must be there."""
+        return in_memory(array, device)
 
     def empty(self, shape: Sequence[int], dtype: np.dtype, like: Array | None = None) -> Array:
         """Return an array with arbitrary contents, of the library and on the device of `like`."""
@@ -94,7 +114,12 @@ class LocalEngine:
         return made if job.order is None else [made[i] for i in job.order]
 
     def each(
-        self, storage: Storage, dtype: np.dtype, make: Callable[[int, int], Array], base: Sequence[Array] | None = None
+        self,
+        storage: Storage,
+        dtype: np.dtype,
+        make: Callable[[int, int], Array],
+        base: Sequence[Array] | None = None,
+        like: Array | None = None,
     ) -> Sequence[Array]:
         """Return the arrays of a tensor, each made by `make(which, device)` for one device that holds it."""
         return [make(i, device) for i, device in enumerate(storage.firsts)]

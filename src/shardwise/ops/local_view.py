@@ -152,10 +152,15 @@ def reshaped(x: LocalTensor, shape: Shape) -> LocalTensor:
 
 
 def _unstacked(x: Tensor, *, layout: Layout, shape: Shape) -> Tensor:
-    # Devices along axes that the layout does not name must agree; one of them is taken.
+    # Devices along axes that the layout does not name must agree; one of them is taken. Only those in this process
+    # are compared: between processes that would take communication which no plan shows.
     rank = x.mesh.ndim
     old, storage = x.storage, storage_of(layout, shape)
-    for holders in storage.holders if x.engine.name != "abstract" else ():
+    here = set(x.engine.addressable(x.mesh)) if x.engine.name != "abstract" else set()
+    for held in storage.holders if len(here) > 1 else ():
+        holders = [device for device in held if device in here]
+        if len(holders) < 2:
+            continue
         first = x.arrays[old.index(holders[0])]
         for device in holders[1:]:
             other = x.arrays[old.index(device)]

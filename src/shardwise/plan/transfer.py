@@ -75,8 +75,13 @@ def portion(box: Box, count: int, index: int) -> Box:
 
 
 def _divided(lengths: list[int], count: int) -> list[int]:
-    # Give the prime factors of `count`, largest first, to whichever dim has the longest pieces.
+    # Portions of a leading dim are contiguous, so it is cut alone if that makes them equal. Otherwise give the prime
+    # factors of `count`, largest first, to whichever dim has the longest pieces.
     parts = [1] * len(lengths)
+    leading = next((dim for dim, length in enumerate(lengths) if length != 1), 0)
+    if lengths[leading] and lengths[leading] % count == 0:
+        parts[leading] = count
+        return parts
     for factor in _primes(count):
         dim = max(range(len(lengths)), key=lambda k: (lengths[k] / parts[k], -k))
         parts[dim] *= factor

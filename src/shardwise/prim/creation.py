@@ -9,12 +9,13 @@ import numpy as np
 
 from shardwise.engine.arrays import Array, identity, is_torch
 from shardwise.engine.current import Engine
+from shardwise.engine.held import sample
 from shardwise.engine.storage import region
 from shardwise.layout.layout import Layout, Shape
 from shardwise.layout.placement import ReduceOp
 from shardwise.layout.tiling import Box
 from shardwise.prim.kernel import alike
-from shardwise.prim.tensor import Tensor, in_memory, plain
+from shardwise.prim.tensor import Tensor, plain
 from shardwise.prim.work import Place, made
 
 Fill = Callable[[np.ndarray, Box], None]  # writes a box of the value into a contiguous array
@@ -46,7 +47,7 @@ def created(
             filled(out, place.box, shape, fill)
         else:
             out[...] = identity(op, dtype)
-        return _beside(in_memory(out, layout.mesh.device(place.device)), like)
+        return _beside(engine.place(out, layout.mesh.device(place.device)), like)
 
     return made(kernel, [], layout, shape, dtype, engine)
 
@@ -64,7 +65,7 @@ def filled(out: np.ndarray, box: Box, shape: Shape, fill: Fill) -> None:
 
 
 def _beside(array: Array, like: Tensor | None) -> Array:
-    if like is None or is_torch(array) or not is_torch(first := plain(like).arrays[0]):
+    if like is None or is_torch(array) or not is_torch(first := sample(plain(like).arrays)):
         return array
     return alike([first, array], array.dtype)[1]
 

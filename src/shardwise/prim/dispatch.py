@@ -9,6 +9,7 @@ from functools import lru_cache, partial
 import numpy as np
 
 from shardwise.engine.arrays import Array, dtype_of, is_torch
+from shardwise.engine.held import sample
 from shardwise.engine.job import Job
 from shardwise.engine.storage import storage_of
 from shardwise.layout.cut import Cut
@@ -56,10 +57,10 @@ def apply(
         for x, layout in zip(operands, decision.way.operands, strict=True)
     ]
     engine, out = operands[0].engine, decision.job.out
-    if len(ready) > 1 and len({is_torch(arrays[0]) for arrays in ready}) > 1:
+    if len(ready) > 1 and len({is_torch(sample(arrays)) for arrays in ready}) > 1:
         plain, kernel = kernel, lambda *some: plain(*alike(list(some), dtypes[0]))
     arrays = engine.work(kernel, ready, decision.job, dtype)
-    return Tensor(arrays, out.layout, out.shape, dtype_of(arrays[0]), engine)
+    return Tensor(arrays, out.layout, out.shape, dtype_of(sample(arrays)), engine)
 
 
 @lru_cache(maxsize=8192)

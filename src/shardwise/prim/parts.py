@@ -7,6 +7,8 @@ from typing import Any
 
 from array_api_compat import array_namespace
 
+from shardwise.engine.held import sample
+from shardwise.engine.storage import storage_of
 from shardwise.layout.cut import Cut
 from shardwise.layout.device import Device
 from shardwise.layout.layout import Layout, Shape
@@ -15,7 +17,7 @@ from shardwise.prim.kernel import zeros
 from shardwise.prim.relayout import relayout
 from shardwise.prim.row import Row
 from shardwise.prim.tensor import Tensor, lowest
-from shardwise.prim.work import made, worked
+from shardwise.prim.work import made, taken, worked
 
 
 def on(device: Device, rank: int) -> Layout:
@@ -25,7 +27,7 @@ def on(device: Device, rank: int) -> Layout:
 
 def zeros_like(like: Tensor, shape: Shape, layout: Layout) -> Tensor:
     """Return a tensor of zeros of the dtype, library and engine of another."""
-    source = lowest(like).arrays[0]
+    source = sample(lowest(like).arrays)
     return made(lambda place: zeros(source, place.shape), [], layout, shape, like.dtype, like.engine)
 
 
@@ -42,7 +44,10 @@ def joined_layout(parts: Sequence[Shape], devices: Sequence[Device], dim: int) -
 def _join(*parts: Tensor, dim: int) -> Tensor:
     devices = [part.mesh.device(0) for part in parts]
     layout, shape = joined_layout([part.shape for part in parts], devices, dim)
-    return Tensor([part.arrays[0] for part in parts], layout, shape, parts[0].dtype, parts[0].engine)
+    engine, dtype, like = parts[0].engine, parts[0].dtype, sample(parts[0].arrays)
+    base = [part.arrays for part in parts]
+    arrays = engine.each(storage_of(layout, shape), dtype, lambda index, device: parts[device].arrays[0], base, like)
+    return Tensor(arrays, layout, shape, dtype, engine)
 
 
 def _join_vjp(ct: Tensor, out: Tensor, *parts: Tensor, dim: int) -> tuple[Tensor, ...]:
@@ -57,8 +62,8 @@ def _join_jvp(tangents: Any, out: Tensor, *parts: Tensor, dim: int) -> Tensor:
 
 
 def _take_part(x: Tensor, *, index: int, dim: int) -> Tensor:
-    array = x.arrays[x.storage.index(index)]
-    return Tensor((array,), on(x.mesh.device(index), x.ndim), tuple(array.shape), x.dtype, x.engine)
+    which = x.storage.index(index)
+    return taken(x, on(x.mesh.device(index), x.ndim), x.storage.local_shape(which), lambda device: index)
 
 
 def _take_part_vjp(ct: Tensor, out: Tensor, x: Tensor, *, index: int, dim: int) -> tuple[Tensor, ...]:
@@ -71,10 +76,9 @@ def _take_part_vjp(ct: Tensor, out: Tensor, x: Tensor, *, index: int, dim: int) 
 
 
 def _stack(*parts: Tensor) -> Tensor:
-    arrays = [part.arrays[0] for part in parts]
     shape = (len(parts), *parts[0].shape)
-    made = parts[0].engine.apply(lambda *a: array_namespace(a[0]).stack(a, axis=0), arrays, shape)
-    return Tensor((made,), on(parts[0].mesh.device(0), len(shape)), shape, parts[0].dtype, parts[0].engine)
+    layout = on(parts[0].mesh.device(0), len(shape))
+    return worked(lambda place, *arrays: array_namespace(arrays[0]).stack(arrays, axis=0), parts, layout, shape)
 
 
 def _stack_vjp(ct: Tensor, out: Tensor, *parts: Tensor) -> tuple[Tensor, ...]:

@@ -8,6 +8,7 @@ from math import prod
 from typing import Any
 
 from shardwise.engine.execute import permutation
+from shardwise.engine.held import sample
 from shardwise.engine.storage import Storage, storage_of
 from shardwise.errors import BindingError, DerivativeError, LayoutError
 from shardwise.layout.axis import Axis, without
@@ -130,7 +131,7 @@ def _permute(x: Tensor, *, sources: Sources) -> Tensor:
         sum(pick is not None and x.storage.index(device) != pick for device in holders)
         for pick, holders in zip(picks, x.storage.holders, strict=True)
     ]
-    program = permutation(x.storage, picks, tuple(times), x.dtype)
+    program = permutation(x.storage, picks, tuple(times), x.dtype, sources)
     return Tensor(x.engine.run(program, x.arrays), x.layout, x.shape, x.dtype, x.engine)
 
 
@@ -203,15 +204,15 @@ def _restrict(x: Tensor, *, axis: Axis, at: int) -> Tensor:
 
 
 def _embed(x: Tensor, *, axis: Axis, at: int, layout: Layout, shape: Shape) -> Tensor:
-    new, step = storage_of(layout, shape), layout.mesh.divisor(axis)
+    new, step, like = storage_of(layout, shape), layout.mesh.divisor(axis), sample(x.arrays)
 
     def make(index: int, device: int) -> Any:
         if device // step % axis.size == at:
             return x.arrays[x.storage.index(_outside(device, axis, step))]
         local = new.shapes[index]
-        return x.engine.apply(partial(zeros, shape=local), [x.arrays[0]], local)
+        return x.engine.apply(partial(zeros, shape=local), [like], local)
 
-    return Tensor(x.engine.each(new, x.dtype, make), layout, shape, x.dtype, x.engine)
+    return Tensor(x.engine.each(new, x.dtype, make, like=like), layout, shape, x.dtype, x.engine)
 
 
 def _inside(device: int, axis: Axis, step: int) -> int:

@@ -8,14 +8,15 @@ from typing import Any
 
 import numpy as np
 
-from shardwise.engine.arrays import Array, copy_into, dtype_of, is_torch, on_device, readonly, reduce_into, to_numpy
+from shardwise.engine.arrays import Array, copy_into, dtype_of, is_torch, readonly, reduce_into, to_numpy
 from shardwise.engine.current import Engine, current_engine
 from shardwise.engine.execute import compiled
+from shardwise.engine.held import Held
 from shardwise.engine.storage import Storage, region, storage_of
 from shardwise.errors import ArgumentError, BindingError, ConversionError, EngineError
 from shardwise.layout.context import current_mesh
 from shardwise.layout.conversion import LayoutLike, as_layout
-from shardwise.layout.device import Accelerator, Device, accelerator_count, default_device
+from shardwise.layout.device import Device, default_device
 from shardwise.layout.layout import Layout, Shape, checked_shape
 from shardwise.layout.mesh import DeviceMesh
 from shardwise.layout.placement import ReduceOp
@@ -117,21 +118,36 @@ class Tensor(Methods):
     # -- reading -----------------------------------------------------------------------------------
 
     def local(self, device: int) -> Array:
-        """Return the array that the device with this index holds; it is read-only."""
-        return readonly(self._real()[self.storage.index(self.mesh.checked_index(device))])
+        """Return the array that the device with this index holds, in this process; it is read-only."""
+        arrays, index = self._real(), self.mesh.checked_index(device)
+        if index not in (here := self._engine.addressable(self.mesh)):
+            raise EngineError(
+                f"device {index} of ({self.mesh}) is {self.mesh.device(index)!r}, in another process; here are devices "
+                f"{list(here)}.\n  x.gather() brings the value to every process."
+            )
+        return readonly(arrays[self.storage.index(index)])
 
     @property
     def shards(self) -> tuple[Shard, ...]:
         """What each device that this process can address holds."""
         storage, arrays = self.storage, self._real()
         return tuple(
-            Shard(self.mesh.device(i), i, storage.boxes[storage.index(i)], readonly(arrays[storage.index(i)]))
-            for i in range(self.mesh.num_devices)
+            Shard(self.mesh.device(i), i, storage.box(storage.index(i)), readonly(arrays[storage.index(i)]))
+            for i in self._engine.addressable(self.mesh)
         )
 
     def numpy(self) -> np.ndarray:
-        """Return the global value as a read-only NumPy array; nothing is sent between devices."""
+        """Return the global value as a read-only NumPy array; nothing is sent between devices.
+
+        Where this process does not hold all of it, that is an error.
+        """
         arrays = self._real()
+        if isinstance(arrays, Held) and not arrays.is_whole:
+            raise EngineError(
+                f"this process holds a part of {self.type_text} on ({str(self.mesh) or self.mesh.device(0)}) only, and "
+                "reading never communicates.\n  x.gather().numpy() in all processes gives all of it to each; x.shards "
+                "is what this one holds."
+            )
         if self.layout.is_replicated and not self.layout.has_halo:
             return readonly(to_numpy(arrays[0]))
         return readonly(assembled(self))
@@ -187,6 +203,11 @@ class Tensor(Methods):
     def __repr__(self) -> str:
         if self._engine.name == "abstract":
             return f"Tensor({self.type_text} on {self.mesh}, abstract)"
+        if isinstance(self._arrays, Held) and not self._arrays.is_whole:
+            here = ", ".join(map(str, self._engine.addressable(self.mesh))) or "none"
+            return (
+                f"Tensor({self.type_text} on {str(self.mesh) or self.mesh.device(0)}, of which device {here} is here)"
+            )
         values = np.array2string(self.numpy(), separator=", ", threshold=50, edgeitems=2, prefix="Tensor(")
         return f"Tensor({values}, {self.type_text} on {str(self.mesh) or self.mesh.device(0)})"
 
@@ -278,10 +299,13 @@ def moved(x: Tensor, layout: Layout) -> Tensor:
         arrays, which = x.arrays, x.storage.index
         seen = x.engine.each(storage_of(layout, x.shape), x.dtype, lambda index, device: arrays[which(device)], arrays)
         return Tensor(seen, layout, x.shape, x.dtype, x.engine)
-    arrays = x.engine.run(compiled(plan), x.arrays)
-    if layout.mesh is not x.layout.mesh and x.engine.name != "abstract":
-        arrays = _in_memory_of(arrays, layout, x.shape)
-    return Tensor(arrays, layout, x.shape, x.dtype, x.engine)
+    engine, arrays = x.engine, x.engine.run(compiled(plan), x.arrays)
+    if layout.mesh is not x.layout.mesh:
+        # Between meshes the memory may differ: an accelerator's, or the host's.
+        storage, device = storage_of(layout, x.shape), layout.mesh.device
+        made = arrays
+        arrays = engine.each(storage, x.dtype, lambda i, at: engine.place(made[i], device(at)), made)
+    return Tensor(arrays, layout, x.shape, x.dtype, engine)
 
 
 def operand(x: Tensor, layout: Layout) -> Tensor:
@@ -294,22 +318,6 @@ def operand(x: Tensor, layout: Layout) -> Tensor:
     if x._settled is None or x._settled.layout is not layout:
         x._settled = moved(x, layout)
     return x._settled
-
-
-def _in_memory_of(arrays: Sequence[Array], layout: Layout, shape: Shape) -> Sequence[Array]:
-    # Between meshes the memory may differ: an accelerator's, or the host's.
-    holders = storage_of(layout, shape).holders
-    return [in_memory(a, layout.mesh.device(devices[0])) for a, devices in zip(arrays, holders, strict=True)]
-
-
-def in_memory(array: Array, device: Device) -> Array:
-    """Return an array in the memory of a device, which must be there."""
-    if isinstance(device, Accelerator) and device.id >= (count := accelerator_count()):
-        raise EngineError(
-            f"{device!r} is not there: {count} accelerators were found (looked for CUDA devices through torch, then "
-            "CuPy).\n  install the extra shardwise[torch] with a CUDA build, or use CPU()."
-        )
-    return on_device(array, device)
 
 
 def _gathered(x: Tensor) -> Tensor:
@@ -326,9 +334,10 @@ def asarray(data: Any, dtype: Any = None) -> Tensor:
     """
     if isinstance(data, Tensor):
         return data
-    mesh = DeviceMesh.single(default_device())
-    array = _entering(host_array(data, dtype), default_device())
-    return Tensor((_own(array),), Layout.replicated(mesh, array.ndim), tuple(array.shape), dtype_of(array))
+    device, engine, array = default_device(), current_engine(), host_array(data, dtype)
+    layout, shape, kind = Layout.replicated(DeviceMesh.single(device), array.ndim), tuple(array.shape), dtype_of(array)
+    arrays = engine.each(storage_of(layout, shape), kind, lambda i, at: _own(engine.place(array, device)), like=array)
+    return Tensor(arrays, layout, shape, kind, engine)
 
 
 def host_array(data: Any, dtype: Any = None) -> Array:
@@ -346,10 +355,6 @@ def host_array(data: Any, dtype: Any = None) -> Array:
     return array
 
 
-def _entering(array: Array, device: Device) -> Array:
-    return array if current_engine().name == "abstract" else in_memory(array, device)
-
-
 def _own(array: Array) -> Array:
     # A tensor never changes, so it does not share memory with what the user may write to.
     if is_torch(array):
@@ -362,11 +367,18 @@ def _own(array: Array) -> Array:
 
 def placed(data: Any, layout: Layout) -> Tensor:
     """Return host data as a tensor of this layout; every device takes its shard from the host."""
-    array, engine = _entering(host_array(data), layout.mesh.device(0)), current_engine()
+    array, engine, device = host_array(data), current_engine(), layout.mesh.device
     shape, dtype = checked_shape(tuple(array.shape)), dtype_of(array)
-    whole = Tensor((array,), Layout.replicated(layout.mesh, array.ndim), shape, dtype, engine)
-    made = moved(whole, layout)
-    return Tensor([_own(part) if _shares(part, array) else part for part in made.arrays], layout, shape, dtype, engine)
+    everywhere = Layout.replicated(layout.mesh, array.ndim)
+    whole = storage_of(everywhere, shape)
+    arrays = engine.each(whole, dtype, lambda i, at: engine.place(array, device(at)), (array,), array)
+    parts = moved(Tensor(arrays, everywhere, shape, dtype, engine), layout).arrays
+    given = arrays
+
+    def own(index: int, at: int) -> Array:
+        return _own(parts[index]) if _shares(parts[index], given[0]) else parts[index]
+
+    return Tensor(engine.each(storage_of(layout, shape), dtype, own, parts, array), layout, shape, dtype, engine)
 
 
 def _shares(part: Array, array: Array) -> bool:
@@ -380,10 +392,14 @@ def from_shards(
     mesh: DeviceMesh | None,
     layout: LayoutLike,
     shape: Sequence[int],
+    *,
+    dtype: Any = None,
 ) -> Tensor:
     """Return the tensor whose devices hold these arrays, one per device in the order of the mesh.
 
-    Shapes and dtypes are checked, and that devices which hold the same data hold equal arrays.
+    Where devices live in several processes, a mapping of the indices of this one's to their arrays is enough; one that
+    has none gives the `dtype`. Shapes and dtypes are checked, and that devices which hold the same data hold equal
+    arrays, as far as they are given.
 
     >>> from shardwise import DeviceMesh, P
     >>> from_shards([[1.0, 2.0], [3.0]], DeviceMesh((2,), ("x",)), P("x"), (3,))
@@ -391,30 +407,45 @@ def from_shards(
     """
     sizes = checked_shape(shape)
     found = as_layout(layout, len(sizes), current_mesh(mesh))
-    storage = storage_of(found, sizes)
-    count = found.mesh.num_devices
-    given = [shards[i] for i in sorted(shards)] if isinstance(shards, Mapping) else list(shards)
-    arrays = [host_array(s.array if isinstance(s, Shard) else s) for s in given]
-    if len(arrays) != count:
-        raise BindingError(f"the mesh ({found.mesh}) has {count} devices, got {len(arrays)} shards.")
-    dtypes = {dtype_of(array) for array in arrays}
+    storage, engine = storage_of(found, sizes), current_engine()
+    given = _given(shards, found.mesh, engine)
+    dtypes = {dtype_of(array) for array in given.values()} | (set() if dtype is None else {np.dtype(dtype)})
+    if not dtypes:
+        raise BindingError(f"no device of ({found.mesh}) is in this process, so from_shards needs the dtype.")
     if len(dtypes) > 1:
         raise BindingError(f"shards must have one dtype, got {', '.join(sorted(map(str, dtypes)))}.")
-    dtype = dtypes.pop()
-    found.check_dtype(dtype)
-    chosen: list[Array] = [None] * storage.count
-    for device, array in enumerate(arrays):
+    kind = dtypes.pop()
+    found.check_dtype(kind)
+    chosen: dict[int, Array] = {}
+    for device, array in given.items():
         index = storage.index(device)
-        if tuple(array.shape) != storage.shapes[index]:
+        if tuple(array.shape) != storage.local_shape(index):
             raise BindingError(
-                f"device {device} must hold shape {storage.shapes[index]} of a tensor of shape {sizes} laid out "
+                f"device {device} must hold shape {storage.local_shape(index)} of a tensor of shape {sizes} laid out "
                 f"{found}, got {tuple(array.shape)}."
             )
-        if chosen[index] is None:
-            chosen[index] = _own(array)
-        elif not np.array_equal(to_numpy(array), to_numpy(chosen[index]), equal_nan=dtype.kind in "fc"):
+        if index not in chosen:
+            chosen[index] = _own(engine.place(array, found.mesh.device(device)))
+        elif not np.array_equal(to_numpy(array), to_numpy(chosen[index]), equal_nan=kind.kind in "fc"):
             raise BindingError(
-                f"devices {storage.holders[index][0]} and {device} hold the same part under {found}, but their "
+                f"devices {storage.holder(index)} and {device} hold the same part under {found}, but their "
                 "arrays differ.\n  if they are contributions to be summed, say so: P(..., unreduced=[axis])."
             )
-    return Tensor(chosen, found, sizes, dtype)
+    like = next(iter(given.values()), None)
+    made = engine.each(storage, kind, lambda index, device: chosen[index], like=like)
+    return Tensor(made, found, sizes, kind, engine)
+
+
+def _given(shards: Sequence[Any] | Mapping[int, Any], mesh: DeviceMesh, engine: Engine) -> dict[int, Array]:
+    # The arrays by device: of all devices, or at least of those in this process.
+    here = list(engine.addressable(mesh))
+    pairs = dict(shards.items() if isinstance(shards, Mapping) else enumerate(shards))
+    if pairs and all(isinstance(s, Shard) for s in pairs.values()):
+        shards = pairs = {s.index: s for s in pairs.values()}
+    arrays = {device: host_array(s.array if isinstance(s, Shard) else s) for device, s in sorted(pairs.items())}
+    if len(arrays) == mesh.num_devices and list(arrays) == list(range(mesh.num_devices)):
+        return arrays
+    if isinstance(shards, Mapping) and not set(here) - set(arrays) and all(mesh.checked_index(d) >= 0 for d in arrays):
+        return arrays
+    some = f" (this process has {here})" if len(here) < mesh.num_devices else ""
+    raise BindingError(f"the mesh ({mesh}) has {mesh.num_devices} devices{some}, got {len(arrays)} shards.")

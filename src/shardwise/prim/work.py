@@ -10,6 +10,7 @@ import numpy as np
 
 from shardwise.engine.arrays import Array, is_torch
 from shardwise.engine.current import Engine
+from shardwise.engine.held import sample
 from shardwise.engine.storage import Storage, storage_of
 from shardwise.layout.layout import Layout, Shape
 from shardwise.layout.tiling import Box
@@ -63,7 +64,7 @@ def made(
     """Return what devices of an engine make, also of nothing; views of `base` take no memory."""
     storage = storage_of(layout, shape)
     held = [(x.arrays, x.storage.index) for x in operands]
-    if len(operands) > 1 and len({is_torch(arrays[0]) for arrays, _ in held}) > 1:
+    if len(operands) > 1 and len({is_torch(sample(arrays)) for arrays, _ in held}) > 1:
         plain, kernel = kernel, lambda place, *some: plain(place, *alike(list(some), dtype))
 
     def make(index: int, device: int) -> Array:
@@ -71,7 +72,8 @@ def made(
         local = [arrays[which(device)] for arrays, which in held]
         return engine.apply(lambda *some: kernel(place, *some), local, place.shape)
 
-    return Tensor(engine.each(storage, dtype, make, base), layout, shape, dtype, engine)
+    like = sample(operands[0].arrays) if operands else None
+    return Tensor(engine.each(storage, dtype, make, base, like), layout, shape, dtype, engine)
 
 
 def taken(x: Tensor, layout: Layout, shape: Shape, source: Callable[[int], int] | None = None) -> Tensor:

@@ -1,0 +1,80 @@
+"""Held arrays: those of a tensor that are in this process, where other processes hold the others."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from shardwise.engine.arrays import Array, is_torch
+from shardwise.engine.storage import Storage
+from shardwise.errors import EngineError
+
+
+class Held(Sequence[Array]):
+    """The arrays of a tensor by their number in its storage; to ask for one that is elsewhere is an error.
+
+    >>> from shardwise import DeviceMesh, P
+    >>> from shardwise.engine.storage import storage_of
+    >>> held = Held(storage_of(P("x").to_layout(1, DeviceMesh((2,), ("x",))), (4,)), {1: np.ones(2)}, rank=1)
+    >>> held[1], len(held), held.is_whole
+    (array([1., 1.]), 2, False)
+    """
+
+    __slots__ = ("_like", "arrays", "dtype", "rank", "storage")
+
+    def __init__(
+        self,
+        storage: Storage,
+        arrays: Mapping[int, Array],
+        rank: int,
+        dtype: np.dtype | None = None,
+        like: Array | None = None,
+    ) -> None:
+        """Hold these arrays; `dtype` and `like` say what the others are, where there are none."""
+        self.storage, self.arrays, self.rank, self.dtype, self._like = storage, arrays, rank, dtype, like
+
+    def __len__(self) -> int:
+        return self.storage.count
+
+    def __getitem__(self, index: Any) -> Array:
+        found = self.arrays.get(index)
+        if found is None:
+            raise self._elsewhere(index)
+        return found
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether every array is here."""
+        return len(self.arrays) == self.storage.count
+
+    @property
+    def sample(self) -> Array:
+        """One of the arrays; where none is here, one of single elements, to ask kernels about."""
+        for array in self.arrays.values():
+            return array
+        shape = (1,) * len(self.storage.shape)
+        if self._like is not None and is_torch(self._like):
+            ones = self._like.new_ones(shape)
+            return ones if self.dtype is None else ones.to(getattr(__import__("torch"), str(self.dtype)))
+        return np.ones(shape, self.dtype)
+
+    def _elsewhere(self, index: Any) -> Exception:
+        if not isinstance(index, int) or not 0 <= index < self.storage.count:
+            return IndexError(index)
+        layout = self.storage.layout
+        return EngineError(
+            f"a tensor laid out {layout} on ({str(layout.mesh) or layout.mesh.device(0)}) has its array {index} in the "
+            f"process of {layout.mesh.device(self.storage.holder(index))!r}; this is the process with rank {self.rank}."
+            "\n  x.gather() brings the value to every process of its mesh; x.shards is what this one holds."
+        )
+
+
+def sample(arrays: Sequence[Array]) -> Array:
+    """Return one of the arrays of a tensor, for its library and dtype.
+
+    >>> sample((np.zeros(2), np.ones(2)))
+    array([0., 0.])
+    """
+    return arrays[0] if isinstance(arrays, tuple | list) else arrays.sample  # type: ignore[attr-defined]

@@ -1,0 +1,68 @@
+"""Output: the lines of several processes on one terminal, each with its rank; tracebacks are kept in order.
+
+A traceback is held back until it is known why its process ended: when one fails, the others fail because of it, and
+theirs come after the one that matters.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, field
+from time import monotonic
+from typing import TextIO
+
+STARTS = ("Traceback (most recent call last):", "Fatal Python error:", "  + Exception Group Traceback")
+CONSEQUENCE = re.compile(r"^(\w+\.)*(RankLost|CollectiveError)\b", re.MULTILINE)
+RANK = re.compile(r"^\[rank\d+\]: ?")  # with which torch begins the lines of tracebacks
+PATIENCE = 5.0  # seconds after which a traceback of a process that goes on is printed
+
+
+@dataclass
+class Stream:
+    """What one process writes on one of its outputs."""
+
+    prefix: str
+    to: TextIO
+    holds: bool = False  # whether tracebacks are held back
+    began: float | None = None  # when the one that is held began
+    _rest: bytes = b""
+    _held: list[str] = field(default_factory=list)
+
+    def take(self, data: bytes) -> None:
+        """Print the lines that are complete."""
+        *lines, self._rest = (self._rest + data).split(b"\n")
+        for line in lines:
+            self._line(line.decode(errors="replace").rstrip("\r"))
+
+    def end(self) -> None:
+        """Print the last line, if it was not complete."""
+        if self._rest:
+            self.take(b"\n")
+
+    def look(self) -> None:
+        """Print a traceback of a process that goes on."""
+        if self.began is not None and monotonic() - self.began > PATIENCE:
+            self.release()
+
+    def release(self) -> None:
+        """Print what is held back."""
+        held, self._held, self.began = self._held, [], None
+        for line in held:
+            self._print(line)
+
+    @property
+    def is_consequence(self) -> bool:
+        """Whether what is held back says that another process failed."""
+        return CONSEQUENCE.search("\n".join(self._held)) is not None
+
+    def _line(self, line: str) -> None:
+        line = RANK.sub("", line)
+        if self.holds and not self._held and line.startswith(STARTS):
+            self.began = monotonic()
+        if self.began is None:
+            self._print(line)
+            return
+        self._held.append(line)
+
+    def _print(self, line: str) -> None:
+        print(f"{self.prefix}{line}", file=self.to, flush=True)

@@ -1,0 +1,467 @@
+"""Routes: what one process does in a program: whom it sends which parts of its arrays, and what it makes of the rest.
+
+The transfers of a plan are the only description of its movement. A process enumerates those of its own devices,
+known by their slots, and no others. What goes from one process to another in a round is one message: its boxes in
+the order of (source, target, box), which both ends know.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from hashlib import sha256
+from typing import NamedTuple
+
+from shardwise.engine.execute import Program, StepNote, groups, notes
+from shardwise.engine.storage import Region, Storage, region, storage_of
+from shardwise.layout.device import Accelerator, Device
+from shardwise.layout.layout import Layout, Shape
+from shardwise.layout.placement import ReduceOp
+from shardwise.layout.tiling import Box, box_size, intersect
+from shardwise.plan.moves import DirectMove, Move, ReduceMove, Shares, SpreadMove
+from shardwise.plan.plan import Plan
+from shardwise.plan.side import clipped
+from shardwise.plan.steps import Step
+from shardwise.plan.transfer import Transfer, pieces
+
+# Steps in which a device sends the same to all, something to few, or contiguous shares: their messages go straight
+# from memory to memory. What is cut up and put together again is packed for one library call instead.
+STRAIGHT = ("all_gather", "permute", "halo_exchange", "reduce_scatter", "all_reduce")
+
+
+class Part(NamedTuple):
+    """A part of the array of a slot; an empty region is all of it."""
+
+    slot: int
+    where: Region
+    shape: Shape
+
+
+class Message(NamedTuple):
+    """What goes to or comes from one process in a round."""
+
+    rank: int
+    parts: tuple[Part, ...]
+    size: int  # in elements
+
+
+class Sum(NamedTuple):
+    """A part of an array that is the reduction of terms: parts of arrays here, or offsets in what came."""
+
+    part: Part
+    terms: tuple[Part | int, ...]
+
+
+class Out(NamedTuple):
+    """An array to make: for which slot and device, its shape, and whether copies do not fill it entirely."""
+
+    slot: int
+    device: Device
+    shape: Shape
+    blank: bool
+
+
+class Call(NamedTuple):
+    """What a round of communication is: all processes of its group must say the same."""
+
+    step: str
+    ranks: tuple[int, ...]  # of the group, in order
+    shape: Shape
+    dtype: str
+    before: str
+    after: str
+    reduction: str | None
+    root: int | None  # the rank of the only device that gives, or takes
+    plan: str
+
+
+@dataclass(frozen=True)
+class Round:
+    """One round of messages within a group of processes, or a chunk of one."""
+
+    call: Call
+    sends: tuple[Message, ...]  # by rank, as are the receives
+    receives: tuple[Message, ...]
+    sums: tuple[Sum, ...] = ()
+    spreads: bool = False  # whether what is sent are parts of the arrays that are being made
+    handed: tuple[tuple[Part, Part], ...] = ()  # into, from: what devices of this process then give each other
+    talks: bool = True  # whether anything goes between processes of the group
+    straight: bool = False
+    gathers: bool = False  # whether every process sends all others the same, and all as much
+    on_accelerators: bool = False
+
+    @cached_property
+    def received(self) -> int:
+        """How many elements come."""
+        return sum(message.size for message in self.receives)
+
+    @cached_property
+    def sent(self) -> int:
+        """How many elements go."""
+        return sum(message.size for message in self.sends)
+
+
+@dataclass(frozen=True)
+class Leg:
+    """One or a few steps of a plan, between two layouts, as this process does them."""
+
+    notes: tuple[StepNote, ...]
+    outs: tuple[Out, ...]
+    views: tuple[tuple[int, Part], ...]  # slots whose new array is a part of one that is here
+    copies: tuple[tuple[Part, Part], ...]  # into, from
+    near: tuple[tuple[str, int], ...]  # elements that devices of this process receive from each other, by kind
+    rounds: tuple[Round, ...]
+    op: ReduceOp | None
+    filling: ReduceOp | None
+
+
+@dataclass(frozen=True)
+class Route:
+    """The program of one process: where its arrays come from, the legs, and where they go."""
+
+    starts: tuple[tuple[int, int], ...]  # slot, and number of the array in the storage of the source
+    legs: tuple[Leg, ...]
+    ends: tuple[tuple[int, int], ...]  # number of the array in the storage of the target, and slot
+
+
+def route_of(program: Program, rank: int) -> Route:
+    """Return what the process with a rank does in a program; worked out once and kept with the program."""
+    found = program.__dict__.get("_route")
+    if found is None or found[0] != rank:
+        made = _permuted(program, rank) if program.plan is None else _Survey(program.plan, rank).route()
+        found = program.__dict__["_route"] = rank, made
+    return found[1]
+
+
+@dataclass
+class _Draft:
+    """What is known of a leg so far."""
+
+    before: Storage
+    after: Storage
+    filled: dict[int, int] = field(default_factory=dict)  # elements of each slot's new array that are known
+    copies: list[tuple[int, int, Box]] = field(default_factory=list)  # into, from, what
+    near: dict[str, int] = field(default_factory=dict)
+    rounds: list[Round] = field(default_factory=list)
+
+    def fill(self, slot: int, box: Box) -> None:
+        self.filled[slot] = self.filled.get(slot, 0) + box_size(box)
+
+    def copy(self, into: int, source: int, box: Box) -> None:
+        if box_size(box):
+            self.copies.append((into, source, box))
+            self.fill(into, box)
+
+
+@dataclass(frozen=True)
+class _Survey:
+    """A plan as one process sees it."""
+
+    plan: Plan
+    rank: int
+
+    # -- who is who --------------------------------------------------------------------------------
+
+    @cached_property
+    def ranks(self) -> tuple[int, ...]:
+        """The rank of each slot's process."""
+        return tuple(self.device(slot).id for slot in range(self.plan.search.ground.count))
+
+    def device(self, slot: int) -> Device:
+        name = self.plan.search.ground.name(slot)
+        return name if isinstance(name, Device) else self.plan.src.mesh.device(name)
+
+    @cached_property
+    def own(self) -> list[int]:
+        return [slot for slot, rank in enumerate(self.ranks) if rank == self.rank]
+
+    def index(self, layout: Layout, slot: int) -> int | None:
+        """Return the index of a slot in the mesh of a layout, or None if it is not in it."""
+        numbers = self.plan.search.numbers
+        if numbers is None:
+            return slot
+        which = numbers[0] if layout.mesh is self.plan.src.mesh else numbers[1]
+        return which.index(slot) if slot in which else None
+
+    def box(self, storage: Storage, slot: int) -> Box | None:
+        at = self.index(storage.layout, slot)
+        return None if at is None else storage.box(storage.index(at))
+
+    def members(self, step: Step) -> list[int]:
+        """Return the slots of the group of this process in a step."""
+        ground = self.plan.search.ground
+        if isinstance(ground.devices, tuple) or len(set(self.ranks)) < ground.count:
+            return list(range(ground.count))  # two meshes meet, or processes have several slots
+        return list(self.plan.src.mesh.group(self.own[0], step.axes))
+
+    # -- the whole ---------------------------------------------------------------------------------
+
+    def route(self) -> Route:
+        plan, src, dst = (
+            self.plan,
+            storage_of(self.plan.src, self.plan.shape),
+            storage_of(self.plan.dst, self.plan.shape),
+        )
+        starts, ends = [], {}
+        for slot in self.own:
+            at = self.index(plan.src, slot)
+            if at is not None:
+                starts.append((slot, src.index(at)))
+        for at in range(plan.dst.mesh.num_devices):
+            device = plan.dst.mesh.device(at)
+            if device.id == self.rank:
+                slot = at if plan.search.ground.devices is None else plan.search.ground.slot(device)
+                ends.setdefault(dst.index(at), slot)
+        legs = tuple(self.leg(steps) for steps in groups(plan.steps))
+        return Route(tuple(starts), legs, tuple(ends.items()))
+
+    def leg(self, steps: Sequence[Step]) -> Leg:
+        first, last = steps[0], steps[-1]
+        assert isinstance(first.before, Layout)
+        assert isinstance(last.after, Layout)
+        draft = _Draft(storage_of(first.before, self.plan.shape), storage_of(last.after, self.plan.shape))
+        shares = next((move.shares for step in steps for move in step.moves if move.shares), last.shares)
+        for slot in self.own:
+            for box in self._kept(draft, slot, first, shares):
+                draft.copy(slot, slot, box)
+        for step in steps if self.own else ():
+            for move in step.moves:
+                self._add_move(draft, step, move)
+        return self._finished(draft, steps, first.before.reduce_op, None if shares is None else last.after.reduce_op)
+
+    def _kept(self, draft: _Draft, slot: int, step: Step, shares: Shares | None) -> Iterator[Box]:
+        # What a slot has of its new array already.
+        if shares is not None and shares.pending:
+            return
+        before, after = self.box(draft.before, slot), self.box(draft.after, slot)
+        if before is None or after is None:
+            return
+        needs: Iterable[Box] = (clipped(after, self.plan.shape),)
+        if shares is not None:
+            needs, before = shares.kept(slot), shares.src.held(slot)
+        elif step.moves:
+            move = step.moves[0]
+            assert isinstance(move, DirectMove)
+            held = move.dst.held(slot)
+            needs, before = () if held is None else (held,), move.src.held(slot)
+        for need in needs:
+            common = intersect(need, before) if before is not None else None
+            if common is not None:
+                yield common
+
+    # -- rounds ------------------------------------------------------------------------------------
+
+    def _add_move(self, draft: _Draft, step: Step, move: Move) -> None:
+        members = self.members(step)
+        coming = [t for slot in self.own for t in move.incoming(slot)]
+        going = [t for slot in self.own for t in move.outgoing(slot)]
+        far = [t for t in coming if self._rank(t.source) != self.rank]
+        spreads, handed = isinstance(move, SpreadMove), []
+        for t in coming:
+            if self._rank(t.source) == self.rank:
+                into, source = self._slot(t.target), self._slot(t.source)
+                draft.near[step.kind] = draft.near.get(step.kind, 0) + t.size
+                if spreads:
+                    draft.fill(into, t.box)
+                    handed.append((self._part(draft.after, into, t.box), self._part(draft.after, source, t.box)))
+                elif not move.reduces:
+                    draft.copy(into, source, t.box)
+        for t in far if not move.reduces else ():
+            draft.fill(self._slot(t.target), t.box)
+        if isinstance(move, ReduceMove):
+            for slot in self.own:
+                for _, box in move.shares.of(slot):
+                    draft.fill(slot, box)
+        talks = self._talks(move, members)
+        if not (talks or move.reduces or handed):
+            return
+        away = [t for t in going if self._rank(t.target) != self.rank]
+        source = draft.after if spreads else draft.before
+        for chunk in range(step.chunks):
+            sends = self._messages(self._chunk(away, step, chunk), source, outward=True)
+            receives = self._messages(self._chunk(far, step, chunk), draft.after, outward=False)
+            sums = self._sums(draft, move, step, chunk) if isinstance(move, ReduceMove) else ()
+            draft.rounds.append(
+                Round(
+                    self._call(step, members),
+                    sends,
+                    receives,
+                    sums,
+                    spreads,
+                    tuple(handed) if chunk == 0 else (),
+                    talks,
+                    step.kind in STRAIGHT,
+                    (step.kind == "all_gather" or spreads) and step.chunks == 1 and self._gathers(move, members),
+                    all(isinstance(self.device(slot), Accelerator) for slot in members),
+                )
+            )
+
+    def _slot(self, slot: object) -> int:
+        assert isinstance(slot, int), "moves know devices by slots"
+        return slot
+
+    def _rank(self, slot: object) -> int:
+        return self.ranks[self._slot(slot)]
+
+    def _talks(self, move: Move, members: Sequence[int]) -> bool:
+        # Whether anything at all goes between processes: all of a group must agree about it.
+        return any(self._rank(t.source) != self.ranks[slot] for slot in members for t in move.incoming(slot))
+
+    def _gathers(self, move: Move, members: Sequence[int]) -> bool:
+        sizes = set()
+        for slot in members:
+            boxes: dict[object, list[Box]] = {}
+            for t in move.outgoing(slot):
+                boxes.setdefault(t.target, []).append(t.box)
+            same = list(map(sorted, boxes.values()))
+            if set(boxes) != set(members) - {slot} or any(other != same[0] for other in same):
+                return False
+            sizes.add(sum(map(box_size, same[0])))
+        return len(sizes) == 1 and len(members) == len({self.ranks[slot] for slot in members})
+
+    def _chunk(self, moved: Sequence[Transfer], step: Step, chunk: int) -> Iterator[Transfer]:
+        for t in moved:
+            box = self._piece(t.box, step, chunk)
+            if box is not None:
+                yield t._replace(box=box)
+
+    def _piece(self, box: Box, step: Step, chunk: int) -> Box | None:
+        if step.grain is None:
+            return box
+        return next((piece for i, piece in enumerate(pieces(box, step.grain)) if i == chunk), None)
+
+    def _messages(self, moved: Iterable[Transfer], storage: Storage, outward: bool) -> tuple[Message, ...]:
+        found: dict[int, list[Transfer]] = {}
+        for t in sorted(moved):
+            found.setdefault(self._rank(t.target if outward else t.source), []).append(t)
+        out = []
+        for rank, some in sorted(found.items()):
+            parts = tuple(self._part(storage, self._slot(t.source if outward else t.target), t.box) for t in some)
+            # What goes to several is one value, so that it is packed once.
+            parts = next((other.parts for other in out if other.parts == parts), parts)
+            out.append(Message(rank, parts, sum(t.size for t in some)))
+        return tuple(out)
+
+    def _sums(self, draft: _Draft, move: ReduceMove, step: Step, chunk: int) -> tuple[Sum, ...]:
+        shares, offsets = move.shares, self._offsets(move, step, chunk)
+        out = []
+        for slot in self.own:
+            for tile, whole in shares.of(slot):
+                box = self._piece(whole, step, chunk)
+                if box is None:
+                    continue
+                terms: list[Part | int] = []
+                for source in shares.src.sources(tile, slot, shares.pending):
+                    near = self.ranks[source] == self.rank
+                    terms.append(self._part(draft.before, source, box) if near else offsets[source, slot, box])
+                out.append(Sum(self._part(draft.after, slot, box), tuple(terms)))
+        return tuple(out)
+
+    def _offsets(self, move: ReduceMove, step: Step, chunk: int) -> dict[tuple[object, object, Box], int]:
+        # Where in what comes each transfer begins: messages by rank, each in order.
+        coming = [t for slot in self.own for t in move.incoming(slot) if self._rank(t.source) != self.rank]
+        out, at = {}, 0
+        for t in sorted(self._chunk(coming, step, chunk), key=lambda t: (self._rank(t.source), t)):
+            out[t.source, t.target, t.box] = at
+            at += t.size
+        return out
+
+    # -- values ------------------------------------------------------------------------------------
+
+    def _part(self, storage: Storage, slot: int, box: Box) -> Part:
+        held = self.box(storage, slot)
+        assert held is not None, "only arrays that are here are sent, and only those of the target received"
+        return Part(slot, () if box == held else region(box, held), _shape(box))
+
+    def _call(self, step: Step, members: Sequence[int]) -> Call:
+        plan, note = self.plan, notes([step])[0]
+        root = next((m.device(0).id for m in (plan.src.mesh, plan.dst.mesh) if m.is_single), None)
+        op = plan.src.reduce_op or plan.dst.reduce_op
+        ranks = tuple(sorted({self.ranks[slot] for slot in members}))
+        reduction = None if op is None else str(op)
+        return Call(
+            step.kind, ranks, plan.shape, str(plan.dtype), note.before, note.after, reduction, root, plan.digest
+        )
+
+    def _finished(self, draft: _Draft, steps: Sequence[Step], op: ReduceOp | None, filling: ReduceOp | None) -> Leg:
+        outs, views, viewed = [], [], set()
+        for slot in self.own:
+            at, box = self.index(draft.after.layout, slot), self.box(draft.after, slot)
+            if at is None or box is None:
+                continue
+            mine = [(source, what) for into, source, what in draft.copies if into == slot]
+            if len(mine) == 1 and mine[0][1] == box and not any(r.spreads for r in draft.rounds):
+                views.append((slot, self._part(draft.before, mine[0][0], box)))
+                viewed.add(slot)
+                continue
+            blank = draft.filled.get(slot, 0) < box_size(box)
+            outs.append(Out(slot, draft.after.layout.mesh.device(at), _shape(box), blank))
+        copies = tuple(
+            (self._part(draft.after, into, box), self._part(draft.before, source, box))
+            for into, source, box in draft.copies
+            if into not in viewed
+        )
+        near = tuple(sorted(draft.near.items()))
+        return Leg(notes(steps), tuple(outs), tuple(views), copies, near, tuple(draft.rounds), op, filling)
+
+
+def _shape(box: Box) -> Shape:
+    return tuple([stop - start for start, stop in box])
+
+
+def _permuted(program: Program, rank: int) -> Route:
+    # Whole arrays go from device to device; a device that has the array already keeps it.
+    storage, sources = program.target, program.sources
+    assert sources is not None, "a program without a plan is a permutation"
+    mesh = storage.layout.mesh
+    ranks = [mesh.device(i).id for i in range(mesh.num_devices)]
+    own = [i for i, r in enumerate(ranks) if r == rank]
+    stays = [s is not None and storage.index(s) == storage.index(i) for i, s in enumerate(sources)]
+    coming: dict[int, list[Part]] = {}
+    going: dict[int, list[Part]] = {}
+    outs, views, near = [], [], 0
+    for target, source in enumerate(sources):
+        shape = storage.local_shape(storage.index(target))
+        if target in own:
+            here = source is not None and (stays[target] or ranks[source] == rank)
+            if source is not None and here:
+                near += 0 if stays[target] else _size(shape)
+                views.append((target, Part(target if stays[target] else source, (), shape)))
+            else:
+                outs.append(Out(target, mesh.device(target), shape, source is None))
+        if source is None or stays[target] or ranks[source] == ranks[target] or not _size(shape):
+            continue
+        if target in own:
+            coming.setdefault(ranks[source], []).append(Part(target, (), shape))
+        elif ranks[source] == rank:
+            going.setdefault(ranks[target], []).append(Part(source, (), shape))
+    note = program.given[0].steps
+    digest = sha256(repr((sources, str(storage.layout), repr(mesh))).encode()).hexdigest()[:16]
+    text = str(storage.layout)
+    group = tuple(sorted(set(ranks)))
+    call = Call("permute", group, storage.shape, str(program.dtype), text, text, None, None, digest)
+    sends, receives = _mail(going), _mail(coming)
+    talks = any(
+        s is not None and not stays[t] and ranks[s] != ranks[t] and _size(storage.local_shape(storage.index(t)))
+        for t, s in enumerate(sources)
+    )
+    on_accelerators = all(isinstance(mesh.device(i), Accelerator) for i in range(mesh.num_devices))
+    rounds = (Round(call, sends, receives, straight=True, on_accelerators=on_accelerators),) if talks and own else ()
+    moved = (("permute", near),) if near else ()
+    leg = Leg(note, tuple(outs), tuple(views), (), moved, rounds, None, None)
+    ends = {storage.index(i): i for i in reversed(own)}
+    return Route(tuple((i, storage.index(i)) for i in own), (leg,), tuple(ends.items()))
+
+
+def _mail(parts: dict[int, list[Part]]) -> tuple[Message, ...]:
+    return tuple(
+        Message(rank, tuple(some), sum(_size(part.shape) for part in some)) for rank, some in sorted(parts.items())
+    )
+
+
+def _size(shape: Shape) -> int:
+    out = 1
+    for size in shape:
+        out *= size
+    return out

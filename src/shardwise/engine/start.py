@@ -1,0 +1,159 @@
+"""Starting: which engine a process uses, by name or by how it was started."""
+
+from __future__ import annotations
+
+import atexit
+import ctypes
+import os
+import socket
+import sys
+from datetime import timedelta
+from importlib.util import find_spec
+from typing import TYPE_CHECKING
+
+from shardwise.engine.current import current_engine, local_engine, use
+from shardwise.engine.settings import Settings, settings
+from shardwise.errors import ArgumentError, EngineError, MeshError, did_you_mean
+
+if TYPE_CHECKING:
+    from torch.distributed.distributed_c10d import Store
+
+    from shardwise.engine.guard import CollectiveGuard
+    from shardwise.engine.verbs import Engine
+    from shardwise.layout.mesh import DeviceMesh
+
+ENGINES = ("local", "torch")
+NEEDED = ("RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT")
+
+
+def init(
+    engine: str | None = None,
+    *,
+    timeout: float | None = None,
+    heartbeat: float | None = None,
+    guard: bool | None = None,
+    mesh: DeviceMesh | None = None,
+) -> Engine:
+    """Choose the engine of this process and return it.
+
+    Without a name it is "torch" under `shardwise run` or `torchrun`, or wherever RANK, WORLD_SIZE and MASTER_ADDR are
+    set as they set them, and "local" otherwise. With "torch", the device with number r of every mesh belongs to the
+    process with rank r.
+
+    Processes are guarded: what they do is compared before any data moves, and one that is lost, or does not come
+    within `timeout` seconds (60, or SHARDWISE_TIMEOUT), is named. They tell each other that they live every
+    `heartbeat` seconds (5, or SHARDWISE_HEARTBEAT). `guard=False`, or SHARDWISE_GUARD=0, does without. If a mesh is
+    given, all processes must give the same.
+
+    >>> init("local").name
+    'local'
+    """
+    if engine is not None and engine not in ENGINES:
+        known = ", ".join(map(repr, ENGINES))
+        raise ArgumentError(f"init: there is no engine {engine!r}; engines: {known}.{did_you_mean(engine, ENGINES)}")
+    chosen = settings(timeout, heartbeat, guard)
+    started = all(name in os.environ for name in NEEDED[:3])
+    found = _torch_engine(chosen, mesh) if engine == "torch" or (engine is None and started) else local_engine()
+    use(found)
+    return found
+
+
+def _torch_engine(chosen: Settings, mesh: DeviceMesh | None) -> Engine:
+    before = current_engine()
+    if before.name == "torch":
+        return before
+    if find_spec("torch") is None:
+        raise EngineError("the torch engine needs torch.\n  pip install 'shardwise[torch]'")
+    import torch
+    import torch.distributed as dist
+    from torch.distributed.distributed_c10d import PrefixStore
+
+    from shardwise.engine.distributed import DistributedEngine
+    from shardwise.engine.rendezvous import opened
+    from shardwise.engine.wire import Wire
+
+    if not dist.is_available():
+        raise EngineError("this build of torch has no torch.distributed.")
+    if dist.is_initialized():
+        store = PrefixStore("shardwise/start", dist.distributed_c10d._get_default_store())
+        guard = _met(store, dist.get_rank(), dist.get_world_size(), chosen, mesh)
+    else:
+        _check_environment()
+        rank, size = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
+        store = opened(chosen.start)
+        guard = _met(store, rank, size, chosen, mesh)
+        cuda = torch.cuda.is_available() and dist.is_nccl_available()
+        dist.init_process_group(
+            "cpu:gloo,cuda:nccl" if cuda else "gloo",
+            store=PrefixStore("torch", store),
+            rank=rank,
+            world_size=size,
+            timeout=timedelta(seconds=chosen.timeout),
+        )
+        atexit.register(_leave, os.getpid())
+    wire = Wire(chosen.timeout)
+    wire.guard = guard
+    os.register_at_fork(after_in_child=lambda: _disown(dist.group.WORLD, wire))
+    return DistributedEngine(wire)
+
+
+def _met(store: Store, rank: int, size: int, chosen: Settings, mesh: DeviceMesh | None) -> CollectiveGuard | None:
+    # All processes are there and agree; with a guard, they are connected.
+    import torch
+
+    from shardwise.engine.channel import connected, listening
+    from shardwise.engine.guard import CollectiveGuard
+    from shardwise.engine.rendezvous import Card, addresses, meet, shared_token
+
+    if mesh is not None and mesh.num_devices > size:
+        raise MeshError(
+            f"init: {mesh!r} has {mesh.num_devices} devices, but there are {size} processes.\n"
+            "  start as many processes as the mesh has devices."
+        )
+    listener = listening(os.environ.get("MASTER_ADDR", "localhost"), size)
+    host, port = listener.getsockname()[:2]
+    drawn = "" if mesh is None else f"{mesh!r} of {[device.id for device in mesh.devices]}"
+    version = sys.modules["shardwise"].__version__  # of the package, which imports this file
+    who = f"{socket.gethostname()}:{os.getpid()}"
+    card = Card(rank, size, version, str(torch.__version__), chosen.guard, drawn, host, port, who)
+    with listener:
+        cards = meet(store, card, chosen.start)
+        if not chosen.guard:
+            return None
+        token = shared_token(store, rank)
+        channels = connected(rank, listener, addresses(cards, rank), token, chosen.start)
+    guard = CollectiveGuard(rank, channels, chosen)
+    atexit.register(_say_goodbye, guard)
+    return guard
+
+
+def _disown(*held: object) -> None:
+    # In a fork the threads of process groups are not there, and whoever deletes a group would wait for them.
+    for value in held:
+        ctypes.pythonapi.Py_IncRef(ctypes.py_object(value))
+
+
+def _say_goodbye(guard: CollectiveGuard) -> None:
+    guard.close(getattr(sys, "last_value", None))  # what ends the process, if it is an error
+
+
+def _check_environment() -> None:
+    missing = [name for name in NEEDED if name not in os.environ]
+    if missing:
+        raise EngineError(
+            f"the torch engine finds its processes by {', '.join(NEEDED)}; not set: {', '.join(missing)}.\n"
+            "  shardwise run -n 4 script.py sets them, and so does torchrun --nproc-per-node=4 script.py."
+        )
+    for name in ("RANK", "WORLD_SIZE", "MASTER_PORT"):
+        if not os.environ[name].isdecimal():
+            raise EngineError(f"{name} is a whole number, got {os.environ[name]!r}.")
+    rank, size = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
+    if rank >= size:
+        raise EngineError(f"RANK is {rank}, but WORLD_SIZE is {size}: ranks are 0 to {size - 1}.")
+
+
+def _leave(pid: int) -> None:
+    import torch.distributed as dist
+
+    if dist.is_initialized() and pid == os.getpid():  # a fork has no part in it
+        dist.destroy_process_group()

@@ -1,0 +1,114 @@
+"""Routes: what all processes do together is the plan, message by message."""
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from shardwise import CPU, DeviceMesh, Layout, plan_reshard
+from shardwise.engine.execute import Program, compiled, permutation
+from shardwise.engine.route import Message, Part, Route, route_of
+from shardwise.engine.storage import storage_of
+from tests.engines.cases import process_moves
+from tests.plan.cases import mesh_of
+from tests.prim.cases import Move
+
+SIZE = 6
+
+
+def routes(move: Move) -> list[Route]:
+    plan = plan_reshard(*move)
+    out = []
+    for rank in range(SIZE):
+        compiled(plan).__dict__.pop("_route", None)
+        out.append(route_of(compiled(plan), rank))
+    return out
+
+
+def _described(message: Message) -> tuple[int, list[tuple[int, ...]]]:
+    return message.size, [part.shape for part in message.parts]
+
+
+def reshard(src: Layout, dst: Layout, shape: tuple[int, ...]) -> Program:
+    return compiled(plan_reshard(src, dst, shape, "int8"))
+
+
+@given(process_moves(SIZE))
+def test_every_message_is_sent_as_it_is_received(move: Move) -> None:
+    found = routes(move)
+    for number in range(max(len(route.legs) for route in found)):
+        legs = [route.legs[number] for route in found]
+        # Rounds of a group are numbered alike in all its processes; others have none.
+        groups = {round_.call.ranks for leg in legs for round_ in leg.rounds if round_.talks}
+        for group in groups:
+            rounds = [[r for r in legs[rank].rounds if r.call.ranks == group and r.talks] for rank in group]
+            assert len({len(some) for some in rounds}) == 1
+            for some in zip(*rounds, strict=True):
+                assert len({(r.call, r.straight, r.gathers, r.on_accelerators) for r in some}) == 1
+                pairs = list(zip(group, some, strict=True))
+                sent = {(rank, m.rank): _described(m) for rank, r in pairs for m in r.sends}
+                came = {(m.rank, rank): _described(m) for rank, r in pairs for m in r.receives}
+                assert sent == came
+                assert all(a != b for a, b in sent)
+
+
+@given(process_moves(SIZE))
+def test_processes_receive_what_the_plan_says(move: Move) -> None:
+    plan, total = plan_reshard(*move), 0
+    for route in routes(move):
+        for leg in route.legs:
+            total += sum(count for _, count in leg.near) + sum(round_.received for round_ in leg.rounds)
+    assert total * move.dtype.itemsize == plan.received.total
+
+
+def test_a_route_is_worked_out_once() -> None:
+    program = reshard(Layout(mesh_of(4), ["x", None]), Layout(mesh_of(4), [None, "x"]), (8, 8))
+    assert route_of(program, 1) is route_of(program, 1)
+    assert route_of(program, 2).starts == ((2, 2),)
+
+
+def test_a_reshard_that_keeps_a_part_is_a_view() -> None:
+    (leg,) = route_of(reshard(Layout(mesh_of(4), [None]), Layout(mesh_of(4), ["x"]), (8,)), 3).legs
+    assert leg.views == ((3, Part(3, (slice(6, 8), ...), (2,))),)
+    assert not leg.outs
+    assert not leg.copies
+    assert not leg.rounds
+
+
+def test_who_sends_the_same_to_all_packs_it_once() -> None:
+    (leg,) = route_of(reshard(Layout(mesh_of(4), [None, "x"]), Layout(mesh_of(4), [None, None]), (8, 8)), 0).legs
+    (round_,) = leg.rounds
+    assert round_.straight
+    assert round_.gathers
+    assert len({id(message.parts) for message in round_.sends}) == 1
+
+
+@pytest.mark.parametrize("root", [0, 2])
+def test_a_call_names_the_only_device_that_gives_or_takes(root: int) -> None:
+    alone, mesh = Layout.replicated(DeviceMesh.single(CPU(root)), 1), mesh_of(4)
+    for src, dst in ((alone, Layout(mesh, [None])), (Layout(mesh, ["x"]), alone)):
+        (leg,) = route_of(reshard(src, dst, (8,)), 1).legs
+        call = leg.rounds[0].call
+        assert call.root == root
+        assert call.ranks == (0, 1, 2, 3)
+        assert (call.step, call.shape, call.dtype, call.reduction) == ("exchange", (8,), "int8", None)
+
+
+@given(st.data())
+def test_permutations_keep_what_is_there(data: st.DataObject) -> None:
+    mesh = DeviceMesh((2, 3), ("a", "b"))
+    storage = storage_of(Layout(mesh, [("a", "b")]), (12,))
+    order = data.draw(st.permutations(range(6)))
+    sources = tuple(s if data.draw(st.booleans()) else None for s in order)
+    picks = tuple(sources)
+    program = permutation(storage, picks, tuple(int(p is not None) for p in picks), np.dtype("int8"), sources)
+    sent, came = set(), set()
+    for rank in range(6):
+        program.__dict__.pop("_route", None)
+        (leg,) = route_of(program, rank).legs
+        assert bool(leg.outs) == (sources[rank] != rank)
+        assert all(out.blank == (sources[out.slot] is None) for out in leg.outs)
+        for round_ in leg.rounds:
+            sent |= {(rank, message.rank) for message in round_.sends}
+            came |= {(message.rank, rank) for message in round_.receives}
+    assert sent == came == {(s, t) for t, s in enumerate(sources) if s is not None and s != t}

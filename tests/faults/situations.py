@@ -1,0 +1,260 @@
+"""Situations: what a rank does when it, or another, does something wrong."""
+
+import json
+import os
+import resource
+import signal
+import subprocess
+import sys
+import threading
+from collections.abc import Callable
+from pathlib import Path
+from time import monotonic, sleep
+from typing import Any
+
+import numpy as np
+
+import shardwise as sw
+from shardwise import CPU, DeviceMesh, Layout, P, Tensor, all_reduce, from_shards, shard
+from tests.engines.sockets import counts, since
+
+SIDE = 512  # a tensor of 1 MiB
+
+
+def me() -> int:
+    return int(os.environ["RANK"])
+
+
+def line(size: int | None = None) -> DeviceMesh:
+    return DeviceMesh((size or int(os.environ["WORLD_SIZE"]),), ("x",))
+
+
+def rows(side: int = SIDE) -> Tensor:
+    """A tensor whose rows are spread; one call has worked, and processes are connected."""
+    sw.init("torch")
+    x = shard(np.arange(side * side, dtype="float32").reshape(side, side), line(), P("x"))
+    x.gather()
+    return x
+
+
+def report(call: Callable[[], Any], x: Tensor | None = None, **more: Any) -> None:
+    """Run a call that should fail; print what it raised and how long it took, and save what this process holds."""
+    said: dict[str, Any] = {"error": None}
+    before, start = counts(), monotonic()
+    try:
+        found = call()
+        said["value"] = None if found is None else float(np.asarray(found.numpy()).sum())
+    except (sw.ShardwiseError, MemoryError, KeyboardInterrupt) as error:
+        said |= {"error": type(error).__name__, "text": str(error)}
+        if isinstance(error, sw.CollectiveError):
+            said |= {"ranks": list(error.ranks), "step": error.step, "sequence": error.sequence}
+    said |= {"seconds": monotonic() - start, "received": since(before)[1]}
+    if x is not None:  # after any error
+        np.save(Path(os.environ["FOLDER"]) / f"{me()}.npy", x.local(me()))
+        said["again"] = again(x)
+    print(json.dumps(said | more), flush=True)
+
+
+def again(x: Tensor) -> str:
+    """What the next collective raises: nothing can be shared after an error, and it is said at once."""
+    try:
+        x.gather()
+    except sw.ShardwiseError as error:
+        return type(error).__name__
+    return ""
+
+
+# -- processes that go, or stop ----------------------------------------------------------------------------
+
+
+def killed(victim: int, inside: bool, step: str) -> None:
+    """One process is killed: before it comes to a call, or when all have come and data should move."""
+    x = rows()
+    if me() == victim and not inside:
+        os.kill(os.getpid(), signal.SIGKILL)
+    if me() == victim:
+        sw.current_engine().wire.group = lambda *given: os.kill(os.getpid(), signal.SIGKILL)  # type: ignore[attr-defined]
+    report(lambda: x.gather() if step == "all_gather" else shard(x, line(), P(None, "x")), x)
+
+
+def stopped(victim: int) -> None:
+    """One process is stopped, and goes on when others have given up."""
+    x = rows()
+    if me() == victim:
+        os.kill(os.getpid(), signal.SIGSTOP)
+    report(lambda: x.gather(), x)
+
+
+def asleep(victim: int, seconds: float) -> None:
+    x = rows()
+    if me() == victim:
+        sleep(seconds)
+    report(lambda: x.gather(), x)
+
+
+def paused(victim: int, inside: bool) -> None:
+    """One process is stopped for two seconds."""
+    x = rows()
+
+    def pause(*given: Any) -> Any:
+        subprocess.Popen(["sh", "-c", f"sleep 2; kill -CONT {os.getpid()}"])
+        os.kill(os.getpid(), signal.SIGSTOP)
+        return group(*given) if inside else None
+
+    wire = sw.current_engine().wire  # type: ignore[attr-defined]
+    group = wire.group
+    if me() == victim and inside:
+        wire.group = pause
+    elif me() == victim:
+        pause()
+    report(lambda: x.gather())
+
+
+def raises(victim: int) -> None:
+    """One process fails in the user's code; nobody catches anything."""
+    x = rows()
+    if me() == victim:
+        raise ValueError("bad luck")
+    x.gather()
+
+
+def told_of_raise(victim: int) -> None:
+    x = rows()
+    if me() == victim:
+        raise ValueError("bad luck")
+    report(lambda: x.gather(), x)
+
+
+def leaves(victim: int) -> None:
+    x = rows()
+    if me() != victim:
+        report(lambda: x.gather(), x)
+
+
+# -- processes that disagree -------------------------------------------------------------------------------
+
+
+def differs(what: str, odd: int) -> None:
+    """One process does something else."""
+    x = rows()
+    mesh, mine = line(), me() == odd
+    n = mesh.num_devices
+
+    def pending(reduction: str) -> Tensor:
+        layout = Layout(mesh, [None, None], ["x"], reduction)
+        return from_shards({me(): np.ones((4, 4), "float32")}, mesh, layout, (4, 4))
+
+    def zeros(shape: tuple[int, ...], dtype: str = "float32", on: DeviceMesh = mesh) -> Tensor:
+        return shard(np.zeros(shape, dtype), on, P("x"))
+
+    turned = DeviceMesh((n,), ("x",), [CPU(i) for i in reversed(range(n))])
+    some = {
+        "function": (
+            lambda: x.gather(),
+            lambda: shard(x, mesh, P(None, "x")),
+        ),
+        "shape": (lambda: zeros((4 * n, 4)).gather(), lambda: zeros((4 * n, 5)).gather()),
+        "dtype": (lambda: zeros((4 * n, 4)).gather(), lambda: zeros((4 * n, 4), "int32").gather()),
+        "layout": (lambda: shard(x, mesh, P(None, "x")), lambda: shard(x, mesh, P(None, None))),
+        "reduction": (lambda: all_reduce(pending("sum")), lambda: all_reduce(pending("max"))),
+        "root": (lambda: sw.to_device(x, CPU(0)), lambda: sw.to_device(x, CPU(1))),
+        "plan": (lambda: zeros((4 * n, 4)).gather(), lambda: zeros((4 * n, 4), on=turned).gather()),
+    }
+    usual, other = some[what]
+    report(other if mine else usual, x)
+
+
+def extra(odd: int) -> None:
+    """One process calls once more than the others, who then do something else."""
+    x = rows()
+    x.gather()
+    if me() == odd:
+        report(lambda: x.gather(), x)
+        return
+    report(lambda: shard(x, line(), P(None, "x")), x)
+
+
+def crossed() -> None:
+    """Two meshes that share ranks 0 and 1, used in opposite order."""
+    sw.init("torch")
+    wide, narrow = line(3), line(2)
+    x = shard(np.ones((6, 6), "float32"), wide, P("x"))
+    y = shard(np.ones((6, 6), "float32"), narrow, P("x"))
+    if me() == 1:
+        x, y = y, x
+    report(lambda: x.gather())
+
+
+def threads() -> None:
+    """A second thread communicates: refused, and the first goes on."""
+    x = rows()
+    thread = threading.Thread(target=report, args=(lambda: x.gather(),), name="second")
+    thread.start()
+    thread.join()
+    report(lambda: x.gather())
+
+
+def forks() -> None:
+    """A fork communicates: refused, and its parent goes on."""
+    x = rows()
+    pid = os.fork()
+    if pid == 0:
+        report(lambda: x.gather())
+        sys.exit(0)  # runs what is to be done at exit, which must leave the parent's connections alone
+    os.waitpid(pid, 0)
+    sleep(0.5)
+    report(lambda: x.gather())
+
+
+def reads_alone(reader: int) -> None:
+    """One process alone reads a value: it is told at once, and nobody waits."""
+    x = rows()
+    if me() == reader:
+        report(lambda: x.numpy())
+    report(lambda: x.gather())
+
+
+def gathers_alone(reader: int) -> None:
+    """One process alone gathers; the others are done."""
+    x = rows()
+    if me() == reader:
+        report(lambda: x.gather(), x)
+
+
+def cannot_allocate(victim: int) -> None:
+    """One process has no memory for the result of a collective."""
+    x = rows(4096)
+    if me() == victim:
+        pages = int(Path("/proc/self/statm").read_text().split()[0])
+        limit = pages * resource.getpagesize() + (16 << 20)
+        resource.setrlimit(resource.RLIMIT_AS, (limit, resource.RLIM_INFINITY))
+    kept = [x.gather] if me() != victim else []
+    report(lambda: _several(x), x, kept=len(kept))
+
+
+def _several(x: Tensor) -> None:
+    # Buffers of calls before may be there to be used again: keep what is made, until there is no memory.
+    made = []
+    for _ in range(6):
+        made.append(x.gather())
+
+
+# -- starting ----------------------------------------------------------------------------------------------
+
+
+def starts(change: str = "", changed: int = -1) -> None:
+    """Start; a process may have another version, or mesh."""
+    mesh = None
+    if change == "version" and me() == changed:
+        sw.__version__ = "0.0.9"
+    if change == "mesh":
+        mesh = DeviceMesh((2, 2), ("a", "b")) if me() == changed else DeviceMesh((4,), ("x",))
+    guard = not (change == "guard" and me() == changed)
+    report(lambda: sw.init("torch", mesh=mesh, guard=guard) and None)
+
+
+def starts_and_waits(seconds: float) -> None:
+    x = rows()
+    print(json.dumps({"ready": True}), flush=True)
+    sleep(seconds)
+    report(lambda: x.gather())

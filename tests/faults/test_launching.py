@@ -1,0 +1,223 @@
+"""`shardwise run`: what is printed, who is stopped and how soon, and that nobody is left behind."""
+
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from time import monotonic, sleep
+
+import pytest
+
+from tests.faults.job import environment
+
+COMMAND = [sys.executable, "-c", "from shardwise.cli import main; main()", "run"]
+BUSY = 10.0  # seconds that a busy machine may add
+
+
+class Started:
+    """A launcher, and all that it started."""
+
+    def __init__(self, folder: Path, script: str, args: tuple[str, ...], env: dict[str, str]) -> None:
+        path = folder / "script.py"
+        path.write_text(script)
+        self.mark = str(folder)
+        self.process = subprocess.Popen(
+            [*COMMAND, *args[:-1], str(path), *args[-1].split()],
+            env=environment(MARK=self.mark, **env),
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            start_new_session=True,
+        )
+
+    def end(self, seconds: float = 60.0) -> tuple[int, str, str]:
+        out, err = self.process.communicate(timeout=seconds)
+        return self.process.returncode, out, err
+
+    def living(self) -> list[int]:
+        """The processes whose environment has the mark of this test, the launcher's sentinel among them."""
+        out = []
+        for name in os.listdir("/proc"):
+            try:
+                environ = Path(f"/proc/{name}/environ").read_bytes() if name.isdecimal() else b""
+            except OSError:
+                continue
+            if f"MARK={self.mark}".encode() in environ.split(b"\0"):
+                out.append(int(name))
+        return out
+
+    def wait_for(self, check: Callable[[], bool], seconds: float) -> bool:
+        end = monotonic() + seconds
+        while not check() and monotonic() < end:
+            sleep(0.05)
+        return check()
+
+
+@pytest.fixture
+def started(tmp_path: Path) -> Iterator[Callable[..., Started]]:
+    made: list[Started] = []
+
+    def start(script: str, *args: str, **env: str) -> Started:
+        made.append(Started(tmp_path, script, args, env))
+        return made[-1]
+
+    yield start
+    for job in made:
+        left = job.living()
+        for pid in left:
+            os.kill(pid, signal.SIGKILL)
+        job.process.wait(10)
+        for pipe in (job.process.stdout, job.process.stderr):
+            if pipe is not None:
+                pipe.close()
+        assert left == []
+
+
+def test_lines_have_their_rank_and_scripts_their_arguments(started: Callable[..., Started]) -> None:
+    script = (
+        "import os, sys\n"
+        "names = 'RANK LOCAL_RANK WORLD_SIZE MASTER_ADDR'.split()\n"
+        "print(*[os.environ[n] for n in names], *sys.argv[1:]); print('error', file=sys.stderr)\n"
+        "print('no end', end='')"
+    )
+    code, out, err = started(script, "-n", "3", "--flag -n 7").end()
+    assert code == 0, err
+    lines = [f"[{rank}] {rank} {rank} 3 127.0.0.1 --flag -n 7" for rank in range(3)]
+    assert sorted(out.splitlines()) == sorted(lines + [f"[{rank}] no end" for rank in range(3)])
+    assert sorted(err.splitlines()) == [f"[{rank}] error" for rank in range(3)]
+
+
+FAILS = """
+import os, sys, time
+rank = int(os.environ["RANK"])
+if rank == 2:
+    time.sleep(0.5)
+    raise ValueError("bad luck")
+time.sleep(0.6)
+if rank == 1:
+    from shardwise import RankLost
+    raise RankLost("rank 2 was lost")
+signal = __import__("signal")
+if rank == 0:
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)
+print("waiting")
+time.sleep(600)
+"""
+
+
+def test_the_first_failure_comes_first_and_all_are_stopped(started: Callable[..., Started]) -> None:
+    job = started(FAILS, "-n", "4", "")
+    start = monotonic()
+    code, out, err = job.end()
+    assert monotonic() - start < 5 + BUSY
+    assert code == 1
+    assert "[0] waiting" in out
+    lines = err.splitlines()
+    assert lines[0] == "shardwise run: rank 2 failed first: exit code 1"
+    assert lines[1] == "[2] Traceback (most recent call last):"
+    first, second = lines.index("[2] ValueError: bad luck"), lines.index("shardwise run: rank 1 failed: exit code 1")
+    assert first < second < lines.index("[1] shardwise.errors.RankLost: rank 2 was lost")
+    assert lines[-1] == "shardwise run: stopped: ranks 0, 3"
+
+
+@pytest.mark.long
+def test_a_traceback_of_a_process_that_goes_on_is_printed(started: Callable[..., Started]) -> None:
+    script = "import traceback, time\ntry: 1 / 0\nexcept ZeroDivisionError: traceback.print_exc()\ntime.sleep(600)"
+    job = started(script, "-n", "1", "")
+    assert job.process.stderr is not None
+    lines = [job.process.stderr.readline() for _ in range(4)]
+    assert lines[0] == "[0] Traceback (most recent call last):\n"
+    assert "[0] ZeroDivisionError: division by zero\n" in lines
+    assert job.process.poll() is None
+    job.process.terminate()
+    assert job.end()[0] == 143
+
+
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+def test_ctrl_c_stops_all(started: Callable[..., Started], number: int, code: int) -> None:
+    script = (
+        "import os, signal, time\n"
+        "if os.environ['RANK'] == '0': signal.signal(signal.SIGINT, signal.SIG_IGN)\n"
+        "try:\n    print('ready', flush=True); time.sleep(600)\n"
+        "except KeyboardInterrupt: print('saved')"
+    )
+    job = started(script, "-n", "3", "")
+    assert job.process.stdout is not None
+    ready = [job.process.stdout.readline() for _ in range(3)]
+    assert sorted(ready) == [f"[{rank}] ready\n" for rank in range(3)]
+    start = monotonic()
+    job.process.send_signal(number)
+    found, out, err = job.end()
+    assert monotonic() - start < 5 + BUSY
+    assert found == code
+    assert sorted(out.splitlines()) == ["[1] saved", "[2] saved"]
+    assert "interrupted; stopping all" in err
+
+
+def test_a_launcher_that_is_killed_leaves_nobody(started: Callable[..., Started]) -> None:
+    script = "import subprocess, time\nsubprocess.Popen(['sleep', '600'])\nprint('ready', flush=True)\ntime.sleep(600)"
+    job = started(script, "-n", "2", "")
+    assert job.process.stdout is not None
+    assert [job.process.stdout.readline()[4:] for _ in range(2)] == ["ready\n"] * 2
+    assert len(job.living()) == 6  # the launcher, its sentinel, and two ranks with a child each
+    job.process.kill()
+    job.process.wait()
+    assert job.wait_for(lambda: not job.living(), 5 + BUSY), job.living()
+
+
+def test_what_a_rank_leaves_behind_is_ended(started: Callable[..., Started]) -> None:
+    script = "import subprocess\nfor words in (['sleep', '600'], ['setsid', 'sleep', '600']): subprocess.Popen(words)"
+    job = started(script, "-n", "2", "")
+    code, _, err = job.end()
+    assert code == 0
+    assert "ending what was left behind: processes" in err
+    assert job.living() == []
+
+
+def test_a_rank_that_is_killed_is_named(started: Callable[..., Started]) -> None:
+    script = "import os, time\nif os.environ['RANK'] == '1': os.kill(os.getpid(), 9)\ntime.sleep(600)"
+    code, _, err = started(script, "-n", "2", "--grace", "0.1", "").end()
+    assert code == 128 + 9
+    assert err.splitlines() == [
+        "shardwise run: rank 1 failed first: ended by SIGKILL",
+        "shardwise run: stopped: rank 0",
+    ]
+
+
+def test_a_nested_launch_is_refused(started: Callable[..., Started]) -> None:
+    script = f"import os\nos.execv({COMMAND[0]!r}, {[*COMMAND, '-n', '2', 'script.py']!r})"
+    code, _, err = started(script, "-n", "2", "--grace", "20", "").end()
+    assert code == 1
+    for rank in range(2):
+        assert f"[{rank}] Error: this is already rank {rank} of 2 of a launch" in err
+    assert "start one launch with as many processes as the mesh has devices" in err
+
+
+PROGRAM = """
+import sys
+from tests.faults import situations
+getattr(situations, sys.argv[1])(*map(int, sys.argv[2:]))
+"""
+
+
+def test_one_rank_raises_and_the_others_are_told(started: Callable[..., Started]) -> None:
+    code, _, err = started(PROGRAM, "-n", "2", "--grace", "20", "raises 1").end(120)
+    assert code == 1
+    lines = err.splitlines()
+    first = lines.index("shardwise run: rank 1 failed first: exit code 1")
+    assert lines[first + 1] == "[1] Traceback (most recent call last):"
+    assert first < lines.index("[1] ValueError: bad luck") < lines.index("shardwise run: rank 0 failed: exit code 1")
+    assert "it left with ValueError: bad luck; its last sequence was 1" in err
+
+
+@pytest.mark.long
+def test_ctrl_c_in_a_program_that_communicates(started: Callable[..., Started]) -> None:
+    job = started(PROGRAM, "-n", "4", "starts_and_waits 600")
+    assert job.process.stdout is not None
+    assert [job.process.stdout.readline()[4:] for _ in range(4)] == ['{"ready": true}\n'] * 4
+    start = monotonic()
+    job.process.send_signal(signal.SIGINT)
+    assert job.end()[0] == 130
+    assert monotonic() - start < 5 + BUSY
