@@ -12,9 +12,11 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field
+from functools import reduce
 from typing import Any
 
 from shardwise.errors import DerivativeError
+from shardwise.layout.layout import Layout
 from shardwise.prim.relayout import relayout
 from shardwise.prim.row import Row
 from shardwise.prim.tensor import Tensor
@@ -111,22 +113,30 @@ def _beside(tangent: Tensor, out: Tensor) -> Tensor:
 
 def pulled_back(end: Node, cotangent: Tensor, starts: list[Node], add: Any) -> list[Tensor | None]:
     """Return the cotangents of the tape entries `starts`, given that of the entry `end`."""
-    found: dict[int, Tensor] = {id(end): cotangent}
+    found: dict[int, list[Tensor]] = {id(end): [cotangent]}
     for node in _ordered(end):
-        given = found.get(id(node))
-        if node.row is None or given is None:
+        if node.row is None or id(node) not in found:
             continue
+        given = _total(found[id(node)], add)
         if node.row.vjp is None:
             raise DerivativeError(f"{node.row.name} has no reverse derivative.")
         for parent, part in zip(
             node.parents, node.row.vjp(given, node.out, *node.operands, **node.params), strict=True
         ):
             if parent is not None and part is not None:
-                before = found.get(id(parent))
-                found[id(parent)] = part if before is None else add(before, part)
+                found.setdefault(id(parent), []).append(part() if callable(part) else part)
         if node not in starts:
             del found[id(node)]
-    return [found.get(id(start)) for start in starts]
+    return [_total(found[id(start)], add) if id(start) in found else None for start in starts]
+
+
+def _total(parts: list[Tensor], add: Any) -> Tensor:
+    # What is pending alike is added up first, so that it is resolved once and not term by term.
+    alike: dict[Layout, Tensor] = {}
+    for part in parts:
+        before = alike.get(part.layout)
+        alike[part.layout] = part if before is None else add(before, part)
+    return reduce(add, sorted(alike.values(), key=lambda part: not part.layout.partial))
 
 
 def _ordered(end: Node) -> list[Node]:

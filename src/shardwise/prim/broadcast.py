@@ -32,7 +32,8 @@ def operand_layout(layout: Layout, whole: Shape, shape: Shape) -> Layout:
     """Return the layout that an operand of this shape needs beside a result of `layout` and shape `whole`."""
     lead = len(whole) - len(shape)
     dims = zip(layout.dims[lead:], whole[lead:], shape, strict=True)
-    return Layout(layout.mesh, [cut if size == full else None for cut, full, size in dims])
+    cuts = [cut if size == full else None for cut, full, size in dims]
+    return Layout(layout.mesh, cuts, layout.partial, layout.reduce_op or "sum")
 
 
 def _broadcast(x: Tensor, *, layout: Layout, shape: Shape) -> Tensor:

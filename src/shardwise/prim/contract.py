@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import Any
 
 import numpy as np
@@ -13,7 +13,7 @@ from shardwise.prim.broadcast import broadcast
 from shardwise.prim.dispatch import apply
 from shardwise.prim.elementwise import add
 from shardwise.prim.relayout import resolved
-from shardwise.prim.row import Row
+from shardwise.prim.row import Cotangents, Row
 from shardwise.prim.rule import Rule
 from shardwise.prim.shapes import expand
 from shardwise.prim.tensor import Tensor
@@ -69,18 +69,21 @@ def _as_matmul(terms: tuple[str, ...], out: str) -> Any:
     return product
 
 
-def _contract_vjp(ct: Tensor, result: Tensor, *operands: Tensor, terms: tuple[str, ...], out: str) -> tuple[Any, ...]:
-    parts = []
-    for i, (x, term) in enumerate(zip(operands, terms, strict=True)):
-        others = [(y, t) for k, (y, t) in enumerate(zip(operands, terms, strict=True)) if k != i]
-        known = set(out).union(*(t for _, t in others))
-        kept = "".join(c for c in term if c in known)
-        made = contract(ct, *(y for y, _ in others), terms=(out, *(t for _, t in others)), out=kept)
-        if kept != term:  # a letter that was summed by itself: the cotangent is repeated along it
-            made = expand(resolved(made), at=tuple(k for k, c in enumerate(term) if c not in known))
-            made = broadcast(made, layout=x.layout.resolved().without_halo(), shape=x.shape)
-        parts.append(made)
-    return tuple(parts)
+def _contract_vjp(ct: Tensor, result: Tensor, *operands: Tensor, terms: tuple[str, ...], out: str) -> Cotangents:
+    return tuple(partial(_cotangent, ct, i, operands, terms, out) for i in range(len(operands)))
+
+
+def _cotangent(ct: Tensor, i: int, operands: tuple[Tensor, ...], terms: tuple[str, ...], out: str) -> Tensor:
+    x, term = operands[i], terms[i]
+    others = [(y, t) for k, (y, t) in enumerate(zip(operands, terms, strict=True)) if k != i]
+    known = set(out).union(*(t for _, t in others))
+    kept = "".join(c for c in term if c in known)
+    made = contract(ct, *(y for y, _ in others), terms=(out, *(t for _, t in others)), out=kept)
+    if kept == term:
+        return made
+    # A letter that was summed by itself: the cotangent is repeated along it.
+    made = expand(resolved(made), at=tuple(k for k, c in enumerate(term) if c not in known))
+    return broadcast(made, layout=x.layout.resolved().without_halo(), shape=x.shape)
 
 
 def _contract_jvp(tangents: Any, result: Tensor, *operands: Tensor, terms: tuple[str, ...], out: str) -> Any:

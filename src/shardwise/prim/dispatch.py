@@ -18,7 +18,7 @@ from shardwise.prim.infer import Candidate, candidates
 from shardwise.prim.kernel import alike
 from shardwise.prim.rule import Reach, Rule
 from shardwise.prim.solvers import Question, Solver, current_solver, report
-from shardwise.prim.tensor import Tensor, moved
+from shardwise.prim.tensor import Tensor, operand
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +52,7 @@ def apply(
     if solver.on_reshard != "silent":  # said at every call, not only when the decision is made
         report(decision.question, decision.way, solver)
     ready = [
-        x.arrays if x.layout is layout else moved(x, layout).arrays
+        x.arrays if x.layout is layout else operand(x, layout).arrays
         for x, layout in zip(operands, decision.way.operands, strict=True)
     ]
     engine, out = operands[0].engine, decision.job.out

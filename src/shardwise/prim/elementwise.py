@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from math import log as ln
 from math import pi
 from math import sqrt as root
@@ -15,7 +16,7 @@ from shardwise.engine.arrays import is_torch
 from shardwise.prim.broadcast import broadcast, unbroadcast
 from shardwise.prim.dispatch import apply
 from shardwise.prim.kernel import alike
-from shardwise.prim.row import Row
+from shardwise.prim.row import Cotangents, Row
 from shardwise.prim.rule import Linear, elementwise_rule
 from shardwise.prim.tensor import Tensor
 
@@ -84,9 +85,9 @@ def row(
     def run(*operands: Any) -> Tensor:
         return elementwise(name, function, operands, linear, monotone)
 
-    def vjp(ct: Tensor, out: Tensor, *operands: Any) -> tuple[Tensor | None, ...]:
+    def vjp(ct: Tensor, out: Tensor, *operands: Any) -> Cotangents:
         return tuple(
-            unbroadcast(_times(ct, d, operands, out), x) if d is not None and isinstance(x, Tensor) else None
+            partial(_cotangent, ct, d, operands, out, x) if d is not None and isinstance(x, Tensor) else None
             for d, x in zip(derivatives, operands, strict=True)
         )
 
@@ -101,6 +102,10 @@ def row(
         return total
 
     return Row(name, run, vjp, jvp)
+
+
+def _cotangent(ct: Tensor, derivative: Any, operands: tuple[Any, ...], out: Tensor, x: Tensor) -> Tensor:
+    return unbroadcast(_times(ct, derivative, operands, out), x)
 
 
 def _times(x: Tensor, derivative: Any, operands: tuple[Any, ...], out: Tensor) -> Tensor:

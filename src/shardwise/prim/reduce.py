@@ -13,7 +13,7 @@ from shardwise.layout.placement import ReduceOp
 from shardwise.prim.broadcast import broadcast
 from shardwise.prim.dispatch import apply
 from shardwise.prim.elementwise import add, astype, divide, equal, multiply
-from shardwise.prim.relayout import resolved
+from shardwise.prim.relayout import pending_in, resolved
 from shardwise.prim.row import Row
 from shardwise.prim.rule import Rule
 from shardwise.prim.shapes import expand
@@ -83,7 +83,9 @@ def _weight(x: Tensor, out: Tensor, dims: tuple[int, ...], op: ReduceOp) -> Tens
 
 
 def _reduce_vjp(ct: Tensor, out: Tensor, x: Tensor, *, dims: tuple[int, ...], op: ReduceOp) -> tuple[Tensor, ...]:
-    weight, back = _weight(x, out, dims, op), spread(ct, x, dims)
+    # A pending sum may stay one: whatever is made of a cotangent is linear in it.
+    layout = pending_in(x.layout.resolved().without_halo(), ct.layout)
+    weight, back = _weight(x, out, dims, op), broadcast(expand(ct, at=dims), layout=layout, shape=x.shape)
     return (back if weight is None else multiply(back, weight),)
 
 

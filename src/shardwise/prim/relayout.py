@@ -18,10 +18,14 @@ relayout = Row("relayout", lambda x, *, layout: moved(x, layout), _relayout_vjp,
 
 def laid_out(x: Tensor, layout: Layout) -> Tensor:
     """Return the value cut as in a layout; sums that are pending stay so where that is possible."""
-    own = x.layout
+    return relayout(x, layout=pending_in(layout, x.layout))
+
+
+def pending_in(layout: Layout, own: Layout) -> Layout:
+    """Return a layout with the sums that are pending in a tensor's own, where that is possible."""
     if own.reduce_op is ReduceOp.SUM and own.mesh is layout.mesh and not common(own.partial, layout.sharded_axes):
-        layout = Layout(layout.mesh, layout.dims, own.partial)
-    return relayout(x, layout=layout)
+        return Layout(layout.mesh, layout.dims, own.partial)
+    return layout
 
 
 def resolved(x: Tensor) -> Tensor:

@@ -8,7 +8,7 @@ from typing import Any
 
 from shardwise.prim.tensor import Tensor
 
-Cotangents = tuple[Tensor | None, ...]
+Cotangents = tuple[Tensor | Callable[[], Tensor] | None, ...]
 
 
 @dataclass(frozen=True)
@@ -16,7 +16,8 @@ class Row:
     """One primitive of the table.
 
     `run(*tensors, **params)` computes it. `vjp(cotangent, out, *tensors, **params)` returns a cotangent per
-    tensor, in the tensor's layout, or None where there is none. `jvp(tangents, out, *tensors, **params)`
+    tensor, or None where there is none, or a function that makes it where that
+    is work which is only done if somebody asks. `jvp(tangents, out, *tensors, **params)`
     returns the tangent of the result; tangents that are None are zero. A `linear` primitive of one tensor is
     its own tangent map.
     """

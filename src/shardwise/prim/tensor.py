@@ -46,7 +46,7 @@ class Tensor(Methods):
     array([4., 5.])
     """
 
-    __slots__ = ("_arrays", "_engine", "dtype", "layout", "shape")
+    __slots__ = ("_arrays", "_engine", "_settled", "dtype", "layout", "shape")
     __array_priority__ = 1000
 
     shape: Shape
@@ -60,6 +60,7 @@ class Tensor(Methods):
         """Wrap the distinct arrays of a layout; users call `shard`, `asarray` or `from_shards`."""
         self._arrays = tuple(arrays) if isinstance(arrays, list) else arrays
         self._engine = engine or current_engine()
+        self._settled: Tensor | None = None
         self.layout, self.shape, self.dtype = layout, shape, dtype
 
     # -- what it is --------------------------------------------------------------------------------
@@ -273,6 +274,18 @@ def moved(x: Tensor, layout: Layout) -> Tensor:
     if layout.mesh is not x.layout.mesh and x.engine.name != "abstract":
         arrays = _in_memory_of(arrays, layout, x.shape)
     return Tensor(arrays, layout, x.shape, x.dtype, x.engine)
+
+
+def operand(x: Tensor, layout: Layout) -> Tensor:
+    """Return the value in the layout that an op needs; a pending reduction is paid for once.
+
+    What it comes to is remembered with the tensor, for the next op (or the derivative of this one) that needs it.
+    """
+    if not x.layout.partial or layout.partial:
+        return moved(x, layout)
+    if x._settled is None or x._settled.layout is not layout:
+        x._settled = moved(x, layout)
+    return x._settled
 
 
 def _in_memory_of(arrays: Sequence[Array], layout: Layout, shape: Shape) -> Sequence[Array]:
