@@ -12,6 +12,7 @@ from shardwise.errors import ArgumentError, BindingError
 from shardwise.layout.cut import Cut
 from shardwise.layout.layout import Layout
 from shardwise.layout.placement import ReduceOp, checked_dtype
+from shardwise.ops.local_arithmetic import along_dims, also_local
 from shardwise.prim import elementwise as rows
 from shardwise.prim.cumulate import cumulate
 from shardwise.prim.gathers import gather
@@ -48,6 +49,7 @@ def _reduced(x: Any, axis: Axis, keepdims: bool, op: ReduceOp, function: str) ->
     return expand(out, at=dims) if keepdims else out
 
 
+@also_local(along_dims)
 def sum(x: Any, /, *, axis: Axis = None, dtype: Any = None, keepdims: bool = False) -> Tensor:
     """Return the sum over dims.
 
@@ -58,6 +60,7 @@ def sum(x: Any, /, *, axis: Axis = None, dtype: Any = None, keepdims: bool = Fal
     return _reduced(x, axis, keepdims, ReduceOp.SUM, "sum")
 
 
+@also_local(along_dims)
 def prod(x: Any, /, *, axis: Axis = None, dtype: Any = None, keepdims: bool = False) -> Tensor:
     """Return the product over dims.
 
@@ -68,6 +71,7 @@ def prod(x: Any, /, *, axis: Axis = None, dtype: Any = None, keepdims: bool = Fa
     return _reduced(x, axis, keepdims, ReduceOp.PROD, "prod")
 
 
+@also_local(along_dims)
 def max(x: Any, /, *, axis: Axis = None, keepdims: bool = False) -> Tensor:
     """Return the largest element over dims; its derivative is shared evenly by ties.
 
@@ -77,21 +81,25 @@ def max(x: Any, /, *, axis: Axis = None, keepdims: bool = False) -> Tensor:
     return _reduced(x, axis, keepdims, ReduceOp.MAX, "max")
 
 
+@also_local(along_dims)
 def min(x: Any, /, *, axis: Axis = None, keepdims: bool = False) -> Tensor:
     """Return the smallest element over dims; its derivative is shared evenly by ties."""
     return _reduced(x, axis, keepdims, ReduceOp.MIN, "min")
 
 
+@also_local(along_dims)
 def any(x: Any, /, *, axis: Axis = None, keepdims: bool = False) -> Tensor:
     """Return whether any element over dims is true."""
     return _reduced(rows.astype(asarray(x), dtype=checked_dtype("bool")), axis, keepdims, ReduceOp.BOR, "any")
 
 
+@also_local(along_dims)
 def all(x: Any, /, *, axis: Axis = None, keepdims: bool = False) -> Tensor:
     """Return whether all elements over dims are true."""
     return _reduced(rows.astype(asarray(x), dtype=checked_dtype("bool")), axis, keepdims, ReduceOp.BAND, "all")
 
 
+@also_local(along_dims)
 def mean(x: Any, /, *, axis: Axis = None, keepdims: bool = False) -> Tensor:
     """Return the mean over dims.
 
@@ -103,6 +111,7 @@ def mean(x: Any, /, *, axis: Axis = None, keepdims: bool = False) -> Tensor:
     return rows.divide(sum(x, axis=axis, keepdims=keepdims), float(count) if count else float("nan"))
 
 
+@also_local(along_dims)
 def var(x: Any, /, *, axis: Axis = None, correction: float = 0.0, keepdims: bool = False) -> Tensor:
     """Return the variance over dims.
 
@@ -117,11 +126,13 @@ def var(x: Any, /, *, axis: Axis = None, correction: float = 0.0, keepdims: bool
     return rows.divide(sum(rows.square(centred), axis=dims, keepdims=keepdims), left if left > 0 else float("nan"))
 
 
+@also_local(along_dims)
 def std(x: Any, /, *, axis: Axis = None, correction: float = 0.0, keepdims: bool = False) -> Tensor:
     """Return the standard deviation over dims."""
     return rows.sqrt(var(x, axis=axis, correction=correction, keepdims=keepdims))
 
 
+@also_local(along_dims)
 def logsumexp(x: Any, /, *, axis: Axis = None, keepdims: bool = False) -> Tensor:
     """Return log(sum(exp(x))) over dims, without overflow.
 
@@ -140,6 +151,7 @@ def _finite(x: Tensor) -> Tensor:
     return rows.where(rows.isfinite(x), x, 0.0)
 
 
+@also_local(along_dims)
 def softmax(x: Any, /, *, axis: int = -1) -> Tensor:
     """Return exp(x) divided by its sum along a dim.
 
@@ -149,6 +161,7 @@ def softmax(x: Any, /, *, axis: int = -1) -> Tensor:
     return rows.exp(log_softmax(x, axis=axis))
 
 
+@also_local(along_dims)
 def log_softmax(x: Any, /, *, axis: int = -1) -> Tensor:
     """Return the logarithm of softmax."""
     x = asarray(x)
@@ -193,6 +206,7 @@ def _best(x: Any, axis: int | None, keepdims: bool, op: ReduceOp, function: str)
     return expand(out, at=dims) if keepdims else out
 
 
+@also_local(along_dims)
 def norm(x: Any, /, *, axis: Axis = None, keepdims: bool = False, ord: float = 2) -> Tensor:
     """Return the vector norm over dims: the root of the sum of squares, or another order.
 

@@ -10,7 +10,7 @@ its part of the result reaches: its own and a halo, which comes from its neighbo
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import lru_cache, partial
 from itertools import pairwise, product
 from math import prod
 from typing import Any, NamedTuple
@@ -280,19 +280,19 @@ def _jvp(row: str) -> Any:
 convolve = Row(
     "convolve",
     _convolve,
-    lambda ct, out, x, w, *, form: (deconvolve(w, ct, form=form), correlate(x, ct, form=form)),
+    lambda ct, out, x, w, *, form: (partial(deconvolve, w, ct, form=form), partial(correlate, x, ct, form=form)),
     _jvp("convolve"),
 )
 deconvolve = Row(
     "deconvolve",
     _deconvolve,
-    lambda ct, out, w, y, *, form: (correlate(ct, y, form=form), convolve(ct, w, form=form)),
+    lambda ct, out, w, y, *, form: (partial(correlate, ct, y, form=form), partial(convolve, ct, w, form=form)),
     _jvp("deconvolve"),
 )
 correlate = Row(
     "correlate",
     _correlate,
-    lambda ct, out, x, y, *, form: (deconvolve(ct, y, form=form), convolve(x, ct, form=form)),
+    lambda ct, out, x, y, *, form: (partial(deconvolve, ct, y, form=form), partial(convolve, x, ct, form=form)),
     _jvp("correlate"),
 )
 ROWS = {"convolve": convolve, "deconvolve": deconvolve, "correlate": correlate}
