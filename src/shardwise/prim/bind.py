@@ -19,7 +19,7 @@ from shardwise.errors import DerivativeError
 from shardwise.layout.layout import Layout
 from shardwise.prim.relayout import relayout
 from shardwise.prim.row import Row
-from shardwise.prim.tensor import Tensor
+from shardwise.prim.tensor import Tensor, settled
 
 _depth: ContextVar[int] = ContextVar("levels", default=0)
 
@@ -133,7 +133,7 @@ def pulled_back(end: Node, cotangent: Tensor, starts: list[Node], add: Any) -> l
 def _total(parts: list[Tensor], add: Any) -> Tensor:
     # What is pending alike is added up first, so that it is resolved once and not term by term.
     alike: dict[Layout, Tensor] = {}
-    for part in parts:
+    for part in map(settled, parts):
         before = alike.get(part.layout)
         alike[part.layout] = part if before is None else add(before, part)
     return reduce(add, sorted(alike.values(), key=lambda part: not part.layout.partial))

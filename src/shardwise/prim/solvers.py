@@ -46,12 +46,16 @@ class Question:
         return sum(self._plan(i, src, dst).estimate for i, src, dst in self.moves(way))
 
     def cost(self, way: Candidate) -> tuple[float, float, float]:
-        """Return the bytes to bring the operands there and resolve the result, the time of that, and the work."""
+        """Return the bytes to bring the operands there and begin to resolve the result, their time, and the work."""
         plans = [self._plan(i, src, dst) for i, src, dst in self.moves(way)]
+        sent, time = sum(plan.estimate for plan in plans), sum(plan.time for plan in plans)
         if way.out.partial:
-            plans.append(plan_reshard(way.out, way.out.resolved(), self.out, self._made(way)))
+            # An all-reduce is a reduce-scatter and a gather. The first half is owed in any case; the second only
+            # where everybody needs everything, and only once for all pending results that are added up before it.
+            owed = plan_reshard(way.out, way.out.resolved(), self.out, self._made(way))
+            sent, time = sent + owed.estimate / 2, time + owed.time / 2
         work = sum(prod(a.tiling(s).largest) for a, s in zip(way.operands, self.shapes, strict=True))
-        return sum(plan.estimate for plan in plans), round(sum(plan.time for plan in plans), 12), float(work)
+        return sent, round(time, 12), float(work)
 
     def _made(self, way: Candidate) -> np.dtype:
         # The dtype of the result, as far as its cost goes: sums of bools are ints.

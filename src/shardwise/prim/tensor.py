@@ -288,6 +288,12 @@ def operand(x: Tensor, layout: Layout) -> Tensor:
     return x._settled
 
 
+def settled(x: Tensor) -> Tensor:
+    """Return the value with nothing pending, if some op has paid for that, and otherwise as it is."""
+    known = None if x.level else x._settled
+    return known if known is not None and known.layout is x.layout.resolved() else x
+
+
 def _in_memory_of(arrays: Sequence[Array], layout: Layout, shape: Shape) -> Sequence[Array]:
     # Between meshes the memory may differ: an accelerator's, or the host's.
     holders = storage_of(layout, shape).holders
