@@ -32,9 +32,14 @@ def _one(row: Row, what: str) -> Callable[[Any], Tensor]:
     return _named(function, row.name, f"Return, element by element, {what}.")
 
 
+NUMBERS = (float, int, complex, bool)
+
+
 def _two(row: Row, what: str) -> Callable[[Any, Any], Tensor]:
     def function(x1: Any, x2: Any, /) -> Any:
         if isinstance(x1, Tensor) and isinstance(x2, Tensor):
+            return row(x1, x2)
+        if (isinstance(x1, Tensor) and type(x2) in NUMBERS) or (isinstance(x2, Tensor) and type(x1) in NUMBERS):
             return row(x1, x2)
         if isinstance(x1, LocalTensor) or isinstance(x2, LocalTensor):
             return each_element(function, x1, x2)

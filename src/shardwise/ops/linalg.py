@@ -117,12 +117,12 @@ def matmul(x1: Any, x2: Any, /) -> Tensor:
         "".join(c for c in batch if c in left + right) + ("x" if "x" in first else "") + ("z" if "z" in second else "")
     )
     made = contract(a, b, terms=(first, second), out=out)
-    return expand(made, at=tuple(batch.index(c) for c in ones))
+    return expand(made, at=tuple(batch.index(c) for c in ones)) if ones else made
 
 
 def _dropped(x: Tensor, letters: str) -> tuple[Tensor, str]:
     at = tuple(k for k in range(len(letters)) if x.shape[k] == 1)
-    return squeeze(x, at=at), "".join(c for k, c in enumerate(letters) if k not in at)
+    return (squeeze(x, at=at), "".join(c for k, c in enumerate(letters) if k not in at)) if at else (x, letters)
 
 
 def tensordot(x1: Any, x2: Any, /, *, axes: int | tuple[Sequence[int], Sequence[int]] = 2) -> Tensor:

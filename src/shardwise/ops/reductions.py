@@ -22,6 +22,7 @@ from shardwise.prim.largest import largest
 from shardwise.prim.reduce import reduce, spread
 from shardwise.prim.relayout import relayout, resolved
 from shardwise.prim.shapes import expand
+from shardwise.prim.softmax import softmax as softmax_of_whole
 from shardwise.prim.tensor import Tensor, asarray, plain
 
 Axis = int | Sequence[int] | None
@@ -158,7 +159,11 @@ def softmax(x: Any, /, *, axis: int = -1) -> Tensor:
     >>> softmax([0.0, 0.0]).numpy()
     array([0.5, 0.5])
     """
-    return rows.exp(log_softmax(x, axis=axis))
+    x = asarray(x)
+    (dim,) = dims_of(x, axis, "softmax")
+    if x.layout.dims[dim].axes or x.dtype.kind not in "fV":
+        return rows.exp(log_softmax(x, axis=dim))
+    return softmax_of_whole(x, dim=dim)
 
 
 @also_local(along_dims)

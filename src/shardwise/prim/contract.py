@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import lru_cache, partial
+from math import prod
 from typing import Any
 
 import numpy as np
@@ -27,21 +29,24 @@ def contraction_rule(terms: tuple[str, ...], out: str) -> Rule:
 
 
 def _contract(*operands: Tensor, terms: tuple[str, ...], out: str) -> Tensor:
+    return apply("einsum", _kernel(terms, out), contraction_rule(terms, out), operands)
+
+
+@lru_cache(maxsize=4096)
+def _kernel(terms: tuple[str, ...], out: str) -> Callable[..., Any]:
     text = ",".join(terms) + "->" + out
+    fast = _as_matmul(terms, out) if len(terms) == 2 else None
 
     def kernel(*arrays: Any) -> Any:
         if is_torch(arrays[0]):
             import torch
 
             return torch.einsum(text, *arrays)
-        if len(arrays) == 2 and (fast := _as_matmul(terms, out)) is not None:
-            return fast(*arrays)
-        return np.einsum(text, *arrays, optimize=len(arrays) > 2)
+        return np.einsum(text, *arrays, optimize=len(arrays) > 2) if fast is None else fast(*arrays)
 
-    return apply("einsum", kernel, contraction_rule(terms, out), operands)
+    return kernel
 
 
-@lru_cache(maxsize=4096)
 def _as_matmul(terms: tuple[str, ...], out: str) -> Any:
     # Two operands as one matrix product, for which NumPy has BLAS: batch, left, summed, right.
     a, b = terms
@@ -57,16 +62,21 @@ def _as_matmul(terms: tuple[str, ...], out: str) -> Any:
     second = tuple(b.index(c) for c in (*batch, *summed, *right))
     back = tuple([*batch, *left, *right].index(c) for c in out)
 
+    n, m, k = len(batch), len(left), len(summed)
+
+    def matrices(x: Any, y: Any) -> Any:
+        made = np.matmul(x.transpose(first), y.transpose(second))
+        return made if back == straight else made.transpose(back)
+
     def product(x: Any, y: Any) -> Any:
         x, y = x.transpose(first), y.transpose(second)
-        n, m, k = len(batch), len(left), len(summed)
         lead, mid, tail = x.shape[:n], x.shape[n : n + m], y.shape[n + k :]
-        size = int(np.prod(x.shape[n + m :], dtype=int))
-        rows, columns = int(np.prod(mid, dtype=int)), int(np.prod(tail, dtype=int))
-        made = np.matmul(x.reshape(*lead, rows, size), y.reshape(*lead, size, columns))
+        size = prod(x.shape[n + m :])
+        made = np.matmul(x.reshape(*lead, prod(mid), size), y.reshape(*lead, size, prod(tail)))
         return made.reshape((*lead, *mid, *tail)).transpose(back)
 
-    return product
+    straight = tuple(range(len(out)))
+    return matrices if m == k == len(right) == 1 else product
 
 
 def _contract_vjp(ct: Tensor, result: Tensor, *operands: Tensor, terms: tuple[str, ...], out: str) -> Cotangents:

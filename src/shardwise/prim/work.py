@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -16,15 +17,11 @@ from shardwise.prim.tensor import Tensor
 
 
 class Place(NamedTuple):
-    """Where an array of a result is: one device that holds it, and the box, halo included, that it holds."""
+    """Where an array of a result is: one device that holds it, the box, halo included, that it holds, and its shape."""
 
     device: int
     box: Box
-
-    @property
-    def shape(self) -> Shape:
-        """The shape of the array."""
-        return tuple([stop - start for start, stop in self.box])
+    shape: Shape
 
 
 def worked(
@@ -63,9 +60,9 @@ def made(
     held = [(x.arrays, x.storage.index) for x in operands]
 
     def make(index: int, device: int) -> Array:
-        place = Place(device, storage.box(index))
+        place = Place(device, storage.box(index), storage.local_shape(index))
         local = [arrays[which(device)] for arrays, which in held]
-        return engine.apply(lambda *some: kernel(place, *some), local, place.shape)
+        return engine.apply(partial(kernel, place), local, place.shape)
 
     return Tensor(engine.each(storage, dtype, make, base), layout, shape, dtype, engine)
 

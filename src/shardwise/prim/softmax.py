@@ -1,0 +1,58 @@
+"""Softmax along a dim that every device has whole, in one go."""
+
+from __future__ import annotations
+
+from functools import lru_cache, partial
+from typing import Any
+
+import numpy as np
+
+from shardwise.engine.arrays import is_torch
+from shardwise.layout.placement import ReduceOp
+from shardwise.prim.dispatch import apply
+from shardwise.prim.elementwise import multiply, subtract
+from shardwise.prim.reduce import reduce
+from shardwise.prim.row import Row
+from shardwise.prim.rule import Rule
+from shardwise.prim.shapes import expand
+from shardwise.prim.tensor import Tensor
+
+
+@lru_cache(maxsize=4096)
+def softmax_rule(rank: int, dim: int) -> Rule:
+    """Return the rule of a function along one dim, which must be whole.
+
+    >>> sorted(softmax_rule(2, 1).whole)
+    ['d1']
+    """
+    names = tuple(f"d{k}" for k in range(rank))
+    return Rule((names,), names, whole=frozenset({names[dim]}))
+
+
+def _kernel(array: Any, dim: int) -> Any:
+    if is_torch(array):
+        return array.softmax(dim)
+    if not array.size:
+        return array
+    top = np.maximum.reduce(array, axis=dim, keepdims=True)
+    out = np.exp(array - np.where(np.isfinite(top), top, top.dtype.type(0)))
+    out /= np.add.reduce(out, axis=dim, keepdims=True)
+    return out
+
+
+def _softmax(x: Tensor, *, dim: int) -> Tensor:
+    return apply("softmax", partial(_kernel, dim=dim), softmax_rule(x.ndim, dim), [x])
+
+
+def _pulled(ct: Tensor, out: Tensor, dim: int) -> Tensor:
+    # The matrix of derivatives is diag(y) - y y^T: symmetric, so tangents and cotangents go the same way.
+    both = expand(reduce(multiply(ct, out), dims=(dim,), op=ReduceOp.SUM), at=(dim,))
+    return multiply(out, subtract(ct, both))
+
+
+softmax = Row(
+    "softmax",
+    _softmax,
+    lambda ct, out, x, *, dim: (_pulled(ct, out, dim),),
+    lambda tangents, out, x, *, dim: _pulled(tangents[0], out, dim),
+)
