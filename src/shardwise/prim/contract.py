@@ -25,7 +25,7 @@ from shardwise.prim.tensor import Tensor
 def contraction_rule(terms: tuple[str, ...], out: str) -> Rule:
     """Return the factor rule of an einsum: a factor per letter, those not in the result summed."""
     reduced = tuple((c, ReduceOp.SUM) for c in dict.fromkeys("".join(terms)) if c not in out)
-    return Rule(tuple(map(tuple, terms)), tuple(out), reduced, linear="each")
+    return Rule(tuple(map(tuple, terms)), tuple(out), reduced, linear="each", dense=True)
 
 
 def _contract(*operands: Tensor, terms: tuple[str, ...], out: str) -> Tensor:
@@ -58,6 +58,10 @@ def _as_matmul(terms: tuple[str, ...], out: str) -> Any:
         return None
     if set(a) != {*batch, *left, *summed} or set(b) != {*batch, *right, *summed}:
         return None
+    if [*batch, *left, *right] != list(out) == [*batch, *right, *left]:
+        # The other way round the result comes in the order of the letters: a transposed one is slow to work with.
+        other = _as_matmul((b, a), out)
+        return lambda x, y: other(y, x)
     first = tuple(a.index(c) for c in (*batch, *left, *summed))
     second = tuple(b.index(c) for c in (*batch, *summed, *right))
     back = tuple([*batch, *left, *right].index(c) for c in out)
