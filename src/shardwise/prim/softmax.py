@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from functools import lru_cache, partial
+from functools import cache, lru_cache, partial
 from typing import Any
 
+import ml_dtypes
 import numpy as np
 
 from shardwise.engine.arrays import is_torch
@@ -29,13 +30,21 @@ def softmax_rule(rank: int, dim: int) -> Rule:
     return Rule((names,), names, whole=frozenset({names[dim]}))
 
 
+@cache
+def _finite(dtype: np.dtype) -> tuple[Any, Any]:
+    # A row without a finite maximum is moved by a finite number too, so that no difference of infinities arises.
+    limits = ml_dtypes.finfo(dtype)
+    return dtype.type(limits.min), dtype.type(limits.max)
+
+
 def _kernel(array: Any, dim: int) -> Any:
     if is_torch(array):
         return array.softmax(dim)
     if not array.size:
         return array
     top = np.maximum.reduce(array, axis=dim, keepdims=True)
-    out = np.exp(array - np.where(np.isfinite(top), top, top.dtype.type(0)))
+    least, most = _finite(array.dtype)
+    out = np.exp(array - np.minimum(np.maximum(top, least), most))
     out /= np.add.reduce(out, axis=dim, keepdims=True)
     return out
 

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from functools import partial
+from functools import lru_cache, partial
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from shardwise.engine.arrays import Array
 from shardwise.engine.current import Engine
-from shardwise.engine.storage import storage_of
+from shardwise.engine.storage import Storage, storage_of
 from shardwise.layout.layout import Layout, Shape
 from shardwise.layout.tiling import Box
 from shardwise.prim.tensor import Tensor
@@ -58,13 +58,22 @@ def made(
     """Return what devices of an engine make, also of nothing; views of `base` take no memory."""
     storage = storage_of(layout, shape)
     held = [(x.arrays, x.storage.index) for x in operands]
+    places = _places(storage)
 
     def make(index: int, device: int) -> Array:
-        place = Place(device, storage.box(index), storage.local_shape(index))
+        place = places.get(device)
+        if place is None:
+            place = places[device] = Place(device, storage.box(index), storage.local_shape(index))
         local = [arrays[which(device)] for arrays, which in held]
         return engine.apply(partial(kernel, place), local, place.shape)
 
     return Tensor(engine.each(storage, dtype, make, base), layout, shape, dtype, engine)
+
+
+@lru_cache(maxsize=4096)
+def _places(storage: Storage) -> dict[int, Place]:
+    # By device, filled as they are needed: on a large mesh most never are.
+    return {}
 
 
 def taken(x: Tensor, layout: Layout, shape: Shape, source: Callable[[int], int] | None = None) -> Tensor:
