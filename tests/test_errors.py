@@ -17,7 +17,11 @@ PARENTS = {
     "ConversionError": (errors.LayoutError,),
     "PlanError": (ShardwiseError, ValueError),
     "EngineError": (ShardwiseError, RuntimeError),
+    "ProgramError": (ShardwiseError, RuntimeError),
     "DerivativeError": (ShardwiseError, ValueError),
+    "ModuleError": (ShardwiseError, ValueError),
+    "ParseError": (errors.ModuleError,),
+    "VerifyError": (errors.ModuleError,),
     "ArgumentError": (ShardwiseError, TypeError),
 }
 

@@ -11,6 +11,7 @@ The words, used in code, errors and documentation alike:
 """
 
 from shardwise.autodiff.gradients import grad, value_and_grad
+from shardwise.autodiff.rematerialization import checkpoint
 from shardwise.autodiff.transforms import jvp, stop_gradient, vjp
 from shardwise.engine.abstract import AbstractEngine
 from shardwise.engine.current import current_engine, engine_context
@@ -24,8 +25,12 @@ from shardwise.errors import (
     EngineError,
     LayoutError,
     MeshError,
+    ModuleError,
+    ParseError,
     PlanError,
+    ProgramError,
     ShardwiseError,
+    VerifyError,
 )
 from shardwise.layout.axis import Axis
 from shardwise.layout.context import current_mesh, mesh_context
@@ -227,6 +232,7 @@ __all__ = [
     "LocalTensor",
     "LocalType",
     "MeshError",
+    "ModuleError",
     "NamedMapping",
     "NoReshard",
     "P",
@@ -235,7 +241,9 @@ __all__ = [
     "Placement",
     "PlacementMapping",
     "Plan",
+    "ParseError",
     "PlanError",
+    "ProgramError",
     "ReduceOp",
     "Replicated",
     "ReshardWarning",
@@ -243,6 +251,7 @@ __all__ = [
     "Sharded",
     "ShardingSpec",
     "ShardwiseError",
+    "VerifyError",
     "SpecEntry",
     "Step",
     "Tensor",
@@ -278,6 +287,7 @@ __all__ = [
     "broadcast",
     "broadcast_to",
     "ceil",
+    "checkpoint",
     "clip",
     "concat",
     "conj",

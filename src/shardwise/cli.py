@@ -3,6 +3,9 @@
 import click
 
 from shardwise import __version__
+from shardwise.commands.cost import cost
+from shardwise.commands.execution import exec_
+from shardwise.commands.opt import opt
 
 
 @click.group(context_settings={"help_option_names": ["-h", "--help"]})
@@ -18,3 +21,8 @@ def tour() -> None:
 
     if not show():
         raise click.ClickException("a result differs from plain NumPy's; please report this.")
+
+
+main.add_command(opt)
+main.add_command(exec_)
+main.add_command(cost)

@@ -7,7 +7,11 @@
     │   └── ConversionError          a conversion would lose information
     ├── PlanError (ValueError)       no plan can be made from what was given
     ├── EngineError (RuntimeError)   an engine cannot do what was asked
+    ├── ProgramError (RuntimeError)  a module of the `shard` dialect cannot be made or run, or went wrong while it ran
     ├── DerivativeError (ValueError) something cannot be differentiated
+    ├── ModuleError (ValueError)     a module of the `shard` dialect is wrong, at a line and column of its text
+    │   ├── ParseError               its text cannot be read
+    │   └── VerifyError              it says what cannot be
     └── ArgumentError (TypeError)    a value of the wrong kind was passed
 
 Texts say what was got, what was expected and what is available; further lines are indented.
@@ -47,8 +51,34 @@ class EngineError(ShardwiseError, RuntimeError):
     """An engine cannot do what was asked."""
 
 
+class ProgramError(ShardwiseError, RuntimeError):
+    """A module of the `shard` dialect cannot be made or run, or went wrong while it ran."""
+
+
 class DerivativeError(ShardwiseError, ValueError):
     """Something cannot be differentiated."""
+
+
+class ModuleError(ShardwiseError, ValueError):
+    """A module of the `shard` dialect is wrong: `name:line:column: what`.
+
+    >>> str(ModuleError("m.mlir", 3, 7, "no such grid"))
+    'm.mlir:3:7: no such grid'
+    """
+
+    def __init__(self, name: str, line: int, column: int, what: str) -> None:
+        self.name = name
+        self.line = line
+        self.column = column
+        super().__init__(f"{name}:{line}:{column}: {what}")
+
+
+class ParseError(ModuleError):
+    """The text of a module cannot be read."""
+
+
+class VerifyError(ModuleError):
+    """A module says what cannot be."""
 
 
 class ArgumentError(ShardwiseError, TypeError):

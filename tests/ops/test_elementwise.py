@@ -4,10 +4,13 @@ from typing import Any
 
 import numpy as np
 import pytest
+from hypothesis import given
 
 import shardwise
 from shardwise import BindingError, DeviceMesh, P, current_engine, shard
+from tests.ops.cases import agrees, sent, tensors
 from tests.ops.peers import check
+from tests.prim.cases import DTYPES, jax_of_eight
 
 MESH = DeviceMesh((2, 4), ("x", "y"))
 UNARY = (
@@ -143,3 +146,48 @@ def test_two_shard_orders_of_the_same_axes_do_not_mix():
 def test_shapes_that_do_not_broadcast():
     with pytest.raises(BindingError, match=r"shapes \(2,\) and \(3,\) do not broadcast"):
         shardwise.add(np.ones(2), np.ones(3))
+
+
+# -- complex numbers -------------------------------------------------------------------------------------
+
+
+@given(tensors(dtypes=[t for t in DTYPES if t.kind in "fc"]))
+def test_parts_of_complex_numbers(x):
+    agrees(shardwise.conj, np.conj, x)
+    agrees(shardwise.real, np.real, x)
+    agrees(shardwise.imag, np.imag, x)
+
+
+def test_a_pending_sum_passes_through_parts_of_complex_numbers():
+    x = shard(np.arange(8.0) * (1 + 2j), MESH, P("x", unreduced=["y"]))
+    for name in ("conj", "real", "imag"):
+        made, size = sent(lambda name=name: getattr(shardwise, name)(x))
+        assert size == 0
+        assert [str(axis) for axis in made.layout.partial] == ["y"]
+        assert np.array_equal(made.numpy(), getattr(np, name)(np.arange(8.0) * (1 + 2j)))
+
+
+@pytest.mark.parametrize("name", ["conj", "real", "imag"])
+@pytest.mark.parametrize("kind", ["float64", "complex128"])
+def test_derivatives_of_parts_of_complex_numbers_follow_jax(name: str, kind: str):
+    jax = jax_of_eight()
+    rng = np.random.default_rng(0)
+
+    def some(dtype: Any) -> np.ndarray:
+        out = rng.standard_normal((4, 3)) + 1j * rng.standard_normal((4, 3))
+        return out.astype(dtype) if np.dtype(dtype).kind == "c" else out.real
+
+    value, tangent = some(kind), some(kind)
+    theirs = getattr(jax.numpy, name)
+    x = shard(value, MESH, P("x", "y"))
+    with jax.enable_x64(True):
+        want, back = jax.vjp(theirs, value)
+        cotangent = some(want.dtype)
+        found, ours = shardwise.vjp(getattr(shardwise, name), x)
+        assert found.dtype == want.dtype
+        got = ours(cotangent)[0]
+        assert got.layout is x.layout
+        assert got.dtype == value.dtype
+        assert np.allclose(got.numpy(), back(jax.numpy.asarray(cotangent))[0])
+        moved = shardwise.jvp(getattr(shardwise, name), (x,), (tangent,))[1]
+        assert np.allclose(moved.numpy(), jax.jvp(theirs, (value,), (tangent,))[1])

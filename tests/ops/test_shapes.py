@@ -2,6 +2,8 @@
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from shardwise import (
     ArgumentError,
@@ -11,11 +13,14 @@ from shardwise import (
     broadcast_to,
     current_engine,
     expand_dims,
+    matrix_transpose,
+    moveaxis,
     permute_dims,
     reshape,
     shard,
     squeeze,
 )
+from tests.ops.cases import agrees, sent, tensors, transposed
 from tests.ops.peers import check
 
 MESH = DeviceMesh((2, 4), ("x", "y"))
@@ -67,6 +72,37 @@ def test_permute_expand_squeeze_and_broadcast():
         check(lambda x: broadcast_to(x, (2, 4, 5, 6)), lambda x: jnp.broadcast_to(x, (2, 4, 5, 6)), value, seed=seed)
 
 
+@given(st.data(), tensors(st.lists(st.integers(0, 5), min_size=2, max_size=3).map(tuple)))
+def test_matrix_transpose_and_moveaxis(data, x):
+    agrees(matrix_transpose, lambda v: np.swapaxes(v, -1, -2), x)
+    a, b = (data.draw(st.integers(-x.ndim, x.ndim - 1)) for _ in range(2))
+    made = agrees(lambda x: moveaxis(x, a, b), lambda v: np.moveaxis(v, a, b), x)
+    assert sorted(map(str, made.layout.dims)) == sorted(map(str, x.layout.dims))
+    some = data.draw(st.integers(0, x.ndim))
+    source, target = (tuple(data.draw(st.permutations(range(x.ndim)))[:some]) for _ in range(2))
+    agrees(lambda x: moveaxis(x, source, target), lambda v: np.moveaxis(v, source, target), x, torch=False)
+
+
+@given(st.data(), tensors(st.lists(st.integers(0, 5), min_size=2, max_size=3).map(tuple), ["float64"]))
+def test_the_derivatives_of_transposes_are_their_transposes(data, x):
+    a, b = (data.draw(st.integers(-x.ndim, x.ndim - 1)) for _ in range(2))
+    transposed(matrix_transpose, x)
+    transposed(lambda x: moveaxis(x, a, b), x)
+
+
+def test_transposes_send_nothing_and_follow_jax():
+    import jax.numpy as jnp
+
+    x = shard(np.arange(60.0).reshape(3, 4, 5), MESH, P("x", None, "y"))
+    for call in (lambda: matrix_transpose(x), lambda: moveaxis(x, 0, -1), lambda: moveaxis(x, (0, 2), (2, 1))):
+        assert sent(call)[1] == 0
+    assert str(moveaxis(x, 0, -1).layout) == "[-|y|x]"
+    value = np.random.default_rng(0).standard_normal((4, 2, 6))
+    for seed in range(3):
+        check(lambda x: matrix_transpose(x * x), lambda x: jnp.matrix_transpose(x * x), value, seed=seed)
+        check(lambda x: moveaxis(x * x, 0, 1), lambda x: jnp.moveaxis(x * x, 0, 1), value, seed=seed)
+
+
 @pytest.mark.parametrize(
     ("call", "error", "text"),
     [
@@ -77,6 +113,11 @@ def test_permute_expand_squeeze_and_broadcast():
         (lambda: squeeze(np.ones((2, 3)), 0), BindingError, "has size 2, not 1"),
         (lambda: expand_dims(np.ones(2), axis=3), BindingError, "out of range"),
         (lambda: broadcast_to(np.ones((2, 3)), (3,)), BindingError, "does not broadcast"),
+        (lambda: matrix_transpose(np.ones(3)), BindingError, r"at least two dims, got shape \(3,\)"),
+        (lambda: moveaxis(np.ones((2, 3)), 2, 0), BindingError, "moveaxis: axis 2 is out of range"),
+        (lambda: moveaxis(np.ones((2, 3)), (0, 1), 0), BindingError, "2 dims cannot go to 1 positions"),
+        (lambda: moveaxis(np.ones((2, 3)), (0, 0), (0, 1)), BindingError, "moveaxis: a dim is named twice"),
+        (lambda: moveaxis(np.ones((2, 3)), (0, 1), (1, -1)), BindingError, "moveaxis: a dim is named twice"),
     ],
 )
 def test_what_does_not_fit_says_so(call, error, text):

@@ -15,7 +15,7 @@ from tests.reference.extract import Parameter, parameters
 
 NAMES = json.loads(Path(__file__).with_name("names.json").read_text(encoding="utf-8"))
 
-COVERED = ["communication-ops-v1", "communication-ops-v2", "graph-ops", "sharding-package"]
+COVERED = ["communication-ops-v1", "communication-ops-v2", "graph-ops", "sharding-package", "shard-dialect"]
 
 # Where a document's names live. Two documents may give one name two meanings, hence the modules.
 HOMES = {

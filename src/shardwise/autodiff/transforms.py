@@ -40,11 +40,12 @@ def vjp(fn: Callable[..., Any], *primals: Any) -> tuple[Any, Callable[[Any], tup
 
     def back(cotangents: Any) -> tuple[Any, ...]:
         given = _matched(cotangents, out_tree)
-        totals: list[Tensor | None] = [None] * len(starts)
-        for end, cotangent in zip(ends, given, strict=True):
-            if isinstance(end, Traced) and end.level == level and end.node is not None:
-                found = pulled_back(end.node, _like(cotangent, end.value), starts, add)
-                totals = [_sum(a, b) for a, b in zip(totals, found, strict=True)]
+        known = [
+            (end.node, _like(cotangent, end.value))
+            for end, cotangent in zip(ends, given, strict=True)
+            if isinstance(end, Traced) and end.level == level and end.node is not None
+        ]
+        totals = pulled_back(known, starts, add)
         return cast(Any, optree.tree_unflatten(tree, [_settled(t, v) for t, v in zip(totals, values, strict=True)]))
 
     return optree.tree_unflatten(out_tree, plain), back
@@ -124,10 +125,6 @@ def _like(given: Any, value: Tensor) -> Tensor:
     if value.engine.name == "abstract":
         return zeros_like(value, value.shape, layout)
     return placed(found.numpy(), layout)
-
-
-def _sum(a: Tensor | None, b: Tensor | None) -> Tensor | None:
-    return b if a is None else a if b is None else add(a, b)
 
 
 def _settled(found: Tensor | None, value: Tensor) -> Tensor:

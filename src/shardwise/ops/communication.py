@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Sequence
 from functools import lru_cache, wraps
 from inspect import signature
 from math import prod
-from typing import Any, cast
+from typing import Any, NamedTuple, cast
 
 import numpy as np
 import optree
@@ -93,8 +93,12 @@ def _dim(x: Tensor, axis: int, function: str, name: str = "axis") -> int:
 
 
 def _axes(x: Tensor, names: AxisNames, function: str) -> tuple[Axis, ...]:
+    return _named_axes(x.mesh, names, function)
+
+
+def _named_axes(mesh: DeviceMesh, names: AxisNames, function: str) -> tuple[Axis, ...]:
     given = (names,) if isinstance(names, str) else tuple(names or ())
-    found = tuple(x.mesh.axis(name, function) for name in given)
+    found = tuple(mesh.axis(name, function) for name in given)
     check_disjoint(found, f"the axes of {function}")
     return found
 
@@ -294,31 +298,51 @@ def _finished(x: Tensor, names: AxisNames) -> Tensor:
     return relayout(x, layout=_with(x.layout, x.layout.dims, left))
 
 
-def _reduce_axes(x: Tensor, names: AxisNames, function: str) -> tuple[Axis, ...]:
+def _reduce_axes(layout: Layout, names: AxisNames, function: str) -> tuple[Axis, ...]:
     if names is not None:
-        return _axes(x, names, function)
-    return x.layout.partial or tuple(x.mesh.axis(name) for name in x.mesh.axis_names)
+        return _named_axes(layout.mesh, names, function)
+    return layout.partial or tuple(map(layout.mesh.axis, layout.mesh.axis_names))
+
+
+class _Reduction(NamedTuple):
+    """How the shards of a layout are reduced over some axes."""
+
+    op: ReduceOp
+    resolve: bool  # another reduction is pending
+    split: tuple[Axis, ...]  # axes along which shards are terms
+    copies: int  # equal values, along axes on which it is replicated
+    without_halo: Layout
+
+
+@lru_cache(maxsize=4096)
+def _reduction(layout: Layout, op: str | ReduceOp | None, names: AxisNames, function: str) -> _Reduction:
+    pending = layout.partial
+    axes = _reduce_axes(layout, names, function)
+    how = ReduceOp.of(op) if op is not None else layout.reduce_op or ReduceOp.SUM
+    if common(axes, pending) and how is not layout.reduce_op:
+        raise LayoutError(
+            f"{function}: {layout} has a pending {layout.reduce_op}, which cannot be resolved as {how}.\n"
+            f"  leave reduce_op out, or resolve it first: all_reduce(x)."
+        )
+    resolve = bool(pending) and how is not layout.reduce_op
+    layout = layout.resolved() if resolve else layout
+    split, equal = common(axes, layout.sharded_axes), common(axes, layout.replicated_axes)
+    if prod(a.size for a in (*split, *equal, *common(axes, layout.partial))) != prod(a.size for a in axes):
+        raise LayoutError(f"{function}: the axes {list(axes)} cut across the sub-axes that {layout} uses.")
+    return _Reduction(how, resolve, split, prod(a.size for a in equal), layout.without_halo())
 
 
 def _reduced(x: Tensor, op: str | ReduceOp | None, names: AxisNames, function: str) -> Tensor:
     # The reduction as a pending one: partial axes as they are, shards along other axes seen as terms.
-    pending, axes = x.layout.partial, _reduce_axes(x, names, function)
-    how = ReduceOp.of(op) if op is not None else x.layout.reduce_op or ReduceOp.SUM
-    how.check_dtype(x.dtype)
-    if common(axes, pending) and how is not x.layout.reduce_op:
-        raise LayoutError(
-            f"{function}: {x.layout} has a pending {x.layout.reduce_op}, which cannot be resolved as {how}.\n"
-            f"  leave reduce_op out, or resolve it first: all_reduce(x)."
-        )
-    if pending and how is not x.layout.reduce_op:
-        x = resolved(x)
-    split, equal = common(axes, x.layout.sharded_axes), common(axes, x.layout.replicated_axes)
-    if prod(a.size for a in (*split, *equal, *common(axes, x.layout.partial))) != prod(a.size for a in axes):
-        raise LayoutError(f"{function}: the axes {list(axes)} cut across the sub-axes that {x.layout} uses.")
-    copies = prod(a.size for a in equal)
-    if copies > 1:
-        x = _repeated(x, how, copies)
-    return fold(relayout(x, layout=x.layout.without_halo()), axes=split, op=how) if split else x
+    found = _reduction(x.layout, op, names if names is None or isinstance(names, str) else tuple(names), function)
+    found.op.check_dtype(x.dtype)
+    x = resolved(x) if found.resolve else x
+    if found.copies > 1:
+        x = _repeated(x, found.op, found.copies)
+    if not found.split:
+        return x
+    x = relayout(x, layout=found.without_halo) if x.layout is not found.without_halo else x
+    return fold(x, axes=found.split, op=found.op)
 
 
 def _repeated(x: Tensor, op: ReduceOp, copies: int) -> Tensor:
@@ -354,7 +378,7 @@ def reduce_scatter(
         return local_collectives.reduce_scatter(sharded_tensor, reduce_axes, axis, reduce_op or "sum")
     x = _tensor(sharded_tensor, "reduce_scatter")
     dim = _dim(x, axis, "reduce_scatter")
-    over = _reduce_axes(x, reduce_axes, "reduce_scatter")
+    over = _reduce_axes(x.layout, reduce_axes, "reduce_scatter")
     y = _reduced(x, reduce_op, reduce_axes, "reduce_scatter")
     left = without(y.layout.partial, over)
     cuts = [(*cut.axes, *over) if k == dim else cut for k, cut in enumerate(y.layout.dims)]

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from functools import lru_cache
-from math import prod
 from operator import index as as_index
 from typing import Any, NamedTuple
 
@@ -15,13 +14,14 @@ from shardwise.layout.cut import Cut
 from shardwise.layout.layout import Layout
 from shardwise.ops.reductions import dims_of
 from shardwise.prim import elementwise as rows
-from shardwise.prim.elementwise import elementwise
+from shardwise.prim.dispatch import apply
 from shardwise.prim.gathers import gather, positions
 from shardwise.prim.iota import iota
 from shardwise.prim.mirror import mirror
 from shardwise.prim.relayout import relayout
 from shardwise.prim.row import Row
-from shardwise.prim.shapes import expand, permute, reshape, squeeze
+from shardwise.prim.rule import elementwise_rule
+from shardwise.prim.shapes import expand, permute, squeeze
 from shardwise.prim.tensor import Tensor, asarray, together
 from shardwise.prim.windows import Index, Span, window
 
@@ -102,8 +102,8 @@ def sliced(x: Tensor, index: Index, reverse: Sequence[int] = ()) -> Tensor:
     if all(span == Span(0, size) for span, size in zip(index, x.shape, strict=True)):
         return mirror(x, dims=tuple(reverse)) if reverse else x
     out = window(x, index=index)
-    out = relayout(out, layout=_cut_again(x.layout, out.layout))
-    return mirror(out, dims=tuple(reverse)) if reverse else out
+    layout = _cut_again(x.layout, out.layout)
+    return mirror(out, dims=tuple(reverse), layout=layout) if reverse else relayout(out, layout=layout)
 
 
 @lru_cache(maxsize=4096)
@@ -127,6 +127,14 @@ class Key(NamedTuple):
     add: tuple[int, ...]  # places of new dims, in the result of slicing and dropping
     arrays: tuple[tuple[int, Any], ...]  # by dim, after slicing and dropping
     scattered: bool  # arrays that do not stand side by side: their dims come first
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """The shape of what slices, integers and new dims leave."""
+        out = [span.length for dim, span in enumerate(self.window) if dim not in self.drop]
+        for place in self.add:
+            out.insert(place, 1)
+        return tuple(out)
 
 
 def parsed(x: Tensor, key: Any) -> Key:
@@ -162,8 +170,10 @@ def parsed(x: Tensor, key: Any) -> Key:
 def _spelled_out(x: Tensor, key: tuple[Any, ...]) -> Iterator[Any]:
     # One entry per dim, beside None for new ones; masks as the indices where they are true.
     entries: list[Any] = []
+    masks: list[tuple[int, tuple[int, ...]]] = []
     for entry in key:
         if isinstance(entry, bool | np.bool_) or (_is_array(entry) and _dtype(entry).kind == "b"):
+            masks.append((len(entries), np.shape(entry)))
             entries += _mask(entry)
         elif entry is None or entry is Ellipsis or isinstance(entry, slice):
             entries.append(entry)
@@ -178,7 +188,13 @@ def _spelled_out(x: Tensor, key: tuple[Any, ...]) -> Iterator[Any]:
     if missing < 0:
         raise BindingError(f"an index with {x.ndim - missing} entries does not fit a tensor with {x.ndim} dims.")
     at = dots[0] if dots else len(entries)
-    yield from (*entries[:at], *[slice(None)] * missing, *entries[at + 1 :])
+    whole = [*entries[:at], *[slice(None)] * missing, *entries[at + 1 :]]
+    for place, shape in masks:
+        before = whole[: place if place < at else place + missing - 1]
+        dim = sum(entry is not None for entry in before)
+        if x.shape[dim : dim + len(shape)] != shape:
+            raise BindingError(f"a mask of shape {shape} does not fit dim {dim} and on of a tensor of shape {x.shape}.")
+    yield from whole
 
 
 def _is_array(entry: Any) -> bool:
@@ -220,7 +236,7 @@ def indexed(x: Tensor, key: Any) -> Tensor:
     if not found.arrays:
         return out
     flat = Flat(out, found)
-    made = gather(flat.x, flat.index, dim=flat.dim, along=False)
+    made = gather(flat.x, flat.index, dim=flat.dim, along=False, merged=flat.merged)
     if not found.scattered or not flat.dim:
         return made
     front = range(flat.dim, flat.dim + flat.index.ndim)
@@ -235,39 +251,36 @@ def basic(x: Tensor, key: Key) -> Tensor:
 
 
 class Flat:
-    """A tensor with the dims that arrays index made one, and the index into that."""
+    """A tensor with the dims that arrays index side by side, and the index into them, taken as a row."""
 
     def __init__(self, x: Tensor, key: Key) -> None:
-        """Make one dim of those that the arrays of a key index in `x`, to which the rest of the key was applied."""
+        """Bring together the dims that the arrays of a key index in `x`, to which the rest of the key was applied."""
         dims = [dim + sum(place <= dim + i for i, place in enumerate(key.add)) for dim, _ in key.arrays]
         given = together(x, *(array for _, array in key.arrays))[1:]
-        sizes = [x.shape[k] for k in dims]
-        indices = [_position(_integers(i, "an index"), size=n) for i, n in zip(given, sizes, strict=True)]
+        self.sizes = tuple(x.shape[k] for k in dims)
+        indices = [_position(_integers(i, "an index"), size=n) for i, n in zip(given, self.sizes, strict=True)]
         rest = [k for k in range(x.ndim) if k not in dims]
-        self.dim = len([k for k in rest if k < dims[0]])
+        self.dim, self.merged = len([k for k in rest if k < dims[0]]), len(dims)
         self._order = (*rest[: self.dim], *dims, *rest[self.dim :])
-        self._shape = tuple(x.shape[k] for k in self._order)
         self.index = indices[0]
-        for index, size in zip(indices[1:], sizes[1:], strict=True):
+        for index, size in zip(indices[1:], self.sizes[1:], strict=True):
             self.index = rows.add(rows.multiply(self.index, size), index)
-        merged = (*(x.shape[k] for k in rest[: self.dim]), prod(sizes), *(x.shape[k] for k in rest[self.dim :]))
-        ordered = permute(x, order=self._order) if self._order != tuple(range(x.ndim)) else x
-        self.x = reshape(ordered, shape=merged) if merged != ordered.shape else ordered
+        self.x = permute(x, order=self._order) if self._order != tuple(range(x.ndim)) else x
 
     @property
     def picked(self) -> tuple[int, ...]:
         """The shape of what the index picks."""
-        return (*self.x.shape[: self.dim], *self.index.shape, *self.x.shape[self.dim + 1 :])
+        return (*self.x.shape[: self.dim], *self.index.shape, *self.x.shape[self.dim + self.merged :])
 
     def undo(self, x: Tensor) -> Tensor:
-        """Return a tensor of the merged shape with the dims that it had."""
-        apart = reshape(x, shape=self._shape) if x.shape != self._shape else x
-        back = tuple(sorted(range(apart.ndim), key=self._order.__getitem__))
-        return permute(apart, order=back) if back != tuple(range(apart.ndim)) else apart
+        """Return a tensor with its dims in the order that they had."""
+        back = tuple(sorted(range(x.ndim), key=self._order.__getitem__))
+        return permute(x, order=back) if back != tuple(range(x.ndim)) else x
 
 
 def _in_range(index: Tensor, *, size: int) -> Tensor:
-    return elementwise("position", lambda a: positions(a, size), (index,))
+    rule = elementwise_rule((index.shape,))
+    return apply("position", lambda a: positions(a, size), rule, [index], dtype=np.dtype("int64"))
 
 
 # Indices counted from the start, checked against the size of their dim.

@@ -13,10 +13,9 @@ from shardwise.layout.cut import Cut
 from shardwise.layout.layout import Layout, Shape
 from shardwise.ops.indexing import sliced
 from shardwise.ops.reductions import Axis, dims_of
-from shardwise.ops.shapes import broadcast_to
 from shardwise.plan.plan import plan_reshard
 from shardwise.prim import elementwise as rows
-from shardwise.prim.joins import Widths, joined_shape
+from shardwise.prim.joins import Widths, joined_shape, repeat
 from shardwise.prim.joins import concat as join
 from shardwise.prim.joins import pad as surround
 from shardwise.prim.mirror import mirror
@@ -35,7 +34,7 @@ def concat(arrays: Sequence[Any], /, *, axis: int | None = 0) -> Tensor:
     """
     parts = _alike(arrays, "concat")
     if axis is None:
-        parts, axis = [reshape(x, shape=(x.size,)) for x in parts], 0
+        parts, axis = [x if x.ndim == 1 else reshape(x, shape=(x.size,)) for x in parts], 0
     (dim,) = dims_of(parts[0], axis, "concat")
     for part in parts:
         if part.ndim != parts[0].ndim or not _fits(part.shape, parts[0].shape, dim):
@@ -156,27 +155,40 @@ def roll(x: Any, /, shift: int | Sequence[int], *, axis: Axis = None) -> Tensor:
     array([3., 1., 2.])
     """
     x = asarray(x)
+    layout = x.layout.without_halo()
     if axis is None:
         if not isinstance(shift, int):
             raise ArgumentError(f"roll: several shifts need as many axes, got shift={shift!r} and axis=None.")
-        return reshape(_rolled(reshape(x, shape=(x.size,)), shift, 0), shape=x.shape)
+        return _rolled(x, (*(0,) * (x.ndim - 1), shift), x.ndim, layout, carry=True)
     axes = (axis,) if isinstance(axis, int) else tuple(axis)
     shifts = (shift,) * len(axes) if isinstance(shift, int) else tuple(shift)
     if len(shifts) != len(axes):
         raise ArgumentError(f"roll: {len(shifts)} shifts for {len(axes)} axes.")
+    amounts = [0] * x.ndim
     for amount, one in zip(shifts, axes, strict=True):
         (dim,) = dims_of(x, one, "roll")
-        x = _rolled(x, amount, dim)
-    return x
+        amounts[dim] += amount
+    return _rolled(x, tuple(amounts), x.ndim, layout, carry=False)
 
 
-def _rolled(x: Tensor, shift: int, dim: int) -> Tensor:
-    size = x.shape[dim]
-    cut = size - shift % size if size else 0
-    if cut == size:
+def _rolled(x: Tensor, amounts: tuple[int, ...], dims: int, layout: Layout, carry: bool) -> Tensor:
+    # The first `dims` dims rolled, the last of them first: what leaves it at its end and what stays are windows, each
+    # rolled along the others and brought where it is needed at once. With `carry`, what leaves goes one place on in
+    # the dim before, as in a row of all elements.
+    if not x.size or not dims:
         return x
-    last, first = (window(x, index=whole_but(x.shape, dim, between(a, b))) for a, b in ((cut, size), (0, cut)))
-    return join(last, first, dim=dim, layout=x.layout.without_halo())
+    dim = dims - 1
+    turns, shift = divmod(amounts[dim], x.shape[dim])
+    kept = (*amounts[:dim], 0) if not carry or not dim else (*amounts[: dim - 1], amounts[dim - 1] + turns, 0)
+    if not shift:
+        return _rolled(x, kept, dim, layout, carry)
+    gone = kept if not carry or not dim else (*kept[: dim - 1], kept[dim - 1] + 1, 0)
+    cut = x.shape[dim] - shift
+    parts = []
+    for low, high, to, left in ((cut, cut + shift, 0, gone), (0, cut, shift, kept)):
+        there = windowed(layout, x.shape, whole_but(x.shape, dim, Span(to, high - low)))
+        parts.append(_rolled(_part(x, dim, low, high), left, dim, there, carry))
+    return join(*parts, dim=dim, layout=layout)
 
 
 # -- padding -------------------------------------------------------------------------------------------
@@ -233,28 +245,43 @@ def _needs(x: Tensor, dim: int, most: int, low: int, high: int, mode: str) -> No
 def _edge(x: Tensor, dim: int, low: int, high: int) -> Tensor:
     size = x.shape[dim]
     _needs(x, dim, max(low, high) if size else 0, low, high, "edge")
+    layout, before, after = _around(x, dim, low, high)
     ends = [
-        broadcast_to(_part(x, dim, at, at + 1), tuple(count if k == dim else n for k, n in enumerate(x.shape)))
-        for at, count in ((0, low), (size - 1, high))
+        repeat(_part(x, dim, at, at + 1), dim=dim, layout=there, shape=_sized(x.shape, dim, count))
+        for at, count, there in ((0, low, before), (size - 1, high, after))
     ]
-    return _around(x, dim, ends[0], ends[1])
+    return join(ends[0], x, ends[1], dim=dim, layout=layout)
 
 
 def _reflect(x: Tensor, dim: int, low: int, high: int) -> Tensor:
     size = x.shape[dim]
     _needs(x, dim, max(0, size - 1), low, high, "reflect")
-    first, last = _part(x, dim, 1, low + 1), _part(x, dim, size - 1 - high, size - 1)
-    return _around(x, dim, mirror(first, dims=(dim,)), mirror(last, dims=(dim,)))
+    layout, before, after = _around(x, dim, low, high)
+    ends = [
+        mirror(_part(x, dim, start, stop), dims=(dim,), layout=there)
+        for start, stop, there in ((1, low + 1, before), (size - 1 - high, size - 1, after))
+    ]
+    return join(ends[0], x, ends[1], dim=dim, layout=layout)
 
 
 def _wrap(x: Tensor, dim: int, low: int, high: int) -> Tensor:
     size = x.shape[dim]
     _needs(x, dim, size, low, high, "wrap")
-    return _around(x, dim, _part(x, dim, size - low, size), _part(x, dim, 0, high))
+    layout = _around(x, dim, low, high)[0]
+    return join(_part(x, dim, size - low, size), x, _part(x, dim, 0, high), dim=dim, layout=layout)
 
 
-def _around(x: Tensor, dim: int, before: Tensor, after: Tensor) -> Tensor:
-    return join(before, x, after, dim=dim, layout=_joint(x.layout.resolved(), dim))
+def _around(x: Tensor, dim: int, low: int, high: int) -> tuple[Layout, Layout, Layout]:
+    # The layout of the result, and the layouts in which devices hold what is added before and after.
+    layout, size = _joint(x.layout.resolved(), dim), x.shape[dim]
+    shape = _sized(x.shape, dim, low + size + high)
+    ends = (Span(0, low), Span(low + size, high))
+    before, after = (windowed(layout, shape, whole_but(shape, dim, end)) for end in ends)
+    return layout, before, after
+
+
+def _sized(shape: Shape, dim: int, size: int) -> Shape:
+    return tuple(size if k == dim else n for k, n in enumerate(shape))
 
 
 _PADDED = {"edge": _edge, "reflect": _reflect, "wrap": _wrap}

@@ -30,7 +30,7 @@ Axis = int | Sequence[int] | None
 
 def dims_of(x: Tensor, axis: Axis, function: str) -> tuple[int, ...]:
     """Return the dims that `axis` names, checked; all of them for None."""
-    given = range(x.ndim) if axis is None else (axis,) if isinstance(axis, int) else tuple(axis)
+    given = range(x.ndim) if axis is None else tuple(axis) if isinstance(axis, Sequence) else (axis,)
     out = []
     for k in given:
         if isinstance(k, bool) or not isinstance(k, int):
@@ -50,6 +50,15 @@ def _reduced(x: Any, axis: Axis, keepdims: bool, op: ReduceOp, function: str) ->
     return expand(out, at=dims) if keepdims else out
 
 
+def _accumulated(x: Any, axis: Axis, dtype: Any, keepdims: bool, op: ReduceOp, function: str) -> Tensor:
+    # Small integers are accumulated in wide ones; the dtype that was asked for is that of the result.
+    if dtype is None:
+        return _reduced(x, axis, keepdims, op, function)
+    wanted = checked_dtype(dtype)
+    out = _reduced(rows.astype(asarray(x), dtype=wanted), axis, keepdims, op, function)
+    return out if out.dtype == wanted else rows.astype(out, dtype=wanted)
+
+
 @also_local(along_dims)
 def sum(x: Any, /, *, axis: Axis = None, dtype: Any = None, keepdims: bool = False) -> Tensor:
     """Return the sum over dims.
@@ -57,8 +66,7 @@ def sum(x: Any, /, *, axis: Axis = None, dtype: Any = None, keepdims: bool = Fal
     >>> sum([[1.0, 2.0], [3.0, 4.0]], axis=0).numpy()
     array([4., 6.])
     """
-    x = asarray(x) if dtype is None else rows.astype(asarray(x), dtype=checked_dtype(dtype))
-    return _reduced(x, axis, keepdims, ReduceOp.SUM, "sum")
+    return _accumulated(x, axis, dtype, keepdims, ReduceOp.SUM, "sum")
 
 
 @also_local(along_dims)
@@ -68,8 +76,7 @@ def prod(x: Any, /, *, axis: Axis = None, dtype: Any = None, keepdims: bool = Fa
     >>> prod([2.0, 3.0]).item()
     6.0
     """
-    x = asarray(x) if dtype is None else rows.astype(asarray(x), dtype=checked_dtype(dtype))
-    return _reduced(x, axis, keepdims, ReduceOp.PROD, "prod")
+    return _accumulated(x, axis, dtype, keepdims, ReduceOp.PROD, "prod")
 
 
 @also_local(along_dims)
@@ -109,7 +116,19 @@ def mean(x: Any, /, *, axis: Axis = None, keepdims: bool = False) -> Tensor:
     """
     x = asarray(x)
     count = product(x.shape[k] for k in dims_of(x, axis, "mean"))
-    return rows.divide(sum(x, axis=axis, keepdims=keepdims), float(count) if count else float("nan"))
+    total = sum(_roomy(x), axis=axis, keepdims=keepdims)
+    return _as_float(rows.divide(total, float(count) if count else float("nan")), x)
+
+
+def _roomy(x: Tensor) -> Tensor:
+    # Integers and half-precision floats in a dtype whose sums do not overflow, as NumPy takes means.
+    if x.dtype.kind in "biu":
+        return rows.astype(x, dtype=np.dtype("float64"))
+    return rows.astype(x, dtype=np.dtype("float32")) if x.dtype.itemsize <= 2 else x
+
+
+def _as_float(out: Tensor, x: Tensor) -> Tensor:
+    return rows.astype(out, dtype=x.dtype) if x.dtype.kind in "fV" and out.dtype != x.dtype else out
 
 
 @also_local(along_dims)
@@ -122,9 +141,11 @@ def var(x: Any, /, *, axis: Axis = None, correction: float = 0.0, keepdims: bool
     x = asarray(x)
     dims = dims_of(x, axis, "var")
     count = product(x.shape[k] for k in dims)
-    centred = rows.subtract(x, mean(x, axis=dims, keepdims=True))
+    wide = _roomy(x)
+    centred = rows.subtract(wide, mean(wide, axis=dims, keepdims=True))
     left = float(count) - correction
-    return rows.divide(sum(rows.square(centred), axis=dims, keepdims=keepdims), left if left > 0 else float("nan"))
+    total = sum(rows.square(centred), axis=dims, keepdims=keepdims)
+    return _as_float(rows.divide(total, left if left > 0 else float("nan")), x)
 
 
 @also_local(along_dims)
@@ -192,8 +213,10 @@ def argmin(x: Any, /, *, axis: int | None = None, keepdims: bool = False) -> Ten
 
 def _best(x: Any, axis: int | None, keepdims: bool, op: ReduceOp, function: str) -> Tensor:
     # The best value first, then the smallest position that has it: two small reductions.
-    x = asarray(x)
+    x = _ordered(x, function)
     x = rows.astype(x, dtype=checked_dtype("uint8")) if x.dtype.kind == "b" else x
+    if axis is not None and not isinstance(axis, int):
+        raise ArgumentError(f"{function}: axis is an int, or None for all dims in a row, got {axis!r}.")
     dims = dims_of(x, axis, function)
     if not product(x.shape[k] for k in dims):
         raise BindingError(f"{function} over an empty dim has no value: shape {x.shape}.")
@@ -211,6 +234,13 @@ def _best(x: Any, axis: int | None, keepdims: bool, op: ReduceOp, function: str)
     return expand(out, at=dims) if keepdims else out
 
 
+def _ordered(x: Any, function: str) -> Tensor:
+    x = asarray(x)
+    if x.dtype.kind == "c":
+        raise ArgumentError(f"{function}: complex numbers have no order, got {x.dtype}.")
+    return x
+
+
 @also_local(along_dims)
 def norm(x: Any, /, *, axis: Axis = None, keepdims: bool = False, ord: float = 2) -> Tensor:
     """Return the vector norm over dims: the root of the sum of squares, or another order.
@@ -219,6 +249,9 @@ def norm(x: Any, /, *, axis: Axis = None, keepdims: bool = False, ord: float = 2
     5.0
     """
     size = rows.abs(asarray(x))
+    axis = dims_of(size, axis, "norm")
+    if isinstance(ord, bool) or not isinstance(ord, int | float):
+        raise ArgumentError(f"norm: ord is a number, got {ord!r}.")
     if ord == float("inf"):
         return max(size, axis=axis, keepdims=keepdims)
     if ord == -float("inf"):
@@ -268,7 +301,7 @@ def topk(x: Any, k: int, /, *, axis: int = -1) -> tuple[Tensor, Tensor]:
     >>> values.numpy(), indices.numpy()
     (array([5., 3.]), array([1, 2]))
     """
-    x = asarray(x)
+    x = _ordered(x, "topk")
     (dim,) = dims_of(x, axis, "topk")
     if isinstance(k, bool) or not isinstance(k, int) or not 0 <= k <= x.shape[dim]:
         raise BindingError(f"topk: k is between 0 and {x.shape[dim]}, the size of dim {dim}, got {k!r}.")

@@ -111,6 +111,8 @@ def moveaxis(x: Any, source: int | Sequence[int], destination: int | Sequence[in
     given = [(k,) if isinstance(k, int) else tuple(k) for k in (source, destination)]
     if len(given[0]) != len(given[1]):
         raise BindingError(f"moveaxis: {len(given[0])} dims cannot go to {len(given[1])} positions.")
+    for dims in given:
+        dims_of(x, dims, "moveaxis")  # each of them once
     pairs = [[dims_of(x, k, "moveaxis")[0] for k in dims] for dims in given]
     order = [k for k in range(x.ndim) if k not in pairs[0]]
     for target, dim in sorted(zip(pairs[1], pairs[0], strict=True)):

@@ -16,7 +16,7 @@ from shardwise.prim.relayout import relayout
 from shardwise.prim.shapes import expand, permute, squeeze
 from shardwise.prim.tensor import Tensor, together
 from shardwise.prim.updates import write, write_at
-from shardwise.prim.windows import Span, within
+from shardwise.prim.windows import Span, windowed, within
 
 
 class Updates:
@@ -58,23 +58,28 @@ class Update:
         """Return the tensor with these elements replaced; where an index is repeated, the last one counts."""
         x, key = self._x, parsed(self._x, self._key)
         if not key.arrays:
-            return _written(x, key, _fitted(x, values, basic(x, key).shape))
+            return _written(x, key, _fitted(x, values, key.shape))
         flat = Flat(basic(x, key), key)
-        made = write_at(flat.x, _picked(flat, key, x, values), flat.index, dim=flat.dim)
+        made = write_at(flat.x, _picked(flat, key, x, values), flat.index, dim=flat.dim, merged=flat.merged)
         return _written(x, key, flat.undo(made))
 
     def add(self, values: Any) -> Tensor:
         """Return the tensor with values added to these elements; where an index is repeated, all of them are."""
         x, key = self._x, parsed(self._x, self._key)
         if not key.arrays:
-            new = _in_window(_fitted(x, values, basic(x, key).shape), key)
+            new = _in_window(_fitted(x, values, key.shape), key, x)
         else:
             flat = Flat(basic(x, key), key)
-            cut, size = flat.x.layout.without_halo().dims[flat.dim], flat.x.shape[flat.dim]
+            cuts = flat.x.layout.without_halo().dims[flat.dim : flat.dim + flat.merged]
             given = _picked(flat, key, x, values)
-            new = _in_window(flat.undo(scatter(given, flat.index, dim=flat.dim, along=False, size=size, cut=cut)), key)
+            sums = scatter(given, flat.index, dim=flat.dim, along=False, sizes=flat.sizes, cuts=cuts)
+            new = _in_window(flat.undo(sums), key, x)
         layout = x.layout.resolved().without_halo()
-        return rows.add(x, new if new.shape == x.shape else within(new, index=key.window, layout=layout, shape=x.shape))
+        if new.shape != x.shape:
+            new = within(new, index=key.window, layout=layout, shape=x.shape)
+        elif not new.layout.partial:
+            new = relayout(new, layout=layout)
+        return rows.add(x, new)
 
 
 def _fitted(x: Tensor, values: Any, shape: tuple[int, ...]) -> Tensor:
@@ -102,14 +107,17 @@ def _picked(flat: Flat, key: Key, x: Tensor, values: Any) -> Tensor:
     return permute(found, order=tuple(sorted(range(found.ndim), key=order.__getitem__)))
 
 
-def _in_window(values: Tensor, key: Key) -> Tensor:
+def _in_window(values: Tensor, key: Key, x: Tensor) -> Tensor:
     # The values in the shape of the window: without new dims, elements in order, with the dims that were dropped.
     out = squeeze(values, at=key.add) if key.add else values
     out = expand(out, at=key.drop) if key.drop else out
-    return mirror(out, dims=key.reverse) if key.reverse else out
+    if not key.reverse:
+        return out
+    there = windowed(x.layout.resolved().without_halo(), x.shape, key.window)
+    return mirror(out, dims=key.reverse, layout=there if there.mesh is out.mesh else None)
 
 
 def _written(x: Tensor, key: Key, values: Tensor) -> Tensor:
     whole = all(span == Span(0, size) for span, size in zip(key.window, x.shape, strict=True))
-    new = _in_window(values, key)
+    new = _in_window(values, key, x)
     return relayout(new, layout=x.layout.resolved().without_halo()) if whole else write(x, new, index=key.window)

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from functools import reduce
 from typing import Any
 
-from shardwise.errors import DerivativeError
+from shardwise.errors import DerivativeError, ProgramError
 from shardwise.layout.layout import Layout
 from shardwise.prim.relayout import relayout
 from shardwise.prim.row import Row
@@ -46,6 +46,18 @@ class Node:
     parents: tuple[Node | None, ...] = ()
 
 
+@dataclass(frozen=True)
+class Bundle:
+    """The cotangents of several results of one entry of a tape, None where there is none."""
+
+    parts: tuple[Tensor | None, ...]
+
+    def plus(self, other: Bundle, add: Any) -> Bundle:
+        """Return the sums of two."""
+        pairs = zip(self.parts, other.parts, strict=True)
+        return Bundle(tuple(b if a is None else a if b is None else add(a, b) for a, b in pairs))
+
+
 class Traced(Tensor):
     """A value watched at one level: the value below it, with a tangent or a place on a tape."""
 
@@ -73,6 +85,22 @@ class Traced(Tensor):
         return f"Tensor({self.type_text} on {self.mesh}, being differentiated)"
 
 
+class Recorded(Traced):
+    """A value of a function that is being recorded, to be made into a module."""
+
+    __slots__ = ()
+    is_recorded = True
+
+    def _real(self) -> Sequence[Any]:
+        raise ProgramError(
+            f"the values of {self.type_text} were read inside a function that is being traced; they are not known "
+            "there.\n  keep to functions of tensors: where(c, x, y) instead of `if c`, and nothing that prints."
+        )
+
+    def __repr__(self) -> str:
+        return f"Tensor({self.type_text} on {self.mesh}, being traced)"
+
+
 def bind(row: Row, *operands: Any, **params: Any) -> Tensor:
     """Apply a primitive to operands of any level."""
     level = 0
@@ -86,7 +114,8 @@ def bind(row: Row, *operands: Any, **params: Any) -> Tensor:
     out = bind(row, *below, **params)
     nodes = tuple(x.node if w else None for x, w in zip(operands, watched, strict=True))
     if any(node is not None for node in nodes):
-        return Traced(level, out, node=Node(row, below, params, out, nodes))
+        kind = next(type(x) for x, w in zip(operands, watched, strict=True) if w)
+        return kind(level, out, node=Node(row, below, params, out, nodes))
     tangents = tuple(x.tangent if w else None for x, w in zip(operands, watched, strict=True))
     tangent = _tangent(row, tangents, out, below, params)
     return out if tangent is None else Traced(level, out, tangent=_beside(tangent, out))
@@ -111,39 +140,56 @@ def _beside(tangent: Tensor, out: Tensor) -> Tensor:
     return tangent if alike else relayout(tangent, layout=b.resolved())
 
 
-def pulled_back(end: Node, cotangent: Tensor, starts: list[Node], add: Any) -> list[Tensor | None]:
-    """Return the cotangents of the tape entries `starts`, given that of the entry `end`."""
-    found: dict[int, list[Tensor]] = {id(end): [cotangent]}
-    for node in _ordered(end):
+def pulled_back(ends: list[tuple[Node, Tensor]], starts: list[Node], add: Any) -> list[Tensor | None]:
+    """Return the cotangents of the tape entries `starts`, given those of the entries `ends`."""
+    found: dict[int, Gains] = {}
+    for end, cotangent in ends:
+        _gain(found.setdefault(id(end), {}), cotangent, add)
+    kept = {id(start) for start in starts}
+    for node in _ordered([end for end, _ in ends]):
         if node.row is None or id(node) not in found:
             continue
         given = _total(found[id(node)], add)
         if node.row.vjp is None:
             raise DerivativeError(f"{node.row.name} has no reverse derivative.")
+        given = _total(found[id(node)], add)
         for parent, part in zip(
             node.parents, node.row.vjp(given, node.out, *node.operands, **node.params), strict=True
         ):
             if parent is not None and part is not None:
-                found.setdefault(id(parent), []).append(part() if callable(part) else part)
-        if node not in starts:
+                _gain(found.setdefault(id(parent), {}), part() if callable(part) else part, add)
+        if id(node) not in kept:
             del found[id(node)]
     return [_total(found[id(start)], add) if id(start) in found else None for start in starts]
 
 
-def _total(parts: list[Tensor], add: Any) -> Tensor:
+Gains = dict[Layout | None, Any]  # the cotangents that one entry was given, those of one layout as their sum
+
+
+def _gain(gains: Gains, part: Any, add: Any) -> None:
     # What is pending alike is added up first, so that it is resolved once and not term by term.
-    alike: dict[Layout, Tensor] = {}
-    for part in map(settled, parts):
-        before = alike.get(part.layout)
-        alike[part.layout] = part if before is None else add(before, part)
-    return reduce(add, sorted(alike.values(), key=lambda part: not part.layout.partial))
+    if isinstance(part, Bundle):
+        gains[None] = gains[None].plus(part, add) if gains else part
+        return
+    part = settled(part)
+    before = gains.pop(part.layout, None)
+    if before is not None and settled(before) is not before:  # an op has paid for it in the meantime
+        _gain(gains, before, add)
+        before = None
+    gains[part.layout] = part if before is None else add(before, part)
 
 
-def _ordered(end: Node) -> list[Node]:
+def _total(gains: Gains, add: Any) -> Any:
+    if None in gains:
+        return gains[None]
+    return reduce(add, sorted(map(settled, gains.values()), key=lambda part: not part.layout.partial))
+
+
+def _ordered(ends: list[Node]) -> list[Node]:
     # Entries from the last to the first, each after everything that was made from it.
     order: list[Node] = []
     seen: set[int] = set()
-    stack: list[tuple[Node, bool]] = [(end, False)]
+    stack: list[tuple[Node, bool]] = [(end, False) for end in ends]
     while stack:
         node, done = stack.pop()
         if done:

@@ -35,20 +35,25 @@ def _contract(*operands: Tensor, terms: tuple[str, ...], out: str) -> Tensor:
 @lru_cache(maxsize=4096)
 def _kernel(terms: tuple[str, ...], out: str) -> Callable[..., Any]:
     text = ",".join(terms) + "->" + out
-    fast = _as_matmul(terms, out) if len(terms) == 2 else None
+    fast = as_matmul(terms, out) if len(terms) == 2 else None
 
     def kernel(*arrays: Any) -> Any:
         if is_torch(arrays[0]):
             import torch
 
             return torch.einsum(text, *arrays)
+        if arrays[0].dtype.kind == "V" or arrays[-1].dtype.kind == "V":  # bfloat16, of which NumPy has no products
+            wide = kernel(*(a.astype(np.float32) if a.dtype.kind == "V" else a for a in arrays))
+            return wide.astype(np.result_type(*arrays))
         return np.einsum(text, *arrays, optimize=len(arrays) > 2) if fast is None else fast(*arrays)
 
     return kernel
 
 
-def _as_matmul(terms: tuple[str, ...], out: str) -> Any:
-    # Two operands as one matrix product, for which NumPy has BLAS: batch, left, summed, right.
+@lru_cache(maxsize=4096)
+def as_matmul(terms: tuple[str, ...], out: str) -> Any:
+    """Return two operands as one matrix product, for which NumPy has BLAS; None where they are none."""
+    # Batch, left, summed, right.
     a, b = terms
     batch = [c for c in out if c in a and c in b]
     left = [c for c in out if c in a and c not in b]
@@ -60,7 +65,7 @@ def _as_matmul(terms: tuple[str, ...], out: str) -> Any:
         return None
     if [*batch, *left, *right] != list(out) == [*batch, *right, *left]:
         # The other way round the result comes in the order of the letters: a transposed one is slow to work with.
-        other = _as_matmul((b, a), out)
+        other = as_matmul((b, a), out)
         return lambda x, y: other(y, x)
     first = tuple(a.index(c) for c in (*batch, *left, *summed))
     second = tuple(b.index(c) for c in (*batch, *summed, *right))

@@ -27,7 +27,7 @@ from shardwise.layout.tiling import Box, DimTiling
 from shardwise.prim.dispatch import apply
 from shardwise.prim.elementwise import add
 from shardwise.prim.kernel import zeros
-from shardwise.prim.row import Row
+from shardwise.prim.row import Cotangents, Row
 from shardwise.prim.rule import Cuts, Rule
 from shardwise.prim.tensor import Tensor
 
@@ -277,22 +277,29 @@ def _jvp(row: str) -> Any:
     return jvp
 
 
-convolve = Row(
+def _row(name: str, run: Any, first: Any, second: Any) -> Row:
+    def vjp(ct: Tensor, out: Tensor, a: Tensor, b: Tensor, *, form: Form) -> Cotangents:
+        return partial(first, ct, a, b, form), partial(second, ct, a, b, form)
+
+    return Row(name, run, vjp, _jvp(name))
+
+
+convolve = _row(
     "convolve",
     _convolve,
-    lambda ct, out, x, w, *, form: (partial(deconvolve, w, ct, form=form), partial(correlate, x, ct, form=form)),
-    _jvp("convolve"),
+    lambda ct, x, w, form: deconvolve(w, ct, form=form),
+    lambda ct, x, w, form: correlate(x, ct, form=form),
 )
-deconvolve = Row(
+deconvolve = _row(
     "deconvolve",
     _deconvolve,
-    lambda ct, out, w, y, *, form: (partial(correlate, ct, y, form=form), partial(convolve, ct, w, form=form)),
-    _jvp("deconvolve"),
+    lambda ct, w, y, form: correlate(ct, y, form=form),
+    lambda ct, w, y, form: convolve(ct, w, form=form),
 )
-correlate = Row(
+correlate = _row(
     "correlate",
     _correlate,
-    lambda ct, out, x, y, *, form: (partial(deconvolve, ct, y, form=form), partial(convolve, x, ct, form=form)),
-    _jvp("correlate"),
+    lambda ct, x, y, form: deconvolve(ct, y, form=form),
+    lambda ct, x, y, form: convolve(x, ct, form=form),
 )
 ROWS = {"convolve": convolve, "deconvolve": deconvolve, "correlate": correlate}

@@ -6,8 +6,10 @@ from typing import Any
 
 from array_api_compat import array_namespace
 
+from shardwise.engine.arrays import dtype_of, is_torch
 from shardwise.layout.cut import Cut
 from shardwise.layout.layout import Layout
+from shardwise.prim.kernel import full
 from shardwise.prim.relayout import relayout
 from shardwise.prim.row import Row
 from shardwise.prim.tensor import Tensor, moved
@@ -26,8 +28,12 @@ def _cumulate(x: Tensor, *, dim: int, reverse: bool) -> Tensor:
 
     def kernel(place: Place, array: Any, sums: Any) -> Any:
         part = layout.tile_of(place.device)[dim]
-        others = slice(part + 1, None) if reverse else slice(0, part)
-        return _running(array, dim, reverse) + _total(sums[(*(slice(None),) * dim, others)], dim)
+        others = sums[(*(slice(None),) * dim, slice(part + 1, None) if reverse else slice(0, part))]
+        own = _running(array, dim, reverse)
+        if not others.shape[dim]:
+            return own
+        before = _total(others, dim)
+        return (_signed(own) + _signed(before)).view(own.dtype) if is_torch(own) else own + before
 
     return worked(kernel, [x, known], layout, x.shape)
 
@@ -37,14 +43,27 @@ def _with(layout: Layout, dim: int, cut: Cut) -> Layout:
 
 
 def _total(array: Any, dim: int) -> Any:
-    return array_namespace(array).sum(array, axis=dim, keepdims=True, dtype=array.dtype)
+    if not array.shape[dim]:  # the number that changes no sum is -0.0
+        shape = (*array.shape[:dim], 1, *array.shape[dim + 1 :])
+        return full(array, shape, -0.0 if dtype_of(array).kind in "fcV" else 0)
+    # The last of the running sums: the sum of negative zeros is a positive one.
+    return _running(array, dim, False)[(*(slice(None),) * dim, slice(-1, None))]
 
 
 def _running(array: Any, dim: int, reverse: bool) -> Any:
+    if is_torch(array) and _signed(array).dtype != array.dtype:
+        return _running(_signed(array), dim, reverse).view(array.dtype)
     xp = array_namespace(array)
     if not reverse:
         return xp.cumulative_sum(array, axis=dim, dtype=array.dtype)
     return xp.flip(xp.cumulative_sum(xp.flip(array, axis=dim), axis=dim, dtype=array.dtype), axis=dim)
+
+
+def _signed(array: Any) -> Any:
+    # torch does not add wide unsigned integers; signed ones have the same bits.
+    import torch
+
+    return array.view(getattr(torch, str(dtype_of(array))[1:])) if dtype_of(array).kind == "u" else array
 
 
 def _cumulate_vjp(ct: Tensor, out: Tensor, x: Tensor, *, dim: int, reverse: bool) -> tuple[Tensor, ...]:

@@ -48,9 +48,10 @@ def elementwise(
     if len(tensors) == len(operands):
         return apply(name, kernel, elementwise_rule(tuple(x.shape for x in tensors), linear, monotone), tensors)
     # A number added to a pending sum would be added once per contribution, so only factors and divisors pass.
-    scales = linear == "each" or (linear == "first" and tensors[0] is operands[0])
-    rule = elementwise_rule(tuple([x.shape for x in tensors]), linear if scales else None)
-    return apply(name, _filled(kernel, operands, tensors[0].dtype), rule, tensors)
+    passes = linear == "each" or (linear == "first" and isinstance(operands[0], Tensor))
+    rule = elementwise_rule(tuple([x.shape for x in tensors]), linear if passes else None)
+    dtype = next((x.dtype for x in tensors if x.dtype.kind == "V"), tensors[0].dtype)
+    return apply(name, _filled(kernel, operands, dtype), rule, tensors)
 
 
 def _filled(kernel: Callable[..., Any], operands: tuple[Any, ...], dtype: np.dtype) -> Callable[..., Any]:

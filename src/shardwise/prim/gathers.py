@@ -16,6 +16,7 @@ from shardwise.engine.arrays import is_torch
 from shardwise.engine.job import RESULT
 from shardwise.errors import BindingError
 from shardwise.layout.cut import Cut
+from shardwise.layout.layout import Shape
 from shardwise.layout.placement import ReduceOp
 from shardwise.layout.tiling import Box
 from shardwise.prim.dispatch import apply
@@ -27,14 +28,14 @@ from shardwise.prim.tensor import Tensor
 Names = tuple[Factor, ...]
 
 
-def _names(rank: int, picked: int, dim: int, along: bool) -> tuple[Names, Names, Names]:
+def _names(rank: int, picked: int, dim: int, along: bool, merged: int) -> tuple[Names, Names, Names]:
     # The factors of the values, of the indices and of what is picked.
     own = tuple(f"d{k}" for k in range(rank))
     if along:
         out = (*own[:dim], "i0", *own[dim + 1 :])
         return own, out, out
     index = tuple(f"i{k}" for k in range(picked))
-    return own, index, (*own[:dim], *index, *own[dim + 1 :])
+    return own, index, (*own[:dim], *index, *own[dim + merged :])
 
 
 def _reduction(dtype: np.dtype) -> ReduceOp:
@@ -42,77 +43,105 @@ def _reduction(dtype: np.dtype) -> ReduceOp:
 
 
 @lru_cache(maxsize=4096)
-def gather_rule(rank: int, picked: int, dim: int, along: bool, op: ReduceOp) -> Rule:
-    """Return the rule of picking: the dim is reduced, as all but one device contribute nothing.
+def gather_rule(rank: int, picked: int, dim: int, along: bool, op: ReduceOp, merged: int = 1) -> Rule:
+    """Return the rule of picking: what is picked from is reduced, as all but one device contribute nothing.
 
     >>> gather_rule(2, 1, 0, False, ReduceOp.SUM).out
     ('i0', 'd1')
     """
-    own, index, out = _names(rank, picked, dim, along)
-    return Rule((own, index), out, ((own[dim], op),), linear="first" if op is ReduceOp.SUM else None)
+    own, index, out = _names(rank, picked, dim, along, merged)
+    reduced = tuple((name, op) for name in own[dim : dim + merged])
+    return Rule((own, index), out, reduced, linear="first" if op is ReduceOp.SUM else None)
 
 
 def positions(indices: Any, size: int) -> Any:
-    """Return indices counted from the start, after checking that they are in range."""
+    """Return indices counted from the start, after checking that they are in range.
+
+    >>> positions(np.array([0, -1], "int8"), 200)
+    array([  0, 199])
+    """
     low, high = (int(indices.min()), int(indices.max())) if 0 not in indices.shape else (0, -1)
     if low < -size or high >= size:
         wrong = low if low < -size else high
         raise BindingError(f"index {wrong} is out of range for a dim of {size} elements.")
-    return indices if low >= 0 else (indices + size) % size
+    wide = indices.long() if is_torch(indices) else indices.astype(np.int64, copy=False)  # room for what is added
+    return wide if low >= 0 else (wide + size) % size
 
 
-def _local(indices: Any, low: int, high: int) -> tuple[Any, Any]:
-    # Which of the indices lie in [low, high), and the indices inside it; 0 for the others.
-    inside = (indices >= low) & (indices < high)
-    return inside, (indices - low) * inside
+def local_positions(indices: Any, sizes: Shape, boxes: Box) -> tuple[Any, Any]:
+    """Return which indices, into some dims in a row, lie in a box of them, and those inside it; 0 for the others.
+
+    >>> inside, local = local_positions(np.array([0, 4, 5]), (2, 3), ((0, 2), (1, 3)))
+    >>> inside.tolist(), local.tolist()
+    ([False, True, True], [0, 2, 3])
+    """
+    if len(sizes) == 1:
+        ((low, high),) = boxes
+        inside = (indices >= low) & (indices < high)
+        return inside, (indices - low) * inside
+    inside, local, stride = indices == indices, indices * 0, prod(sizes)
+    if not stride:  # of no elements there are no indices
+        return inside, local
+    for size, (low, high) in zip(sizes, boxes, strict=True):
+        stride //= size
+        place = indices // stride % size
+        inside = inside & (place >= low) & (place < high)
+        local = local * (high - low) + place - low
+    return inside, local * inside
 
 
-def _gather(x: Tensor, indices: Tensor, *, dim: int, along: bool) -> Tensor:
-    size = x.shape[dim]
+def in_a_row(array: Any, dim: int, merged: int) -> Any:
+    """Return an array with some dims made one."""
+    if merged == 1:
+        return array
+    return array.reshape((*array.shape[:dim], prod(array.shape[dim : dim + merged]), *array.shape[dim + merged :]))
+
+
+def _gather(x: Tensor, indices: Tensor, *, dim: int, along: bool, merged: int = 1) -> Tensor:
+    sizes = x.shape[dim : dim + merged]
 
     def kernel(box: Box, array: Any, index: Any) -> Any:
-        index = positions(index, size)
-        low, high = box[dim]
-        if high - low == size:
+        index, own = positions(index, prod(sizes)), box[dim : dim + merged]
+        array = in_a_row(array, dim, merged)
+        if all(high - low == size for size, (low, high) in zip(sizes, own, strict=True)):
             return _picked(array, index, dim, along)
-        inside, local = _local(index, low, high)
-        shape = local.shape if along else (*array.shape[:dim], *local.shape, *array.shape[dim + 1 :])
+        shape = index.shape if along else (*array.shape[:dim], *index.shape, *array.shape[dim + 1 :])
         nothing = full(array, shape, -0.0 if x.dtype.kind in "fcV" else 0)
-        if low == high:
+        if not array.shape[dim]:
             return nothing
+        inside, local = local_positions(index, sizes, own)
         here = inside if along else inside.reshape((*local.shape, *(1,) * (array.ndim - dim - 1)))
         found = _picked(array, local, dim, along)
         if is_torch(array):
             return found.where(here, nothing)
         return np.where(here, found, nothing)
 
-    rule = gather_rule(x.ndim, indices.ndim, dim, along, _reduction(x.dtype))
+    rule = gather_rule(x.ndim, indices.ndim, dim, along, _reduction(x.dtype), merged)
     return apply("take", kernel, rule, [x, indices], located=(0,), dtype=x.dtype)
 
 
 def _picked(array: Any, index: Any, dim: int, along: bool) -> Any:
     if is_torch(array):
-        import torch
-
-        index = index.to(torch.int64)
         if along:
-            return torch.take_along_dim(array, index, dim)
-        flat = torch.index_select(array, dim, index.reshape(-1))
+            return array.take_along_dim(index, dim)
+        flat = array.index_select(dim, index.reshape(-1))
         return flat.reshape((*array.shape[:dim], *index.shape, *array.shape[dim + 1 :]))
     return np.take_along_axis(array, index, dim) if along else np.take(array, index, dim)
 
 
-def _gather_vjp(ct: Tensor, out: Tensor, x: Tensor, indices: Tensor, *, dim: int, along: bool) -> tuple[Any, ...]:
-    cut = x.layout.without_halo().dims[dim]
-    return (scatter(ct, indices, dim=dim, along=along, size=x.shape[dim], cut=cut), None)
+def _gather_vjp(
+    ct: Tensor, out: Tensor, x: Tensor, indices: Tensor, *, dim: int, along: bool, merged: int = 1
+) -> tuple[Any, ...]:
+    cuts, sizes = x.layout.without_halo().dims[dim : dim + merged], x.shape[dim : dim + merged]
+    return (scatter(ct, indices, dim=dim, along=along, sizes=sizes, cuts=cuts), None)
 
 
 def _gather_jvp(tangents: Any, out: Tensor, x: Tensor, indices: Tensor, **how: Any) -> Tensor | None:
     return None if tangents[0] is None else gather(tangents[0], indices, **how)
 
 
-# The elements of a dim at these indices: for all the rest of the value (NumPy's take), or `along` one dim (its
-# take_along_axis).
+# The elements of a dim (or of some `merged` ones, taken as a row) at these indices: for all the rest of the value
+# (NumPy's take), or `along` one dim (its take_along_axis).
 gather = Row("take", _gather, _gather_vjp, _gather_jvp)
 
 
@@ -120,24 +149,27 @@ gather = Row("take", _gather, _gather_vjp, _gather_jvp)
 
 
 @lru_cache(maxsize=4096)
-def scatter_rule(rank: int, picked: int, dim: int, along: bool, cut: Cut, size: int) -> Rule:
-    """Return the rule of adding up by index: each device takes what falls into its part of the dim."""
-    own, index, out = _names(rank, picked, dim, along)
+def scatter_rule(rank: int, picked: int, dim: int, along: bool, cuts: tuple[Cut, ...], sizes: Shape) -> Rule:
+    """Return the rule of adding up by index: each device takes what falls into its part of the dims."""
+    own, index, out = _names(rank, picked, dim, along, len(sizes))
     reduced = tuple((name, ReduceOp.SUM) for name in (index if not along else ("i0",)))
-    return Rule((out, index), own, reduced, linear="first", offered=((own[dim], cut, size),))
+    offered = tuple(zip(own[dim : dim + len(sizes)], cuts, sizes, strict=True))
+    return Rule((out, index), own, reduced, linear="first", offered=offered)
 
 
-def _scatter(values: Tensor, indices: Tensor, *, dim: int, along: bool, size: int, cut: Cut) -> Tensor:
-    rank = values.ndim if along else values.ndim - indices.ndim + 1
+def _scatter(values: Tensor, indices: Tensor, *, dim: int, along: bool, sizes: Shape, cuts: tuple[Cut, ...]) -> Tensor:
+    merged = len(sizes)
+    rank = values.ndim if along else values.ndim - indices.ndim + merged
 
     def kernel(box: Box, array: Any, index: Any) -> Any:
-        inside, local = _local(positions(index, size), *box[dim])
-        out = zeros(array, tuple(stop - start for start, stop in box))
-        if box[dim][0] < box[dim][1]:
+        inside, local = local_positions(positions(index, prod(sizes)), sizes, box[dim : dim + merged])
+        shape = tuple(stop - start for start, stop in box)
+        out = zeros(array, (*shape[:dim], prod(shape[dim : dim + merged]), *shape[dim + merged :]))
+        if out.shape[dim]:
             _add_at(out, array, inside, local, dim, along)
-        return out
+        return out.reshape(shape)
 
-    rule = scatter_rule(rank, indices.ndim, dim, along, cut, size)
+    rule = scatter_rule(rank, indices.ndim, dim, along, cuts, sizes)
     return apply("scatter", kernel, rule, [values, indices], located=(RESULT,), dtype=values.dtype)
 
 
@@ -145,7 +177,7 @@ def _add_at(out: Any, array: Any, inside: Any, local: Any, dim: int, along: bool
     if along:
         array = array * inside
         if is_torch(out):
-            out.scatter_add_(dim, local.long(), array)
+            out.scatter_add_(dim, local, array)
             return
         grid = list(np.ogrid[tuple(slice(n) for n in local.shape)])
         grid[dim] = local
@@ -156,19 +188,22 @@ def _add_at(out: Any, array: Any, inside: Any, local: Any, dim: int, along: bool
     here, where = inside.reshape(-1), local.reshape(-1)
     at = (*(slice(None),) * dim, here)
     if is_torch(out):
-        out.index_add_(dim, where[here].long(), flat[at])
+        out.index_add_(dim, where[here], flat[at])
     else:
         spots: Any = (*(slice(None),) * dim, where[here])
         np.add.at(out, spots, flat[at])
 
 
-def _scatter_vjp(ct: Tensor, out: Tensor, values: Tensor, indices: Tensor, *, dim: int, along: bool, **_: Any) -> Any:
-    return (gather(ct, indices, dim=dim, along=along), None)
+def _scatter_vjp(
+    ct: Tensor, out: Tensor, values: Tensor, indices: Tensor, *, dim: int, along: bool, sizes: Shape, **_: Any
+) -> Any:
+    return (gather(ct, indices, dim=dim, along=along, merged=len(sizes)), None)
 
 
 def _scatter_jvp(tangents: Any, out: Tensor, values: Tensor, indices: Tensor, **how: Any) -> Tensor | None:
     return None if tangents[0] is None else scatter(tangents[0], indices, **how)
 
 
-# Values added up at these indices of a dim of this size, cut in this way if that is cheapest.
+# Values added up at these indices of a dim (or of some, taken as a row) of these sizes, cut in this way if that is
+# cheapest.
 scatter = Row("scatter", _scatter, _scatter_vjp, _scatter_jvp)

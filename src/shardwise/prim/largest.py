@@ -51,7 +51,7 @@ def _order(array: Any, dim: int) -> Any:
     # The positions from the largest to the smallest: the reverse of a stable order of the reverse, so that of
     # equal elements the first comes first.
     if is_torch(array):
-        return array.flip(dim).argsort(dim, stable=True).flip(dim).mul(-1).add(array.shape[dim] - 1)
+        return array.flip(dim).argsort(dim=dim, stable=True).flip(dim).mul(-1).add(array.shape[dim] - 1)
     return array.shape[dim] - 1 - np.flip(np.argsort(np.flip(array, dim), dim, kind="stable"), dim)
 
 

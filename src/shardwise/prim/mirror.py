@@ -14,7 +14,6 @@ from shardwise.layout.device import CPU
 from shardwise.layout.layout import Layout, Shape
 from shardwise.layout.mesh import DeviceMesh
 from shardwise.plan.plan import plan_reshard
-from shardwise.prim.relayout import relayout
 from shardwise.prim.row import Row
 from shardwise.prim.tensor import Tensor, moved
 from shardwise.prim.work import taken, worked
@@ -22,17 +21,19 @@ from shardwise.prim.work import taken, worked
 Dims = tuple[int, ...]
 
 
-def _mirror(x: Tensor, *, dims: Dims) -> Tensor:
+def _mirror(x: Tensor, *, dims: Dims, layout: Layout | None = None) -> Tensor:
     x = moved(x, x.layout.without_halo())
-    layout, shape = x.layout, x.shape
-    if any(layout.dims[k].axes for k in dims):
+    layout, shape = layout or x.layout, x.shape
+    if layout is not x.layout or any(layout.dims[k].axes for k in dims):
         # Device i needs, mirrored, what the device opposite to it has now. Seen on the mesh with the devices in
         # mirrored order that is a change of layout like any other, which the planner does with the fewest bytes.
-        source, target, opposite = mirrored(layout, shape, dims)
+        source, target, opposite = mirrored(x.layout, layout, shape, dims)
         plan = plan_reshard(source, target, shape, x.dtype)
-        arrays = x.engine.run(compiled(plan), x.arrays) if plan.steps else x.arrays
-        there = Tensor(arrays, target, shape, x.dtype, x.engine)
-        x = taken(there, layout, shape, opposite.__getitem__)
+        if plan.steps:
+            there = Tensor(x.engine.run(compiled(plan), x.arrays), target, shape, x.dtype, x.engine)
+            x = taken(there, layout, shape, opposite.__getitem__)
+        else:
+            x = taken(x, layout, shape)
     return worked(lambda place, a: _flipped(a, dims), [x], layout, shape)
 
 
@@ -41,39 +42,39 @@ def _flipped(array: Any, dims: Dims) -> Any:
 
 
 @lru_cache(maxsize=1024)
-def mirrored(layout: Layout, shape: Shape, dims: Dims) -> tuple[Layout, Layout, tuple[int, ...]]:
-    """Return the layout on a mesh of distinct devices, that of the mirror image, and the opposite of each device.
+def mirrored(src: Layout, dst: Layout, shape: Shape, dims: Dims) -> tuple[Layout, Layout, tuple[int, ...]]:
+    """Return a layout on a mesh of distinct devices, the mirror image of another, and the opposite of each device.
 
     >>> from shardwise import P
-    >>> mesh = DeviceMesh((3,), ("x",))
-    >>> source, target, opposite = mirrored(P("x").to_layout(1, mesh), (7,), (0,))
+    >>> layout = P("x").to_layout(1, DeviceMesh((3,), ("x",)))
+    >>> source, target, opposite = mirrored(layout, layout, (7,), (0,))
     >>> target.dims, opposite
     ((Cut('x', offsets=(0, 2, 4, 7)),), (2, 1, 0))
     """
-    mesh = layout.mesh
+    mesh = src.mesh
     count = mesh.num_devices
     devices = mesh.devices if len(set(mesh.devices)) == count else [CPU(i) for i in range(count)]
     plain = DeviceMesh(mesh.mesh_shape, mesh.axis_names, devices)
     device = np.arange(count)
     opposite = device.copy()
     for k in dims:
-        for axis in layout.dims[k].axes:
+        for axis in dst.dims[k].axes:
             divisor = mesh.divisor(axis)
             opposite += (axis.size - 1 - 2 * (device // divisor % axis.size)) * divisor
     other = DeviceMesh(mesh.mesh_shape, mesh.axis_names, [plain.device(int(i)) for i in opposite])
-    cuts = list(layout.dims)
+    cuts = list(dst.dims)
     for k in dims:
-        dim = layout.tiling(shape).dims[k]
+        dim = dst.tiling(shape).dims[k]
         if cuts[k].axes:
             ends = [dim.size - dim.interval(part)[0] for part in reversed(range(dim.parts))]
             cuts[k] = Cut(cuts[k].axes, offsets=(0, *ends))
-    image = Layout(mesh, cuts, layout.partial, layout.reduce_op or "sum")
-    return layout.to_mesh(plain), image.to_mesh(other), tuple(map(int, opposite))
+    image = Layout(mesh, cuts, dst.partial, dst.reduce_op or "sum")
+    return src.to_mesh(plain), image.to_mesh(other), tuple(map(int, opposite))
 
 
-def _mirror_vjp(ct: Tensor, out: Tensor, x: Tensor, *, dims: Dims) -> tuple[Tensor, ...]:
-    return (mirror(relayout(ct, layout=x.layout.resolved().without_halo()), dims=dims),)
+def _mirror_vjp(ct: Tensor, out: Tensor, x: Tensor, *, dims: Dims, layout: Layout | None = None) -> tuple[Tensor, ...]:
+    return (mirror(ct, dims=dims, layout=x.layout.resolved().without_halo()),)
 
 
-# The value with the elements of some dims in reverse order.
+# The value with the elements of some dims in reverse order, in this layout or its own.
 mirror = Row("mirror", _mirror, _mirror_vjp, linear=True)

@@ -14,7 +14,7 @@ from shardwise.layout.mesh import DeviceMesh
 from shardwise.prim.kernel import zeros
 from shardwise.prim.relayout import relayout
 from shardwise.prim.row import Row
-from shardwise.prim.tensor import Tensor, plain
+from shardwise.prim.tensor import Tensor, lowest
 from shardwise.prim.work import made, worked
 
 
@@ -25,7 +25,7 @@ def on(device: Device, rank: int) -> Layout:
 
 def zeros_like(like: Tensor, shape: Shape, layout: Layout) -> Tensor:
     """Return a tensor of zeros of the dtype, library and engine of another."""
-    source = plain(like).arrays[0]
+    source = lowest(like).arrays[0]
     return made(lambda place: zeros(source, place.shape), [], layout, shape, like.dtype, like.engine)
 
 

@@ -15,11 +15,10 @@ Cotangents = tuple[Tensor | Callable[[], Tensor] | None, ...]
 class Row:
     """One primitive of the table.
 
-    `run(*tensors, **params)` computes it. `vjp(cotangent, out, *tensors, **params)` returns a cotangent per
-    tensor, or None where there is none, or a function that makes it where that
-    is work which is only done if somebody asks. `jvp(tangents, out, *tensors, **params)`
-    returns the tangent of the result; tangents that are None are zero. A `linear` primitive of one tensor is
-    its own tangent map.
+    `run(*tensors, **params)` computes it. `vjp(cotangent, out, *tensors, **params)` returns a cotangent per tensor:
+    None where there is none, or a function that makes it where that is work which is only done if somebody asks.
+    `jvp(tangents, out, *tensors, **params)` returns the tangent of the result; tangents that are None are zero. A
+    `linear` primitive of one tensor is its own tangent map.
     """
 
     name: str
@@ -38,6 +37,9 @@ class Row:
 
     def __call__(self, *tensors: Any, **params: Any) -> Tensor:
         """Apply the primitive under whatever interpreters its operands carry."""
-        from shardwise.prim.bind import bind
+        for x in tensors:
+            if isinstance(x, Tensor) and x.level:
+                from shardwise.prim.bind import bind
 
-        return bind(self, *tensors, **params)
+                return bind(self, *tensors, **params)
+        return self.run(*tensors, **params)

@@ -53,6 +53,7 @@ class Tensor(Methods):
     dtype: np.dtype
     layout: Layout
     level = 0  # of differentiation: a plain value
+    is_recorded = False  # by a tracer
 
     def __init__(
         self, arrays: Sequence[Array], layout: Layout, shape: Shape, dtype: np.dtype, engine: Engine | None = None
@@ -232,7 +233,14 @@ def _beside(data: Any, mesh: DeviceMesh) -> Tensor:
 
 
 def plain(x: Tensor) -> Tensor:
-    """Return the value itself of a tensor that is being differentiated."""
+    """Return the value itself of a tensor that is being differentiated; what is recorded stays so."""
+    while x.level and not x.is_recorded:
+        x = x.value  # type: ignore[attr-defined]
+    return x
+
+
+def lowest(x: Tensor) -> Tensor:
+    """Return the tensor that an engine holds for a value, whatever watches it."""
     while x.level:
         x = x.value  # type: ignore[attr-defined]
     return x

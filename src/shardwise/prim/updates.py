@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 from functools import lru_cache
+from math import prod
 from typing import Any
 
 from shardwise.engine.arrays import is_torch
+from shardwise.layout.layout import Layout, Shape
 from shardwise.layout.tiling import Box
 from shardwise.prim.dispatch import apply
 from shardwise.prim.elementwise import astype, equal, multiply
-from shardwise.prim.gathers import gather, positions
+from shardwise.prim.gathers import gather, in_a_row, local_positions, positions
 from shardwise.prim.iota import iota
 from shardwise.prim.parts import zeros_like
 from shardwise.prim.relayout import relayout
 from shardwise.prim.row import Row
 from shardwise.prim.rule import Rule
+from shardwise.prim.shapes import expand
 from shardwise.prim.tensor import Tensor, moved
 from shardwise.prim.windows import Index, local_slices, window, windowed
 from shardwise.prim.work import Place, worked
@@ -58,48 +61,48 @@ write = Row("write", _write, _write_vjp, _write_jvp)
 
 
 @lru_cache(maxsize=4096)
-def _rule(rank: int, picked: int, dim: int) -> Rule:
+def _rule(rank: int, picked: int, dim: int, merged: int) -> Rule:
     own, index = tuple(f"d{k}" for k in range(rank)), tuple(f"i{k}" for k in range(picked))
-    values = (*own[:dim], *index, *own[dim + 1 :])
+    values = (*own[:dim], *index, *own[dim + merged :])
     # Which of several values for one element comes last is only known where all of them are.
     return Rule((own, values, index), own, whole=frozenset(index))
 
 
-def _write_at(x: Tensor, values: Tensor, indices: Tensor, *, dim: int) -> Tensor:
-    size = x.shape[dim]
+def _write_at(x: Tensor, values: Tensor, indices: Tensor, *, dim: int, merged: int = 1) -> Tensor:
+    sizes = x.shape[dim : dim + merged]
 
     def kernel(box: Box, array: Any, new: Any, index: Any) -> Any:
-        index = positions(index, size)
-        low, high = box[dim]
-        inside, out = (index >= low) & (index < high), _copy(array)
-        lead = (slice(None),) * dim
-        out[(*lead, index[inside] - low)] = new[(*lead, inside)]
-        return out
+        inside, local = local_positions(positions(index, prod(sizes)), sizes, box[dim : dim + merged])
+        out, lead = _copy(in_a_row(array, dim, merged)), (slice(None),) * dim
+        out[(*lead, local[inside])] = new[(*lead, inside)]
+        return out.reshape(array.shape)
 
-    rule = _rule(x.ndim, indices.ndim, dim)
+    rule = _rule(x.ndim, indices.ndim, dim, merged)
     return apply("write_at", kernel, rule, [x, values, indices], located=(0,), dtype=x.dtype)
 
 
-def _winners(x: Tensor, values: Tensor, indices: Tensor, dim: int) -> Tensor:
+def _winners(x: Tensor, values: Tensor, indices: Tensor, sizes: Shape) -> Tensor:
     # 1 for the values that stay, 0 for those which another one for the same element comes after.
-    numbers = iota(indices.layout.resolved(), indices.shape)
-    line = zeros_like(numbers, (x.shape[dim],), type(x.layout)(x.mesh, [None]))
+    numbers = iota(indices.layout.resolved().without_halo(), indices.shape, x.engine)
+    line = zeros_like(numbers, (prod(sizes),), Layout.replicated(x.mesh, 1))
     last = gather(write_at(line, numbers, indices, dim=0), indices, dim=0, along=False)
     return astype(equal(last, numbers), dtype=values.dtype)
 
 
-def _write_at_vjp(ct: Tensor, out: Tensor, x: Tensor, values: Tensor, indices: Tensor, *, dim: int) -> Any:
-    from shardwise.prim.shapes import expand
+def _write_at_vjp(
+    ct: Tensor, out: Tensor, x: Tensor, values: Tensor, indices: Tensor, *, dim: int, merged: int = 1
+) -> Any:
+    stays = _winners(x, values, indices, x.shape[dim : dim + merged])
+    stays = expand(stays, at=tuple(range(dim + indices.ndim, values.ndim)))
+    back = multiply(gather(ct, indices, dim=dim, along=False, merged=merged), stays)
+    return write_at(ct, _zeros(values), indices, dim=dim, merged=merged), back, None
 
-    stays = expand(_winners(x, values, indices, dim), at=tuple(range(dim + indices.ndim, values.ndim)))
-    back = multiply(gather(ct, indices, dim=dim, along=False), stays)
-    return write_at(ct, _zeros(values), indices, dim=dim), back, None
 
-
-def _write_at_jvp(tangents: Any, out: Tensor, x: Tensor, values: Tensor, indices: Tensor, *, dim: int) -> Any:
+def _write_at_jvp(tangents: Any, out: Tensor, x: Tensor, values: Tensor, indices: Tensor, **how: Any) -> Any:
     first, second = (_zeros(v) if t is None else t for t, v in zip(tangents[:2], (x, values), strict=True))
-    return write_at(first, second, indices, dim=dim)
+    return write_at(first, second, indices, **how)
 
 
-# A value with the elements at some indices of a dim replaced; where an index is repeated, the last one counts.
+# A value with the elements at some indices of a dim (or of some, taken as a row) replaced; where an index is
+# repeated, the last one counts.
 write_at = Row("write_at", _write_at, _write_at_vjp, _write_at_jvp)

@@ -8,11 +8,12 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from shardwise.engine.arrays import Array
+from shardwise.engine.arrays import Array, is_torch
 from shardwise.engine.current import Engine
 from shardwise.engine.storage import Storage, storage_of
 from shardwise.layout.layout import Layout, Shape
 from shardwise.layout.tiling import Box
+from shardwise.prim.kernel import alike
 from shardwise.prim.tensor import Tensor
 
 
@@ -59,6 +60,8 @@ def made(
     storage = storage_of(layout, shape)
     held = [(x.arrays, x.storage.index) for x in operands]
     places = _places(storage)
+    if len(operands) > 1 and len({is_torch(arrays[0]) for arrays, _ in held}) > 1:
+        plain, kernel = kernel, lambda place, *some: plain(place, *alike(list(some), dtype))
 
     def make(index: int, device: int) -> Array:
         place = places.get(device)
@@ -78,9 +81,18 @@ def _places(storage: Storage) -> dict[int, Place]:
 
 def taken(x: Tensor, layout: Layout, shape: Shape, source: Callable[[int], int] | None = None) -> Tensor:
     """Return the tensor whose devices hold the very arrays that they (or `source(device)`) hold of another."""
-    arrays, which = x.arrays, x.storage.index
+    arrays, which, storage = x.arrays, x.storage.index, storage_of(layout, shape)
+    if source is None and x.engine.name == "local":  # often, so the order is worked out once
+        order = _order(x.storage, storage)
+        return Tensor(arrays if order is None else [arrays[i] for i in order], layout, shape, x.dtype, x.engine)
 
     def make(index: int, device: int) -> Any:
         return arrays[which(device if source is None else source(device))]
 
-    return Tensor(x.engine.each(storage_of(layout, shape), x.dtype, make, arrays), layout, shape, x.dtype, x.engine)
+    return Tensor(x.engine.each(storage, x.dtype, make, arrays), layout, shape, x.dtype, x.engine)
+
+
+@lru_cache(maxsize=4096)
+def _order(old: Storage, new: Storage) -> tuple[int, ...] | None:
+    order = tuple(map(old.index, new.firsts))
+    return None if order == tuple(range(old.count)) else order

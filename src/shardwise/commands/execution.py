@@ -1,0 +1,150 @@
+"""`shardwise exec`: run a module of the `shard` dialect."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import IO, TYPE_CHECKING, Any
+
+import click
+import numpy as np
+
+from shardwise.errors import ArgumentError, ShardwiseError
+
+if TYPE_CHECKING:
+    from xdsl.dialects.builtin import ModuleOp
+
+
+class _Several(click.Command):
+    """A command whose option `--inputs` takes several values: `--inputs x.npy y.npy`."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """Read the arguments, with the option repeated before each value."""
+        return super().parse_args(ctx, list(_repeated(args)))
+
+
+def _repeated(args: Sequence[str]) -> Iterator[str]:
+    following = False  # values of --inputs
+    for k, arg in enumerate(args):
+        if arg.startswith("-") and arg != "-":
+            following = arg == "--inputs"
+        elif following and args[k - 1] != "--inputs":
+            yield "--inputs"
+        yield arg
+
+
+@click.command("exec", cls=_Several)
+@click.argument("file", type=click.File("rb"))
+@click.option("--inputs", multiple=True, metavar="X.npy ...", help="One array per argument, as numpy.save writes it.")
+@click.option("--check", is_flag=True, help="Run on whole tensors too, and fail if a device holds anything else.")
+@click.option("--output", type=click.Path(dir_okay=False), help="Where to save: .npy for one result, .npz for several.")
+@click.option("--function", help="Which function to run; by default main, or the first.")
+@click.option("--grid", "grids", multiple=True, metavar="NAME=2x4", help="The shape of a grid with open sizes.")
+def exec_(
+    file: IO[bytes],
+    inputs: Sequence[str],
+    check: bool,
+    output: str | None,
+    function: str | None,
+    grids: Sequence[str],
+) -> None:
+    """Run the module in FILE (or `-`, standard input), given before the inputs, on every device of its grid.
+
+    A module on whole tensors is partitioned first; inputs and results are whole. A module that is partitioned already
+    takes and gives what the devices hold: arrays with a leading dim of one entry per device, or one array for all.
+    """
+    try:
+        results = _results(file, inputs, check, function, grids)
+        _show(results)
+        if output is not None:
+            _save([_stacked(i, result) for i, result in enumerate(results)], output)
+    except (ImportError, ShardwiseError) as error:
+        raise click.ClickException(str(error)) from error
+
+
+# The whole of a result, or what each device has of it.
+Result = Any
+
+
+def _results(
+    file: IO[bytes], inputs: Sequence[str], check: bool, function: str | None, grids: Sequence[str]
+) -> list[Result]:
+    from shardwise.ir import check_partition, execute, execute_partitioned, is_partitioned, parse_module, verify
+
+    module = parse_module(file.read(), "<stdin>" if file.name in ("-", "<stdin>") else str(file.name))
+    verify(module)
+    arrays = [_loaded(path) for path in inputs]
+    options: dict[str, Any] = {"function": function, "grids": dict(map(_grid, grids))}
+    if is_partitioned(module):
+        if check:
+            raise ArgumentError("the module is partitioned already, so there is no whole to check it against.")
+        return _on_devices(module, arrays, options)
+    if not any(op.name == "shard.grid" for op in module.body.block.ops):  # there is nothing to partition
+        return _listed(execute(module, *arrays, **options))
+    if not check:
+        return _listed(execute_partitioned(module, *arrays, **options))
+    comparison = check_partition(module, *arrays, **options)
+    if not comparison.agree:
+        raise click.ClickException(str(comparison))
+    click.echo(str(comparison))
+    return list(comparison.results)
+
+
+def _on_devices(module: ModuleOp, arrays: Sequence[np.ndarray], options: dict[str, Any]) -> list[Result]:
+    from shardwise.ir import execute_on_devices
+    from shardwise.ir.interpret.stacks import stacked_inputs
+
+    given = stacked_inputs(module, arrays, **options)
+    made = [_listed(values) for values in execute_on_devices(module, *given, **options)]
+    return [list(values) for values in zip(*made, strict=True)]
+
+
+def _stacked(index: int, result: Result) -> np.ndarray:
+    from shardwise.ir.interpret.stacks import stacked
+
+    return stacked(index, result) if isinstance(result, list) else np.asarray(result)
+
+
+def _listed(values: Any) -> list[Any]:
+    return [] if values is None else list(values) if isinstance(values, tuple) else [values]
+
+
+def _loaded(path: str) -> np.ndarray:
+    try:
+        return np.load(path, allow_pickle=False)
+    except (OSError, ValueError) as error:
+        raise ArgumentError(f"{path} cannot be read as an array: {error}") from None
+
+
+def _grid(text: str) -> tuple[str, tuple[int, ...]]:
+    name, equals, shape = text.partition("=")
+    sizes = shape.split("x")
+    if not equals or not all(size.isdecimal() for size in sizes):
+        raise ArgumentError(f"--grid is given as NAME=2x4, got {text!r}.")
+    return name.removeprefix("@"), tuple(map(int, sizes))
+
+
+def _show(results: Sequence[Result]) -> None:
+    for i, result in enumerate(results):
+        if not isinstance(result, list):
+            click.echo(f"result {i}: {_text(result)}")
+            continue
+        for device, value in enumerate(result):
+            click.echo(f"result {i} on device {device}: {_text(value)}")
+
+
+def _text(value: Any) -> str:
+    if not isinstance(value, np.ndarray | np.generic):
+        return f"undefined, {value!r}"
+    values = np.array2string(np.asarray(value), separator=", ", threshold=50, edgeitems=2)
+    return f"{value.dtype}{list(value.shape)}\n{values}"
+
+
+def _save(results: Sequence[np.ndarray], output: str) -> None:
+    if Path(output).suffix == ".npz":
+        named: dict[str, Any] = {f"result{i}": result for i, result in enumerate(results)}
+        np.savez(output, **named)
+    elif len(results) == 1:
+        np.save(output, results[0])
+    else:
+        raise ArgumentError(f"there are {len(results)} results, which {output} cannot hold.\n  name it with .npz.")

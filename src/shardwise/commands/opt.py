@@ -1,0 +1,109 @@
+"""`shardwise opt`: read modules of the `shard` dialect, transform them, and print them."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from typing import IO, TYPE_CHECKING, Any
+
+import click
+
+from shardwise.errors import ParseError, ShardwiseError, VerifyError
+
+if TYPE_CHECKING:
+    from xdsl.dialects.builtin import ModuleOp
+
+SEPARATOR = re.compile(rb"^// -----[^\n]*$", re.MULTILINE)
+PASSES = ("propagate", "partition", "simplify")
+
+
+def _note(context: click.Context, parameter: click.Parameter, given: bool) -> None:
+    # Passes run in the order in which they are written, as in mlir-opt.
+    if given:
+        context.meta.setdefault("passes", []).append(parameter.name)
+
+
+def _pass(name: str, text: str) -> Any:
+    return click.option(f"--{name}", is_flag=True, expose_value=False, callback=_note, help=text)
+
+
+@click.command()
+@click.argument("file", type=click.File("rb"), default="-")
+@_pass("propagate", "Work out the shardings of all values from those that are annotated.")
+@_pass("partition", "Turn the program on global values into the program of each device.")
+@_pass("simplify", "Merge, cancel and remove collectives.")
+@click.option("--verify/--no-verify", default=True, help="Check each module, before and after each pass (the default).")
+@click.option("--dialect", type=click.Choice(["shard", "mesh19"]), default="shard", help="The words to print.")
+@click.option("--split-input-file", is_flag=True, help="Treat each part between `// -----` lines as a module.")
+@click.option("--allow-unregistered", is_flag=True, help="Read ops of dialects that are not known.")
+@click.option("-o", "--output", type=click.File("w", lazy=True), default="-", help="Where to print to.")
+@click.pass_context
+def opt(
+    context: click.Context,
+    file: IO[bytes],
+    verify: bool,
+    dialect: str,
+    split_input_file: bool,
+    allow_unregistered: bool,
+    output: IO[str],
+) -> None:
+    """Read modules from FILE (or `-`, standard input), run the passes in the order given, and print the result."""
+    data = file.read()
+    name = str(getattr(file, "name", "<stdin>"))
+    passes: list[str] = context.meta.get("passes", [])
+    printed: list[str] = []
+    failed = False
+    for part in _parts(data) if split_input_file else [data]:
+        try:
+            printed.append(_transformed(part, name, passes, verify, dialect, allow_unregistered))
+        except ImportError as error:
+            raise click.ClickException(str(error)) from error
+        except ShardwiseError as error:
+            failed = True
+            click.echo(_shown(error), err=True)
+    if printed:
+        output.write("\n// -----\n\n".join(printed))
+    if failed:
+        context.exit(1)
+
+
+def _parts(data: bytes) -> Iterator[bytes]:
+    """Yield the modules of a file, each after as many empty lines as precede it, so that places hold."""
+    start = 0
+    for match in [*SEPARATOR.finditer(data), None]:
+        end = len(data) if match is None else match.start()
+        if data[start:end].strip():
+            yield b"\n" * data.count(b"\n", 0, start) + data[start:end]
+        start = end if match is None else match.end()
+
+
+def _transformed(
+    data: bytes, name: str, passes: list[str], verify: bool, dialect: str, allow_unregistered: bool
+) -> str:
+    from shardwise.ir import parse_module, print_module
+    from shardwise.ir import verify as check
+
+    module = parse_module(data, name, allow_unregistered=allow_unregistered)
+    if verify:
+        check(module)
+    for step in passes:
+        module = _run(step, module)
+        if verify:
+            check(module)
+    return print_module(module, "mesh19" if dialect == "mesh19" else "shard") + "\n"
+
+
+def _run(step: str, module: ModuleOp) -> ModuleOp:
+    from importlib import import_module
+
+    from xdsl.dialects.builtin import ModuleOp
+
+    result = getattr(import_module("shardwise.ir.passes"), step)(module)
+    return result if isinstance(result, ModuleOp) else module
+
+
+def _shown(error: ShardwiseError) -> str:
+    if isinstance(error, ParseError | VerifyError):
+        place, what = f"{error.name}:{error.line}:{error.column}", str(error)
+        return f"{place}: error:{what.removeprefix(f'{place}:')}"
+    return f"error: {error}"

@@ -1,0 +1,1 @@
+"""The interpreter: runs modules on global values, or on every device of a grid."""

@@ -1,0 +1,288 @@
+"""Communication ops, one row each: a generator that yields what the device waits for and is sent the result."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator, Sequence
+from functools import reduce
+from typing import Any
+
+import numpy as np
+from xdsl.ir import Operation
+
+from shardwise.errors import ProgramError
+from shardwise.ir.interpret.groups import Group, group_of
+from shardwise.ir.interpret.halos import updated
+from shardwise.ir.interpret.positions import grid_of, sharding_lists, sliced
+from shardwise.ir.interpret.program import Scope, integer, ints, mixed, op_text, property_of, require_defined, symbol
+from shardwise.ir.interpret.request import Collective, Receiving, Request, Sending
+from shardwise.ir.interpret.values import Value, dtype_of, fits, moved, type_text, undefined
+
+Run = Generator[Request, Value, list[Value]]
+Finish = Callable[[Sequence[Value]], Sequence[Value]]
+
+
+def _group(scope: Scope, op: Operation, axes: tuple[int, ...] | None = None) -> tuple[Group, int]:
+    # The group of this device, and its position there.
+    shape = grid_of(scope, op)
+    scope.coordinates(shape, op)
+    assert scope.device is not None
+    group = group_of(shape, ints(property_of(op, "grid_axes")) if axes is None else axes, scope.device)
+    return group, group.position(scope.device)
+
+
+def _collective(
+    scope: Scope, op: Operation, group: Group, value: Value, details: tuple[Any, ...], finish: Finish
+) -> Run:
+    assert scope.device is not None
+    named = (symbol(property_of(op, "grid")), ints(property_of(op, "grid_axes")), *details)
+    made = yield Collective(op, scope.device, group.devices, value, named, finish)
+    return [_checked(op, made)]
+
+
+def _checked(op: Operation, made: Value) -> Value:
+    if not fits(made, op.results[0].type):
+        raise ProgramError(f"{op_text(op)} makes {type_text(made)}, but its type is {op.results[0].type}.")
+    return made
+
+
+def _joined(values: Sequence[Value], dim: int) -> Value:
+    return moved(lambda parts: np.concatenate(parts, axis=dim), list(values))
+
+
+# -- the whole group -------------------------------------------------------------------------------------
+
+
+def _all_gather(scope: Scope, op: Operation, operands: list[Value]) -> Run:
+    group, _ = _group(scope, op)
+    dim = integer(property_of(op, "gather_axis"))
+
+    def finish(values: Sequence[Value]) -> Sequence[Value]:
+        return [_joined(values, dim)] * len(values)
+
+    return (yield from _collective(scope, op, group, operands[0], (dim,), finish))
+
+
+def _all_reduce(scope: Scope, op: Operation, operands: list[Value]) -> Run:
+    group, _ = _group(scope, op)
+    kind = _kind(op)
+
+    def finish(values: Sequence[Value]) -> Sequence[Value]:
+        return [_reduced(op, values, kind)] * len(values)
+
+    return (yield from _collective(scope, op, group, operands[0], (kind,), finish))
+
+
+def _reduce_scatter(scope: Scope, op: Operation, operands: list[Value]) -> Run:
+    group, _ = _group(scope, op)
+    kind, dim = _kind(op), _scatter_dim(op)
+
+    def finish(values: Sequence[Value]) -> Sequence[Value]:
+        whole = _reduced(op, values, kind)
+        return [sliced(whole, dim, i, len(values)) for i in range(len(values))]
+
+    return (yield from _collective(scope, op, group, operands[0], (kind, dim), finish))
+
+
+def _all_to_all(scope: Scope, op: Operation, operands: list[Value]) -> Run:
+    group, _ = _group(scope, op)
+    split, concat = (integer(property_of(op, name)) for name in ("split_axis", "concat_axis"))
+
+    def finish(values: Sequence[Value]) -> Sequence[Value]:
+        count = range(len(values))
+        return [_joined([sliced(x, split, i, len(values)) for x in values], concat) for i in count]
+
+    return (yield from _collective(scope, op, group, operands[0], (split, concat), finish))
+
+
+def _shift(scope: Scope, op: Operation, operands: list[Value]) -> Run:
+    group, _ = _group(scope, op)
+    axes, axis, offset = (
+        ints(property_of(op, "grid_axes")),
+        integer(property_of(op, "shift_axis")),
+        integer(property_of(op, "offset")),
+    )
+    if axis not in axes:
+        raise ProgramError(f"{op_text(op)} shifts along axis {axis}, which is not among its grid_axes {list(axes)}.")
+    spot, rotate = axes.index(axis), property_of(op, "rotate") is not None
+    size = group.sizes[spot]
+    step = group.at([int(k == spot) for k in range(len(axes))])
+
+    def finish(values: Sequence[Value]) -> Sequence[Value]:
+        made = []
+        for i, own in enumerate(values):
+            at = i // step % size
+            source = (at - offset) % size if rotate else at - offset
+            inside = 0 <= source < size
+            made.append(values[i + (source - at) * step] if inside else _none(op, own, "no device shifts to it"))
+        return made
+
+    return (yield from _collective(scope, op, group, operands[0], (axis, offset, rotate), finish))
+
+
+def _none(op: Operation, like: Value, why: str) -> Value:
+    return undefined(like.shape, dtype_of(op.results[0].type), f"{op_text(op)} ({why})")
+
+
+def _update_halo(scope: Scope, op: Operation, operands: list[Value]) -> Run:
+    value, halos = operands[0], list(mixed(ints(property_of(op, "static_halo_sizes")), operands[1:]))
+    # One dim after the other, so that corners come from the neighbours of neighbours.
+    for dim, axes in enumerate(sharding_lists(op)):
+        if not axes or not halos:
+            continue
+        low, high = halos.pop(0), halos.pop(0)
+        group, _ = _group(scope, op, axes)
+
+        def finish(values: Sequence[Value], dim: int = dim, low: int = low, high: int = high) -> Sequence[Value]:
+            return updated(op, values, dim, low, high)
+
+        (value,) = yield from _collective(scope, op, group, value, (dim, axes, low, high), finish)
+    return [value]
+
+
+# -- reductions ------------------------------------------------------------------------------------------
+
+REDUCTIONS: dict[str, Callable[[Any, Any], Any]] = {
+    "sum": lambda a, b: a ^ b if a.dtype.kind == "b" else a + b,
+    "product": lambda a, b: a * b,
+    "max": np.maximum,
+    "min": np.minimum,
+    "average": lambda a, b: a + b,
+    "bitwise_and": np.bitwise_and,
+    "bitwise_or": np.bitwise_or,
+    "bitwise_xor": np.bitwise_xor,
+}
+
+
+def _kind(op: Operation) -> str:
+    given = property_of(op, "reduction")
+    kind = "sum" if given is None else str(getattr(given.data, "value", given.data))
+    floats = dtype_of(op.results[0].type).kind not in "iub"
+    if kind not in REDUCTIONS:
+        raise ProgramError(f"{op_text(op)}: the reduction {kind} does not say what to do; {_known(floats)}.")
+    if kind.startswith("bitwise") if floats else kind == "average":
+        raise ProgramError(f"{op_text(op)}: {kind} is not defined for {op.results[0].type}; {_known(floats)}.")
+    return kind
+
+
+def _known(floats: bool) -> str:
+    names = [n for n in REDUCTIONS if not (n.startswith("bitwise") if floats else n == "average")]
+    return f"use {', '.join(names[:-1])} or {names[-1]}"
+
+
+def _reduced(op: Operation, values: Sequence[Value], kind: str) -> Value:
+    require_defined(op, values)
+    for x in values:
+        if x.shape != values[0].shape:
+            raise ProgramError(f"{op_text(op)} reduces {type_text(values[0])} with {type_text(x)}.")
+    dtype = dtype_of(op.results[0].type)
+    terms = [np.asarray(x).astype(dtype) for x in values]  # what is added up has the type of the sum
+    total = reduce(REDUCTIONS[kind], terms)
+    return (total / dtype.type(len(terms))).astype(dtype) if kind == "average" else total
+
+
+# -- from or to one device -------------------------------------------------------------------------------
+
+
+def _scatter_dim(op: Operation) -> int:
+    given = property_of(op, "scatter_axis")
+    return integer(property_of(op, "scatter_dim") if given is None else given)
+
+
+def _coordinates(op: Operation, name: str, group: Group, dynamic: Sequence[Value]) -> tuple[int, ...]:
+    index = mixed(ints(property_of(op, name)), dynamic)
+    if len(index) != len(group.sizes) or any(i >= n for i, n in zip(index, group.sizes, strict=True)):
+        raise ProgramError(
+            f"{op_text(op)}: {name} {list(index)} is not in its groups, whose axes have sizes {list(group.sizes)}."
+        )
+    return index
+
+
+def _root(op: Operation, group: Group, dynamic: Sequence[Value]) -> int:
+    index = _coordinates(op, "root", group, dynamic)
+    if min(index, default=0) < 0:
+        raise ProgramError(f"{op_text(op)}: root {list(index)} is not in its groups.")
+    return group.at(index)
+
+
+def _only(op: Operation, made: Value, root: int, count: int) -> list[Value]:
+    # What is undefined off the root.
+    return [made if i == root else _none(op, made, "only the root has the result") for i in range(count)]
+
+
+def _broadcast(scope: Scope, op: Operation, operands: list[Value]) -> Run:
+    group, _ = _group(scope, op)
+    root = _root(op, group, operands[1:])
+
+    def finish(values: Sequence[Value]) -> Sequence[Value]:
+        return [values[root]] * len(values)
+
+    return (yield from _collective(scope, op, group, operands[0], (root,), finish))
+
+
+def _gather(scope: Scope, op: Operation, operands: list[Value]) -> Run:
+    group, _ = _group(scope, op)
+    root, dim = _root(op, group, operands[1:]), integer(property_of(op, "gather_axis"))
+
+    def finish(values: Sequence[Value]) -> Sequence[Value]:
+        return _only(op, _joined(values, dim), root, len(values))
+
+    return (yield from _collective(scope, op, group, operands[0], (root, dim), finish))
+
+
+def _rooted_reduce(scope: Scope, op: Operation, operands: list[Value]) -> Run:
+    group, _ = _group(scope, op)
+    root, kind = _root(op, group, operands[1:]), _kind(op)
+
+    def finish(values: Sequence[Value]) -> Sequence[Value]:
+        return _only(op, _reduced(op, values, kind), root, len(values))
+
+    return (yield from _collective(scope, op, group, operands[0], (root, kind), finish))
+
+
+def _scatter(scope: Scope, op: Operation, operands: list[Value]) -> Run:
+    group, _ = _group(scope, op)
+    root, dim = _root(op, group, operands[1:]), _scatter_dim(op)
+
+    def finish(values: Sequence[Value]) -> Sequence[Value]:
+        return [sliced(values[root], dim, i, len(values)) for i in range(len(values))]
+
+    return (yield from _collective(scope, op, group, operands[0], (root, dim), finish))
+
+
+def _send(scope: Scope, op: Operation, operands: list[Value]) -> Run:
+    group, _ = _group(scope, op)
+    index = _coordinates(op, "destination", group, operands[1:])
+    assert scope.device is not None
+    if min(index, default=0) >= 0:  # below zero there is no neighbour, and nothing is sent
+        yield Sending(op, scope.device, group.devices[group.at(index)], operands[0])
+    return [operands[0]]
+
+
+def _recv(scope: Scope, op: Operation, operands: list[Value]) -> Run:
+    group, _ = _group(scope, op)
+    assert scope.device is not None
+    nothing = _none(op, operands[0], "nothing was sent to it")
+    if property_of(op, "source") is None and len(operands) == 1:
+        others = tuple(d for d in group.devices if d != scope.device)
+        return [_checked(op, (yield Receiving(op, scope.device, others, nothing, anyone=True)))]
+    index = _coordinates(op, "source", group, operands[1:])
+    if min(index, default=0) < 0:
+        return [nothing]
+    source = group.devices[group.at(index)]
+    return [_checked(op, (yield Receiving(op, scope.device, (source,), nothing)))]
+
+
+COMMUNICATION: dict[str, Callable[[Scope, Operation, list[Value]], Run]] = {
+    "shard.all_gather": _all_gather,
+    "shard.all_reduce": _all_reduce,
+    "shard.all_to_all": _all_to_all,
+    "shard.broadcast": _broadcast,
+    "shard.gather": _gather,
+    "shard.recv": _recv,
+    "shard.reduce": _rooted_reduce,
+    "shard.reduce_scatter": _reduce_scatter,
+    "shard.scatter": _scatter,
+    "shard.send": _send,
+    "shard.shift": _shift,
+    "shard.update_halo": _update_halo,
+}

@@ -1,0 +1,42 @@
+"""Constants: the value that an attribute of a module holds."""
+
+from __future__ import annotations
+
+from math import prod
+from typing import Any
+
+import numpy as np
+from xdsl.dialects.builtin import DenseIntOrFPElementsAttr, FloatAttr, IntegerAttr, TensorType
+from xdsl.ir import Operation
+
+from shardwise.errors import ProgramError
+from shardwise.ir.interpret.program import op_text, property_of
+from shardwise.ir.interpret.values import DYNAMIC, dtype_of
+
+
+def constant(op: Operation) -> Any:
+    """Return the value of a constant op, of arith, index or tosa."""
+    attribute = property_of(op, "value")
+    if attribute is None:
+        attribute = property_of(op, "values")
+    kind = op.results[0].type
+    dtype = dtype_of(kind)
+    if isinstance(attribute, IntegerAttr | FloatAttr):
+        return _scalar(attribute.value.data, dtype)
+    if isinstance(attribute, DenseIntOrFPElementsAttr) and isinstance(kind, TensorType):
+        return _dense(op, attribute, kind.get_shape(), dtype)
+    raise ProgramError(f"{op_text(op)} has a value that cannot be run: {attribute}.")
+
+
+def _scalar(value: Any, dtype: np.dtype) -> Any:
+    if dtype.kind in "iu":  # written with or without a sign
+        return np.array(int(value) % (1 << 8 * dtype.itemsize), f"uint{8 * dtype.itemsize}").view(dtype)[()]
+    return np.array(value).astype(dtype)[()]
+
+
+def _dense(op: Operation, attribute: DenseIntOrFPElementsAttr, shape: tuple[int, ...], dtype: np.dtype) -> np.ndarray:
+    if DYNAMIC in shape:
+        raise ProgramError(f"{op_text(op)} is a constant of a type with open sizes.")
+    raw = np.frombuffer(attribute.data.data, "int8" if dtype.kind == "b" else dtype)
+    values = raw != 0 if dtype.kind == "b" else raw
+    return np.broadcast_to(values, (prod(shape),)).reshape(shape)

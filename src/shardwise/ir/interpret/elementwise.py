@@ -1,0 +1,162 @@
+"""Elementwise ops, one row each: what an op of arith, math, index or tosa makes of arrays or scalars.
+
+The same rows serve scalars, whole tensors, and the bodies of structured ops, where one array stands for the values
+that a scalar takes over all iterations.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from xdsl.ir import Operation
+
+from shardwise.errors import ProgramError
+from shardwise.ir.interpret.program import integer, op_text, property_of
+from shardwise.ir.interpret.scalars import (
+    BINARY,
+    FLOATS,
+    INTEGERS,
+    UNARY,
+    Function,
+    leading_zeros,
+    ones,
+    trailing_zeros,
+    unsigned,
+)
+from shardwise.ir.interpret.tosas import TOSA
+from shardwise.ir.interpret.values import dtype_of
+
+# Where the second operand makes the result undefined: zero divisors, shifts by more than there are bits.
+_DIVIDE = ("divs", "divu", "floordivs", "ceildivs", "ceildivu", "rems", "remu")
+_SHIFT = ("shl", "shrs", "shru")
+
+
+def _defined(name: str) -> Function:
+    function = INTEGERS[name]
+
+    def checked(op: Operation, a: Any, b: Any) -> Any:
+        if name in _DIVIDE and not np.all(b):
+            raise ProgramError(f"{op_text(op)} divides by zero.")
+        if name in _SHIFT and np.any(unsigned(b) >= 8 * b.dtype.itemsize):
+            raise ProgramError(f"{op_text(op)} shifts by as many bits as there are, or more.")
+        return function(a, b)
+
+    return checked
+
+
+# -- comparisons ---------------------------------------------------------------------------------------
+
+_COMPARISONS: dict[str, Function] = {
+    "eq": np.equal,
+    "gt": np.greater,
+    "ge": np.greater_equal,
+    "lt": np.less,
+    "le": np.less_equal,
+    "ne": np.not_equal,
+}
+# In the order of their numbers.
+CMPI = ["eq", "ne", "slt", "sle", "sgt", "sge", "ult", "ule", "ugt", "uge"]
+CMPF = [
+    "false", "oeq", "ogt", "oge", "olt", "ole", "one", "ord", "ueq", "ugt", "uge", "ult", "ule", "une", "uno", "true"
+]  # fmt: skip
+
+
+def _cmpi(op: Operation, a: Any, b: Any) -> Any:
+    name = _predicate(op, CMPI)
+    if name in ("eq", "ne"):
+        return _COMPARISONS[name](a, b)
+    how = _COMPARISONS[name[1:]]
+    return how(unsigned(a), unsigned(b)) if name[0] == "u" else how(ones(a), ones(b))
+
+
+def _cmpf(op: Operation, a: Any, b: Any) -> Any:
+    name = _predicate(op, CMPF)
+    both = ~(np.isnan(a) | np.isnan(b))
+    if name in ("false", "true"):
+        return np.full(np.broadcast_shapes(np.shape(a), np.shape(b)), name == "true")
+    if name in ("ord", "uno"):
+        return both if name == "ord" else ~both
+    found = _COMPARISONS[name[1:]](a, b)
+    return found & both if name[0] == "o" else found | ~both
+
+
+def _predicate(op: Operation, names: list[str]) -> str:
+    given = property_of(op, "predicate")
+    if given is None:
+        given = property_of(op, "pred")
+    try:
+        return names[integer(given)]
+    except (AttributeError, TypeError):  # spelt as a word, as the index dialect does
+        return str(getattr(given, "data", given))
+
+
+# -- conversions ---------------------------------------------------------------------------------------
+
+
+def _to(convert: Function) -> Function:
+    return lambda op, x: convert(x)
+
+
+def _truncate(op: Operation, x: Any) -> Any:
+    return x & 1 == 1 if dtype_of(op.results[0].type).kind == "b" else x
+
+
+def _bitcast(op: Operation, x: Any) -> Any:
+    return x.view(dtype_of(op.results[0].type))
+
+
+CONVERSIONS: dict[str, Function] = {
+    "arith.index_cast": _to(ones),
+    "arith.index_castui": _to(unsigned),
+    "arith.extsi": _to(ones),
+    "arith.extui": _to(unsigned),
+    "arith.trunci": _truncate,
+    "arith.extf": _to(lambda x: x),
+    "arith.truncf": _to(lambda x: x),
+    "arith.sitofp": _to(ones),
+    "arith.uitofp": _to(unsigned),
+    "arith.fptosi": _to(np.trunc),
+    "arith.fptoui": _to(lambda x: np.trunc(x).astype("uint64")),
+    "arith.bitcast": _bitcast,
+    "index.casts": _to(ones),
+    "index.castu": _to(unsigned),
+}
+
+
+def _plain(function: Function) -> Function:
+    return lambda op, *operands: function(*operands)
+
+
+# -- the table -----------------------------------------------------------------------------------------
+
+_ARITH_NAMES = {name: f"{name[:-1]}{name[-1]}i" if name[-1] in "su" else f"{name}i" for name in INTEGERS}
+
+# By op name, a function of the op and its operands.
+ELEMENTWISE: dict[str, Function] = {
+    **{f"arith.{spelt}": _defined(name) for name, spelt in _ARITH_NAMES.items()},
+    **{f"index.{name}": _defined(name) for name in INTEGERS},
+    **{f"arith.{name}": _plain(function) for name, function in FLOATS.items()},
+    **{f"math.{name}": _plain(function) for name, function in (UNARY | BINARY).items()},
+    "math.absi": _plain(np.abs),
+    "math.ipowi": _plain(np.power),
+    "math.fma": _plain(lambda a, b, c: a * b + c),
+    "math.ctlz": _plain(leading_zeros),
+    "math.cttz": _plain(trailing_zeros),
+    "math.ctpop": _plain(lambda x: np.bitwise_count(unsigned(x))),
+    "arith.cmpi": _cmpi,
+    "index.cmp": _cmpi,
+    "arith.cmpf": _cmpf,
+    "arith.select": _plain(np.where),
+    **CONVERSIONS,
+    **TOSA,
+}
+
+
+def elementwise(op: Operation, operands: list[Any], dtype: np.dtype) -> Any:
+    """Return what an op of the table makes of its operands, in the dtype of its result."""
+    function = ELEMENTWISE[op.name]
+    if any(x.dtype.kind == "V" for x in operands) and op.name != "arith.bitcast":
+        # NumPy lacks some functions for bfloat16; rounding once from float32 is what hardware does too.
+        operands = [x.astype("float32") if x.dtype.kind == "V" else x for x in operands]
+    return np.asarray(function(op, *operands)).astype(dtype, copy=False)[()]

@@ -1,0 +1,80 @@
+"""Ops of linalg, and those of tosa that are not elementwise."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+from xdsl.dialects.linalg.abstract_ops import LinalgStructuredOperation
+from xdsl.ir import Operation
+
+from shardwise.errors import ProgramError
+from shardwise.ir.interpret.loops import dims_map
+from shardwise.ir.interpret.program import Scope, integer, ints, op_text, property_of, require_defined
+from shardwise.ir.interpret.structured import Structure, run_structure
+from shardwise.ir.interpret.values import Value, dtype_of, moved
+
+
+def structured(scope: Scope, op: LinalgStructuredOperation, operands: list[Value]) -> list[Value]:
+    """Return the results of linalg.generic, or of a named op that has maps and a body."""
+    if not op.res:
+        raise ProgramError(f"{op_text(op)} works on buffers; only tensors can be run.")
+    maps = tuple(list(m.data.results) for m in op.get_indexing_maps())
+    reduced = tuple(str(kind.data) != "parallel" for kind in op.get_iterator_types())
+    count = len(op.inputs)
+    inputs, outputs = tuple(operands[:count]), tuple(operands[count:])
+    return run_structure(scope, Structure(op, reduced, maps, inputs, outputs, op.body.block))
+
+
+def _reduce(scope: Scope, op: Operation, operands: list[Value]) -> list[Value]:
+    count = len(operands) // 2
+    over, rank = ints(property_of(op, "dimensions")), len(operands[0].shape)
+    kept = [k for k in range(rank) if k not in over]
+    maps = (dims_map(range(rank)),) * count + (dims_map(kept),) * count
+    reduced = tuple(k in over for k in range(rank))
+    inputs, outputs = tuple(operands[:count]), tuple(operands[count:])
+    return run_structure(scope, Structure(op, reduced, maps, inputs, outputs, op.regions[0].block))
+
+
+def _broadcast(scope: Scope, op: Operation, operands: list[Value]) -> list[Value]:
+    added, shape = ints(property_of(op, "dimensions")), operands[1].shape
+    return [moved(lambda x: np.array(np.broadcast_to(np.expand_dims(x, added), shape)), operands[0])]
+
+
+def _transpose(scope: Scope, op: Operation, operands: list[Value]) -> list[Value]:
+    order = ints(property_of(op, "permutation"))
+    return [moved(lambda x: x.transpose(order), operands[0])]
+
+
+def _tosa_matmul(scope: Scope, op: Operation, operands: list[Value]) -> list[Value]:
+    require_defined(op, operands)
+    if any(np.any(x) for x in operands[2:]):
+        raise ProgramError(f"{op_text(op)} has a zero point other than 0, which is not supported.")
+    dtype = dtype_of(op.results[0].type)
+    return [np.matmul(operands[0].astype(dtype), operands[1].astype(dtype))]
+
+
+_TOSA_REDUCTIONS = {
+    "tosa.reduce_all": np.all,
+    "tosa.reduce_any": np.any,
+    "tosa.reduce_max": np.max,
+    "tosa.reduce_min": np.min,
+    "tosa.reduce_product": np.prod,
+    "tosa.reduce_sum": np.sum,
+}
+
+
+def _tosa_reduce(scope: Scope, op: Operation, operands: list[Value]) -> list[Value]:
+    require_defined(op, operands)
+    made = _TOSA_REDUCTIONS[op.name](operands[0], axis=integer(property_of(op, "axis")), keepdims=True)
+    return [made.astype(dtype_of(op.results[0].type), copy=False)]
+
+
+# Ops without maps and a body of their own; the others are structured.
+LINALGS: dict[str, Callable[[Scope, Operation, list[Value]], list[Value]]] = {
+    "linalg.broadcast": _broadcast,
+    "linalg.reduce": _reduce,
+    "linalg.transpose": _transpose,
+    "tosa.matmul": _tosa_matmul,
+    **dict.fromkeys(_TOSA_REDUCTIONS, _tosa_reduce),
+}

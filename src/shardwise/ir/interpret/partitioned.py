@@ -1,0 +1,162 @@
+"""Partitioned runs: a module cut into the programs of its devices, run there, and compared with the whole."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from xdsl.dialects.builtin import ModuleOp
+
+from shardwise.ir.interpret.boundary import Boundary, boundary_of, cut, joined, owned
+from shardwise.ir.interpret.program import Program, program_of
+from shardwise.ir.interpret.run import Grids, arguments, execute, execute_on_devices
+from shardwise.ir.interpret.values import Poisoned, Value
+
+SHOWN = 5  # differences listed
+
+# How far two runs may be apart, in parts of the largest element: sums are taken in different orders.
+TOLERANCES = {
+    "float16": 1e-2,
+    "bfloat16": 5e-2,
+    "float32": 1e-4,
+    "float64": 1e-9,
+    "complex64": 1e-4,
+    "complex128": 1e-9,
+}
+
+
+@dataclass(frozen=True)
+class Difference:
+    """Where a device holds something else than its part of the whole."""
+
+    result: int
+    device: int
+    what: str
+
+    def __str__(self) -> str:
+        return f"result {self.result} on device {self.device}: {self.what}"
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """The results of the run on the whole, and where those of the devices differ from them."""
+
+    results: tuple[np.ndarray, ...]
+    devices: int
+    differences: tuple[Difference, ...] = field(default=())
+
+    @property
+    def agree(self) -> bool:
+        """Whether both runs gave the same."""
+        return not self.differences
+
+    def __str__(self) -> str:
+        if self.agree:
+            return f"{len(self.results)} results agree on {self.devices} devices"
+        lines = [f"{len(self.differences)} of {len(self.results) * self.devices} shards differ:"]
+        lines += [f"  {difference}" for difference in self.differences[:SHOWN]]
+        return "\n".join(lines)
+
+
+def execute_partitioned(module: ModuleOp, *inputs: Any, function: str | None = None, grids: Grids | None = None) -> Any:
+    """Partition a module, run it on every device of its grid, and return the whole results.
+
+    >>> from shardwise.ir.text import parse_module
+    >>> module = parse_module('''
+    ... shard.grid @g(shape = 2)
+    ... func.func @double(%x: tensor<4xf32>) -> tensor<4xf32> {
+    ...   %s = shard.sharding @g split_axes = [[0]] : !shard.sharding
+    ...   %0 = shard.shard %x to %s : tensor<4xf32>
+    ...   %1 = arith.addf %0, %0 : tensor<4xf32>
+    ...   return %1 : tensor<4xf32>
+    ... }''')
+    >>> execute_partitioned(module, np.arange(4, dtype="float32"))
+    array([0., 2., 4., 6.], dtype=float32)
+    """
+    made, boundary = _run(module, inputs, function, grids)
+    whole = [
+        joined([values[i] for values in made], sharding, f"result {i}") for i, sharding in enumerate(boundary.results)
+    ]
+    return None if not whole else whole[0] if len(whole) == 1 else tuple(whole)
+
+
+def check_partition(
+    module: ModuleOp, *inputs: Any, function: str | None = None, grids: Grids | None = None
+) -> Comparison:
+    """Run a module on the whole and, partitioned, on every device, and compare what each device returns.
+
+    >>> from shardwise.ir.text import parse_module
+    >>> module = parse_module('''
+    ... shard.grid @g(shape = 2)
+    ... func.func @double(%x: tensor<4xf32>) -> tensor<4xf32> {
+    ...   %s = shard.sharding @g split_axes = [[0]] : !shard.sharding
+    ...   %0 = shard.shard %x to %s : tensor<4xf32>
+    ...   %1 = arith.addf %0, %0 : tensor<4xf32>
+    ...   return %1 : tensor<4xf32>
+    ... }''')
+    >>> print(check_partition(module, np.arange(4, dtype="float32")))
+    1 results agree on 2 devices
+    """
+    whole = _listed(execute(module, *inputs, function=function, grids=grids))
+    made, boundary = _run(module, inputs, function, grids)
+    differences = [
+        difference
+        for i, (value, sharding) in enumerate(zip(whole, boundary.results, strict=True))
+        for device, values in enumerate(made)
+        if (difference := _difference(i, device, values[i], value, sharding)) is not None
+    ]
+    return Comparison(tuple(whole), len(made), tuple(differences))
+
+
+def _listed(values: Any) -> list[Any]:
+    return [] if values is None else list(values) if isinstance(values, tuple) else [values]
+
+
+def _run(
+    module: ModuleOp, inputs: Sequence[Any], function: str | None, grids: Grids | None
+) -> tuple[list[list[Value]], Boundary]:
+    whole, local = partitioned(module, grids)
+    found = whole.function(function)
+    boundary = boundary_of(whole, found)
+    arrays = [np.asarray(x) for x in arguments(found, inputs)]
+    cuts = [cut(x, sharding, whole.devices) for x, sharding in zip(arrays, boundary.arguments, strict=True)]
+    made = execute_on_devices(local, *cuts, function=found.sym_name.data, grids=grids)
+    return [_listed(values) for values in made], boundary
+
+
+def partitioned(module: ModuleOp, grids: Grids | None = None) -> tuple[Program, ModuleOp]:
+    """Return a module with all its shardings worked out, ready to run, and the module of each of its devices."""
+    from shardwise.ir.passes import partition, propagate  # which read programs with this package
+
+    said = propagate(module, grids=grids)
+    return program_of(said, grids), partition(said, grids)
+
+
+def _difference(result: int, device: int, value: Value, whole: Any, sharding: Any) -> Difference | None:
+    part = whole if sharding is None else whole[tuple(slice(a, b) for a, b in sharding.owned(whole.shape, device))]
+    made = owned(value, sharding, np.shape(whole), device)
+    if isinstance(made, Poisoned):
+        return Difference(result, device, f"undefined: {made.origin} left it so")
+    if np.shape(made) != np.shape(part):
+        return Difference(result, device, f"shape {np.shape(made)} instead of {np.shape(part)}")
+    far = _far(np.asarray(made), np.asarray(part), np.asarray(whole))
+    if not far.any():
+        return None
+    first = tuple(int(i[0]) for i in np.nonzero(far)) if far.ndim else ()
+    got, wanted = np.asarray(made)[first], np.asarray(part)[first]
+    count = int(far.sum())
+    return Difference(
+        result, device, f"{count} of {far.size} elements differ, the first at {first}: {got}, not {wanted}"
+    )
+
+
+def _far(made: np.ndarray, part: np.ndarray, whole: np.ndarray) -> np.ndarray:
+    tolerance = TOLERANCES.get(str(whole.dtype))
+    if tolerance is None:
+        return made != part
+    wide = "complex128" if whole.dtype.kind == "c" else "float64"
+    a, b, all_ = made.astype(wide), part.astype(wide), whole.astype(wide)
+    finite = np.abs(all_[np.isfinite(all_)])
+    return ~np.isclose(a, b, rtol=tolerance, atol=tolerance * (finite.max() if finite.size else 0), equal_nan=True)

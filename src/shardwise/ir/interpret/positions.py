@@ -1,0 +1,130 @@
+"""Ops of the shard dialect that communicate nothing: grids, positions in them, shardings and local slices."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+import numpy as np
+from xdsl.ir import Operation
+
+from shardwise.errors import ProgramError
+from shardwise.ir.interpret.groups import group_of, piece
+from shardwise.ir.interpret.program import Scope, integer, ints, mixed, op_text, property_of, symbol
+from shardwise.ir.interpret.shardings import Sharding
+from shardwise.ir.interpret.values import DYNAMIC, Value, moved
+
+
+def grid_of(scope: Scope, op: Operation) -> tuple[int, ...]:
+    """Return the shape of the grid that an op names."""
+    return scope.program.grid(symbol(property_of(op, "grid")), op)
+
+
+def _indices(values: Sequence[int]) -> list[Value]:
+    return [np.int64(i) for i in values]
+
+
+def _chosen(op: Operation, along: Sequence[int]) -> list[int]:
+    axes = ints(property_of(op, "axes")) or range(len(along))
+    return [along[a] for a in axes]
+
+
+def _grid_shape(scope: Scope, op: Operation, operands: list[Value]) -> list[Value]:
+    return _indices(_chosen(op, grid_of(scope, op)))
+
+
+def _multi_index(scope: Scope, op: Operation, operands: list[Value]) -> list[Value]:
+    return _indices(_chosen(op, scope.coordinates(grid_of(scope, op), op)))
+
+
+def _linear_index(scope: Scope, op: Operation, operands: list[Value]) -> list[Value]:
+    shape = grid_of(scope, op)
+    return [np.int64(np.ravel_multi_index(scope.coordinates(shape, op), shape))]
+
+
+def _neighbors(scope: Scope, op: Operation, operands: list[Value]) -> list[Value]:
+    shape, device = grid_of(scope, op), [int(i) for i in operands]
+    if len(device) != len(shape) or any(not 0 <= i < n for i, n in zip(device, shape, strict=True)):
+        raise ProgramError(f"{op_text(op)} asks for device {device} of a grid of shape {list(shape)}.")
+    own = int(np.ravel_multi_index(device, shape))
+    group = group_of(shape, ints(property_of(op, "split_axes")), own)
+    place = group.position(own)
+    down = group.devices[place - 1] if place else -1
+    up = group.devices[place + 1] if place + 1 < len(group.devices) else -1
+    return _indices([down, up])
+
+
+# -- shardings -------------------------------------------------------------------------------------------
+
+
+def sharding_lists(op: Operation) -> tuple[tuple[int, ...], ...]:
+    """Return the grid axes per dim that an op names."""
+    return tuple(ints(axes) for axes in property_of(op, "split_axes").axes)
+
+
+def _sharding(scope: Scope, op: Operation, operands: list[Value]) -> list[Value]:
+    static = [ints(property_of(op, f"static_{name}")) for name in ("sharded_dims_offsets", "halo_sizes")]
+    count = sum(n == DYNAMIC for n in static[0])
+    offsets, halos = mixed(static[0], operands[:count]), mixed(static[1], operands[count:])
+    return [Sharding(symbol(property_of(op, "grid")), grid_of(scope, op), sharding_lists(op), halos, offsets)]
+
+
+def _shard(scope: Scope, op: Operation, operands: list[Value]) -> list[Value]:
+    if scope.device is not None:
+        raise ProgramError(
+            f"{op_text(op)} says how a whole tensor is spread, but the module runs on devices.\n  partition it first."
+        )
+    return operands[:1]
+
+
+def _get_sharding(scope: Scope, op: Operation, operands: list[Value]) -> list[Value]:
+    made = op.operands[0].owner
+    if not isinstance(made, Operation) or made.name != "shard.shard":
+        raise ProgramError(f"{op_text(op)} asks for the sharding of a value that no shard.shard makes.")
+    return [scope.values[made.operands[1]]]
+
+
+def _shard_shape(scope: Scope, op: Operation, operands: list[Value]) -> list[Value]:
+    spot = next(i for i, x in enumerate(operands) if isinstance(x, Sharding))
+    dims, sharding = mixed(ints(property_of(op, "dims")), operands[:spot]), operands[spot]
+    device = mixed(ints(property_of(op, "device")), operands[spot + 1 :])
+    grid = sharding.grid_shape
+    if len(device) != len(grid) or any(not 0 <= i < n for i, n in zip(device, grid, strict=True)):
+        raise ProgramError(f"{op_text(op)} asks for device {list(device)} of a grid of shape {list(grid)}.")
+    return _indices(sharding.shape(dims, int(np.ravel_multi_index(device, grid))))
+
+
+# -- local slices ----------------------------------------------------------------------------------------
+
+
+def _all_slice(scope: Scope, op: Operation, operands: list[Value]) -> list[Value]:
+    shape = grid_of(scope, op)
+    scope.coordinates(shape, op)
+    assert scope.device is not None
+    group = group_of(shape, ints(property_of(op, "grid_axes")), scope.device)
+    return [
+        sliced(operands[0], integer(property_of(op, "slice_axis")), group.position(scope.device), len(group.devices))
+    ]
+
+
+def sliced(x: Value, dim: int, part: int, parts: int) -> Value:
+    """Return one of the balanced pieces of a tensor along a dim."""
+    where = (*(slice(None),) * dim, piece(x.shape[dim], parts, part))
+    return moved(lambda a: a[where], x)
+
+
+def _nothing(scope: Scope, op: Operation, operands: list[Value]) -> list[Value]:
+    return []
+
+
+POSITIONS: dict[str, Callable[[Scope, Operation, list[Value]], list[Value]]] = {
+    "shard.all_slice": _all_slice,
+    "shard.get_sharding": _get_sharding,
+    "shard.grid": _nothing,
+    "shard.grid_shape": _grid_shape,
+    "shard.neighbors_linear_indices": _neighbors,
+    "shard.process_linear_index": _linear_index,
+    "shard.process_multi_index": _multi_index,
+    "shard.shard": _shard,
+    "shard.shard_shape": _shard_shape,
+    "shard.sharding": _sharding,
+}

@@ -1,0 +1,133 @@
+"""Running: a module on global values, or on every device of its grid."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+from xdsl.dialects.builtin import ModuleOp, TensorType
+from xdsl.dialects.func import FuncOp
+from xdsl.ir import Attribute, Operation
+
+from shardwise.errors import ArgumentError
+from shardwise.ir.interpret.blocks import run_block
+from shardwise.ir.interpret.communication import COMMUNICATION
+from shardwise.ir.interpret.program import Scope, program_of
+from shardwise.ir.interpret.scheduler import Scheduler
+from shardwise.ir.interpret.values import Poisoned, Value, defined, dtype_of, fits
+
+Grids = Mapping[str, Sequence[int]]
+
+# What only a module that says what each device does can hold.
+_LOCAL = {*COMMUNICATION, "shard.all_slice", "shard.process_multi_index", "shard.process_linear_index"}
+
+
+def is_partitioned(module: ModuleOp) -> bool:
+    """Whether a module says what each device does, rather than what is done to whole tensors.
+
+    >>> from shardwise.ir.text import parse_module
+    >>> text = "func.func @f(%x: tensor<2xf32>) -> tensor<2xf32> { return %x : tensor<2xf32> }"
+    >>> is_partitioned(parse_module(text))
+    False
+    """
+    return any(is_local(op) for op in module.walk())
+
+
+def is_local(op: Operation) -> bool:
+    """Whether an op says what one device does."""
+    return op.name in _LOCAL
+
+
+def execute(module: ModuleOp, *inputs: Any, function: str | None = None, grids: Grids | None = None) -> Any:
+    """Run a module that is not partitioned on global values; annotations do not matter.
+
+    `function` is by default `main`, or the first one. `grids` gives the shapes of grids with open sizes. One result
+    is returned by itself, several as a tuple, none as None.
+
+    >>> from shardwise.ir.text import parse_module
+    >>> module = parse_module('''
+    ... shard.grid @g(shape = 2)
+    ... func.func @double(%x: tensor<4xf32>) -> tensor<4xf32> {
+    ...   %s = shard.sharding @g split_axes = [[0]] : !shard.sharding
+    ...   %0 = shard.shard %x to %s : tensor<4xf32>
+    ...   %1 = arith.addf %0, %0 : tensor<4xf32>
+    ...   return %1 : tensor<4xf32>
+    ... }''')
+    >>> execute(module, np.arange(4, dtype="float32"))
+    array([0., 2., 4., 6.], dtype=float32)
+    """
+    program = program_of(module, grids)
+    found = program.function(function)
+    values = arguments(found, inputs)
+    run = run_block(Scope(program), program.body(found), values)
+    with np.errstate(all="ignore"):
+        made = Scheduler([run]).finish()[0]
+    return _returned([defined(value, f"result {i}") for i, value in enumerate(made)])
+
+
+def execute_on_devices(
+    module: ModuleOp, *inputs: Sequence[Any], function: str | None = None, grids: Grids | None = None
+) -> list[Any]:
+    """Run a partitioned module on every device of its grid; each input is a list with one array per device.
+
+    Returns, per device, what `execute` returns. Parts of a result that the program leaves undefined stay undefined:
+    such a result is `Poisoned`.
+
+    >>> from shardwise.ir.text import parse_module
+    >>> module = parse_module('''
+    ... shard.grid @g(shape = 2)
+    ... func.func @total(%x: tensor<1xi32>) -> tensor<1xi32> {
+    ...   %0 = shard.all_reduce %x on @g grid_axes = [0] : tensor<1xi32> -> tensor<1xi32>
+    ...   return %0 : tensor<1xi32>
+    ... }''')
+    >>> execute_on_devices(module, [np.array([1], "int32"), np.array([2], "int32")])
+    [array([3], dtype=int32), array([3], dtype=int32)]
+    """
+    program = program_of(module, grids)
+    found = program.function(function)
+    for i, given in enumerate(inputs):
+        if not isinstance(given, Sequence | np.ndarray) or len(given) != program.devices:
+            count = len(given) if isinstance(given, Sequence | np.ndarray) else type(given).__name__
+            raise ArgumentError(f"input {i} needs one array for each of {program.devices} devices, got {count}.")
+    runs = []
+    for device in range(program.devices):
+        values = arguments(found, [given[device] for given in inputs], f" of device {device}")
+        runs.append(run_block(Scope(program, device), program.body(found), values))
+    with np.errstate(all="ignore"):
+        made = Scheduler(runs).finish()
+    return [_returned(values) for values in made]
+
+
+def _returned(values: Sequence[Value]) -> Any:
+    if not values:
+        return None
+    return values[0] if len(values) == 1 else tuple(values)
+
+
+# -- inputs ----------------------------------------------------------------------------------------------
+
+
+def arguments(function: FuncOp, inputs: Sequence[Any], of: str = "") -> list[Value]:
+    """Return the inputs of a function as values of its types; `of` says whose they are."""
+    kinds, name = list(function.function_type.inputs), function.sym_name.data
+    if len(kinds) != len(inputs):
+        listed = ", ".join(map(str, kinds)) or "none"
+        raise ArgumentError(f"@{name} takes {len(kinds)} inputs ({listed}), got {len(inputs)}.")
+    return [
+        _argument(x, kind, f"input {i}{of} of @{name}") for i, (x, kind) in enumerate(zip(inputs, kinds, strict=True))
+    ]
+
+
+def _argument(given: Any, kind: Attribute, what: str) -> Value:
+    if isinstance(given, Poisoned):
+        return given
+    wanted = dtype_of(kind)
+    loose = not hasattr(given, "dtype")  # plain numbers take the dtype that is wanted
+    array = np.asarray(given, dtype=wanted if loose else None)
+    if not fits(array, kind):
+        raise ArgumentError(
+            f"{what} is {kind}, got {array.dtype} of shape {array.shape}."
+            + (f"\n  convert it: x.astype({str(wanted)!r})" if array.dtype != wanted else "")
+        )
+    return array if isinstance(kind, TensorType) else array[()]

@@ -1,0 +1,161 @@
+"""Functions of numbers that NumPy does not have as MLIR means them, and the names of those that it has."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from math import erf
+from typing import Any
+
+import numpy as np
+
+Function = Callable[..., Any]
+
+
+def unsigned(x: Any) -> Any:
+    """Return ints as if they had no sign."""
+    return x.view(f"uint{8 * x.dtype.itemsize}") if x.dtype.kind == "i" else x
+
+
+def as_unsigned(function: Function) -> Function:
+    """Return a function of ints that takes them without a sign."""
+    return lambda *operands: function(*map(unsigned, operands))
+
+
+# -- integers ------------------------------------------------------------------------------------------
+
+# A bool is a one-bit int: sums and differences wrap around.
+
+
+def _add(a: Any, b: Any) -> Any:
+    return a ^ b if a.dtype.kind == "b" else a + b
+
+
+def _subtract(a: Any, b: Any) -> Any:
+    return a ^ b if a.dtype.kind == "b" else a - b
+
+
+def _multiply(a: Any, b: Any) -> Any:
+    return a & b if a.dtype.kind == "b" else a * b
+
+
+def truncated(a: Any, b: Any) -> Any:
+    """Return a quotient rounded towards zero, exactly, where NumPy's goes down."""
+    down = a // b
+    return down + ((a % b != 0) & ((a < 0) != (b < 0)))
+
+
+def _remainder(a: Any, b: Any) -> Any:
+    return a - truncated(a, b) * b
+
+
+def _ceiling(a: Any, b: Any) -> Any:
+    return a // b + (a % b != 0)
+
+
+def ones(x: Any) -> Any:
+    """Return ints with their sign: a true i1 is -1."""
+    return -x.astype("int8") if x.dtype.kind == "b" else x
+
+
+def leading_zeros(x: Any) -> Any:
+    """Return how many zero bits come first."""
+    bits, wide = 8 * x.dtype.itemsize, unsigned(x)
+    found = np.zeros(x.shape, "int64")
+    for k in range(bits):
+        found = np.where((wide >> wide.dtype.type(k)) & wide.dtype.type(1), k + 1, found)
+    return bits - found
+
+
+def trailing_zeros(x: Any) -> Any:
+    """Return how many zero bits come last."""
+    bits, wide = 8 * x.dtype.itemsize, unsigned(x)
+    found = np.full(x.shape, bits)
+    for k in reversed(range(bits)):
+        found = np.where((wide >> wide.dtype.type(k)) & wide.dtype.type(1), k, found)
+    return found
+
+
+INTEGERS: dict[str, Function] = {
+    "add": _add,
+    "sub": _subtract,
+    "mul": _multiply,
+    "divs": truncated,
+    "divu": as_unsigned(np.floor_divide),
+    "floordivs": np.floor_divide,
+    "ceildivs": _ceiling,
+    "ceildivu": as_unsigned(_ceiling),
+    "rems": _remainder,
+    "remu": as_unsigned(np.remainder),
+    "mins": np.minimum,
+    "maxs": np.maximum,
+    "minu": as_unsigned(np.minimum),
+    "maxu": as_unsigned(np.maximum),
+    "and": np.bitwise_and,
+    "or": np.bitwise_or,
+    "xor": np.bitwise_xor,
+    "shl": np.left_shift,
+    "shrs": np.right_shift,
+    "shru": as_unsigned(np.right_shift),
+}
+# -- floats --------------------------------------------------------------------------------------------
+
+
+def _away(x: Any) -> Any:
+    # To the nearest, halves away from zero; exact, unlike adding one half.
+    whole = np.trunc(x)
+    return np.where(np.abs(x - whole) >= 0.5, whole + np.copysign(1, x), whole)
+
+
+def sigmoid(x: Any) -> Any:
+    """Return 1 / (1 + exp(-x)), without overflow."""
+    return 0.5 * (np.tanh(0.5 * x) + 1)
+
+
+_erf = np.vectorize(erf, otypes=["float64"])
+
+# Of one operand: the names of math, then those that tosa has besides.
+UNARY: dict[str, Function] = {
+    "absf": np.abs,
+    "acos": np.arccos,
+    "acosh": np.arccosh,
+    "asin": np.arcsin,
+    "asinh": np.arcsinh,
+    "atan": np.arctan,
+    "atanh": np.arctanh,
+    "cbrt": np.cbrt,
+    "ceil": np.ceil,
+    "cos": np.cos,
+    "cosh": np.cosh,
+    "erf": _erf,
+    "erfc": lambda x: 1 - _erf(x),
+    "exp": np.exp,
+    "exp2": np.exp2,
+    "expm1": np.expm1,
+    "floor": np.floor,
+    "log": np.log,
+    "log10": np.log10,
+    "log1p": np.log1p,
+    "log2": np.log2,
+    "round": _away,
+    "roundeven": np.rint,
+    "rsqrt": lambda x: 1 / np.sqrt(x),
+    "sin": np.sin,
+    "sinh": np.sinh,
+    "sqrt": np.sqrt,
+    "tan": np.tan,
+    "tanh": np.tanh,
+    "trunc": np.trunc,
+}
+BINARY: dict[str, Function] = {"atan2": np.arctan2, "copysign": np.copysign, "powf": np.power, "fpowi": np.power}
+FLOATS: dict[str, Function] = {
+    "addf": np.add,
+    "subf": np.subtract,
+    "mulf": np.multiply,
+    "divf": np.divide,
+    "remf": np.fmod,
+    "negf": np.negative,
+    "maximumf": np.maximum,
+    "minimumf": np.minimum,
+    "maxnumf": np.fmax,
+    "minnumf": np.fmin,
+}

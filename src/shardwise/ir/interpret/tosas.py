@@ -1,0 +1,114 @@
+"""Elementwise ops of tosa, which broadcast as NumPy does."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from xdsl.ir import Operation
+
+from shardwise.errors import ProgramError
+from shardwise.ir.interpret.program import op_text, property_of
+from shardwise.ir.interpret.scalars import INTEGERS, UNARY, Function, as_unsigned, leading_zeros, sigmoid, truncated
+from shardwise.ir.interpret.values import dtype_of
+
+
+def _first(count: int, function: Function) -> Function:
+    # Later operands are zero points and shifts, which are zero for floats.
+    def checked(op: Operation, *operands: Any) -> Any:
+        if any(np.any(extra) for extra in operands[count:]):
+            raise ProgramError(f"{op_text(op)} has a zero point or shift other than 0, which is not supported.")
+        return function(*operands[:count])
+
+    return checked
+
+
+def _clamp(op: Operation, x: Any) -> Any:
+    old = "fp" if x.dtype.kind not in "iu" else "int"  # how LLVM 19 spells the limits
+    names = ("min_val", "max_val") if property_of(op, "min_val") is not None else (f"min_{old}", f"max_{old}")
+    low, high = (property_of(op, name).value.data for name in names)
+    return np.clip(x, x.dtype.type(low), x.dtype.type(high))
+
+
+def _cast(op: Operation, x: Any) -> Any:
+    to = dtype_of(op.results[0].type)
+    if to.kind == "b":
+        return x != 0
+    return np.rint(x) if to.kind in "iu" and x.dtype.kind not in "iub" else x
+
+
+def _shifted(op: Operation, x: Any, by: Any) -> Any:
+    made = x >> by
+    rounded = property_of(op, "round")
+    if rounded is None or not rounded.value.data:
+        return made
+    return made + np.where(by > 0, (x >> np.maximum(by - 1, 0)) & 1, 0)
+
+
+def _product(op: Operation, a: Any, b: Any, *shift: Any) -> Any:
+    old = property_of(op, "shift")  # an attribute in LLVM 19
+    if any(np.any(s) for s in shift) or (old is not None and old.value.data):
+        raise ProgramError(f"{op_text(op)} shifts its product, which is not supported.")
+    return INTEGERS["mul"](a, b)
+
+
+def _quotient(op: Operation, a: Any, b: Any) -> Any:
+    if not np.all(b):
+        raise ProgramError(f"{op_text(op)} divides by zero.")
+    return truncated(a, b)
+
+
+def _invert(x: Any) -> Any:
+    return ~x
+
+
+UNARY_OPS: dict[str, Function] = {
+    "abs": np.abs,
+    "bitwise_not": _invert,
+    "ceil": np.ceil,
+    "cos": np.cos,
+    "erf": UNARY["erf"],
+    "exp": np.exp,
+    "floor": np.floor,
+    "identity": lambda x: x,
+    "log": np.log,
+    "logical_not": np.logical_not,
+    "negate": np.negative,
+    "reciprocal": lambda x: 1 / x,
+    "rsqrt": UNARY["rsqrt"],
+    "sigmoid": sigmoid,
+    "sin": np.sin,
+    "tanh": np.tanh,
+}
+BINARY_OPS: dict[str, Function] = {
+    "add": INTEGERS["add"],
+    "sub": INTEGERS["sub"],
+    "maximum": np.maximum,
+    "minimum": np.minimum,
+    "pow": np.power,
+    "equal": np.equal,
+    "greater": np.greater,
+    "greater_equal": np.greater_equal,
+    "logical_and": np.logical_and,
+    "logical_or": np.logical_or,
+    "logical_xor": np.logical_xor,
+    "bitwise_and": np.bitwise_and,
+    "bitwise_or": np.bitwise_or,
+    "bitwise_xor": np.bitwise_xor,
+    "logical_left_shift": np.left_shift,
+    "logical_right_shift": as_unsigned(np.right_shift),
+}
+
+
+TOSA: dict[str, Function] = {
+    **{f"tosa.{name}": _first(1, function) for name, function in UNARY_OPS.items()},
+    **{f"tosa.{name}": _first(2, function) for name, function in BINARY_OPS.items()},
+    "tosa.arithmetic_right_shift": _shifted,
+    "tosa.cast": _cast,
+    "tosa.clamp": _clamp,
+    "tosa.clz": _first(1, leading_zeros),
+    "tosa.int_div": _quotient,
+    "tosa.intdiv": _quotient,
+    "tosa.mul": _product,
+    "tosa.select": lambda op, *operands: np.where(*operands),
+}

@@ -1,0 +1,230 @@
+"""Costs: what a module sends between devices, how long that takes under a model of the links, and what it holds."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from math import prod
+
+from xdsl.dialects.builtin import DYNAMIC_INDEX, ModuleOp, TensorType
+from xdsl.dialects.func import FuncOp
+from xdsl.ir import Block, Operation, SSAValue
+
+from shardwise.ir.interpret.run import is_partitioned
+from shardwise.ir.interpret.values import dtype_of
+from shardwise.ir.passes.layouts import Grids, grids_of, numbers
+from shardwise.ir.passes.partitioning import partitioned
+from shardwise.ir.place import place_of
+from shardwise.ir.shard import CollectiveOperation, UpdateHaloOp
+from shardwise.layout.mesh import DeviceMesh
+from shardwise.plan.cost import Link, Links, move_time
+from shardwise.plan.steps import Step
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """One collective: where and what it is, over which grid axes, and its bytes and seconds; None is not known."""
+
+    place: int  # the line of the op that needs it
+    name: str
+    grid: str
+    axes: tuple[int, ...]
+    received: int | None  # by the device that receives most
+    total: int | None
+    time: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class Cost:
+    """What a module costs: its collectives, and the bytes that one device holds at most at a time.
+
+    Every value has memory of its own, from where it is made to where it is last used.
+    """
+
+    lines: tuple[Line, ...]
+    memory: int | None
+
+    @property
+    def total(self) -> int | None:
+        """The bytes between all devices."""
+        return _sum([line.total for line in self.lines])
+
+    @property
+    def received(self) -> int | None:
+        """The bytes that a device receives at most."""
+        return _sum([line.received for line in self.lines])
+
+    @property
+    def time(self) -> float | None:
+        """The seconds of all collectives, one after another."""
+        times = [line.time for line in self.lines]
+        return sum(t for t in times if t is not None) if None not in times else None
+
+
+def _sum(given: list[int | None]) -> int | None:
+    return sum(n for n in given if n is not None) if None not in given else None
+
+
+def cost(module: ModuleOp, links: Links | Mapping[str, Link] | Link | None = None) -> Cost:
+    """Return what a module costs; one on whole tensors is partitioned for that.
+
+    Links are per grid axis, called axis0, axis1, ...
+
+    >>> from shardwise.ir.text import parse_module
+    >>> found = cost(
+    ...     parse_module('''
+    ... shard.grid @g(shape = 4)
+    ... func.func @f(%x: tensor<2xf32>) -> tensor<8xf32> {
+    ...   %0 = shard.all_gather %x on @g grid_axes = [0] gather_axis = 0 : tensor<2xf32> -> tensor<8xf32>
+    ...   return %0 : tensor<8xf32>
+    ... }''')
+    ... )
+    >>> found.received, found.total, found.memory
+    (24, 96, 40)
+    """
+    model, grids = Links.of(links), grids_of(module)
+    if is_partitioned(module) or not grids.shapes:
+        return Cost(tuple(_lines(module, grids, model)), _memory(module, {}))
+    made = partitioned(module)
+    lines = [
+        _planned(move.op, step, move.plan.src.mesh, model)
+        for move in made.moves
+        for step in move.plan.steps
+        if not step.is_local
+    ]
+    return Cost(tuple(lines), _memory(made.module, made.largest))
+
+
+def _planned(op: Operation, step: Step, mesh: DeviceMesh, links: Links) -> Line:
+    levels = links.on(mesh, step.axes) or [(mesh.num_devices, links.default)]
+    time = sum(move_time(levels, size) for size in step.estimates)
+    received = step.received
+    return Line(
+        place_of(op).line or 0, step.kind, mesh.name, tuple(numbers(step.axes)), received.max, received.total, time
+    )
+
+
+# -- modules that are partitioned already ----------------------------------------------------------------
+
+# The bytes that a device of a group of n receives, of those of its operand and its result, and how many do.
+Count = Callable[[int, int, int], tuple[int, int]]
+COUNTS: dict[str, Count] = {
+    "shard.all_gather": lambda n, a, b: (b - a, n),
+    "shard.all_reduce": lambda n, a, b: (2 * b * (n - 1) // n, n),
+    "shard.all_to_all": lambda n, a, b: (b * (n - 1) // n, n),
+    "shard.broadcast": lambda n, a, b: (b, n - 1),
+    "shard.gather": lambda n, a, b: (b - a, 1),
+    "shard.recv": lambda n, a, b: (b, n),
+    "shard.reduce": lambda n, a, b: (b * (n - 1), 1),
+    "shard.reduce_scatter": lambda n, a, b: (b * (n - 1), n),
+    "shard.scatter": lambda n, a, b: (b, n - 1),
+    "shard.shift": lambda n, a, b: (b, n),
+}
+
+
+def _lines(module: ModuleOp, grids: Grids, links: Links) -> Iterator[Line]:
+    for op in module.walk():
+        if isinstance(op, UpdateHaloOp):
+            yield _halo_line(op, grids, links)
+        elif isinstance(op, CollectiveOperation) and op.name in COUNTS:
+            axes = tuple(int(a) for a in op.grid_axes.get_values())
+            mesh = grids.mesh(op.grid.root_reference.data)
+            count = prod(mesh.mesh_shape[a] for a in axes)
+            a, b = size_of(op.operands[0]), size_of(op.results[0])
+            known = None if a is None or b is None else COUNTS[op.name](count, a, b)
+            groups = mesh.num_devices // count
+            total = None if known is None else known[0] * known[1] * groups
+            yield _line(op, mesh, axes, None if known is None else known[0], total, links)
+
+
+def _line(
+    op: Operation, mesh: DeviceMesh, axes: tuple[int, ...], received: int | None, total: int | None, links: Links
+) -> Line:
+    levels = links.on(mesh, [mesh.axis(f"axis{a}") for a in axes])
+    time = None if received is None else move_time(levels, received)
+    name = op.name.removeprefix("shard.")
+    return Line(place_of(op).line or 0, name, mesh.name, axes, received, total, time)
+
+
+def _halo_line(op: UpdateHaloOp, grids: Grids, links: Links) -> Line:
+    # Each device is taken to have neighbours on both sides.
+    mesh = grids.mesh(op.grid.root_reference.data)
+    lists = [tuple(int(a) for a in axes.get_values()) for axes in op.split_axes.axes]
+    halos, whole = list(op.static_halo_sizes.get_values()), size_of(op.destination)
+    inner = list(op.destination.type.get_shape()) if isinstance(op.destination.type, TensorType) else []
+    for dim, axes in enumerate(lists):
+        if axes and halos:
+            inner[dim] -= int(halos.pop(0)) + int(halos.pop(0))
+    item = dtype_of(op.destination.type).itemsize
+    known = None if whole is None or op.halo_sizes else whole - prod(inner) * item
+    used = tuple(sorted({a for axes in lists for a in axes}))
+    return _line(op, mesh, used, known, None if known is None else known * mesh.num_devices, links)
+
+
+# -- memory ----------------------------------------------------------------------------------------------
+
+
+def size_of(value: SSAValue) -> int | None:
+    """Return the bytes of a value: none if it is no tensor, None if its size is not known."""
+    if not isinstance(value.type, TensorType):
+        return 0
+    shape = value.type.get_shape()
+    return None if DYNAMIC_INDEX in shape else prod(shape) * dtype_of(value.type).itemsize
+
+
+def _memory(module: ModuleOp, largest: Mapping[SSAValue, int]) -> int | None:
+    found = [
+        _peak(op.body.blocks[0], largest) for op in module.body.block.ops if isinstance(op, FuncOp) and op.body.blocks
+    ]
+    return max((n for n in found if n is not None), default=0) if None not in found else None
+
+
+def _peak(block: Block, largest: Mapping[SSAValue, int]) -> int | None:
+    # Each value from its op to its last use; what ops have inside comes on top.
+    order = {op: k for k, op in enumerate(block.ops)}
+    ends: dict[int, int] = {}
+    live = 0
+    for value in [*block.args, *(x for op in order for x in op.results)]:
+        size = size_of(value) if value not in largest else largest[value]
+        if size is None:
+            size = _bound(value, largest)
+        if size is None:
+            return None
+        uses = [block.find_ancestor_op_in_block(use.operation) for use in value.uses]
+        last = max((order[op] for op in uses if op is not None), default=-1)
+        start = order[value.owner] if isinstance(value.owner, Operation) else -1
+        live += size if start < 0 else 0
+        if start >= 0:
+            ends[start] = ends.get(start, 0) + size
+        after = max(last, start) + 1
+        ends[-2 - after] = ends.get(-2 - after, 0) + size
+    most = live
+    for op, k in order.items():
+        live -= ends.get(-2 - k, 0)
+        live += ends.get(k, 0)
+        inner = 0
+        if not op.name.startswith(("linalg.", "tensor.")):
+            for region in op.regions:
+                for child in region.blocks:
+                    inner = max(inner, _peak(child, largest) or 0)
+        most = max(most, live + inner)
+    return most
+
+
+def _bound(value: SSAValue, largest: Mapping[SSAValue, int]) -> int | None:
+    # A piece is not larger than what it is taken from, nor what is filled than what it is to be.
+    known = [largest[x] for x in _near(value) if x in largest]
+    return max(known) if known else None
+
+
+def _near(value: SSAValue) -> Iterator[SSAValue]:
+    seen, stack = set(), [value]
+    while stack and len(seen) < 64:
+        x = stack.pop()
+        if x in seen:
+            continue
+        seen.add(x)
+        yield x
+        if isinstance(x.owner, Operation):
+            stack += [y for y in x.owner.operands if isinstance(y.type, TensorType)]
+        stack += [r for use in x.uses for r in use.operation.results if isinstance(r.type, TensorType)]

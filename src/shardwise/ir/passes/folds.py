@@ -1,0 +1,406 @@
+"""Folds: the rules of simplification, one function each, from an op to the value that takes its place.
+
+Each holds for all devices and all values. They look at an op and at those that make its operands; an op that others
+use too is left where it is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from math import prod
+from typing import Any, TypeVar
+
+from xdsl.dialects import arith, tensor
+from xdsl.dialects.builtin import DYNAMIC_INDEX, IndexType, IntegerAttr, TensorType
+from xdsl.ir import Operation, SSAValue
+
+from shardwise.ir.passes.layouts import Grids
+from shardwise.ir.passes.replication import Replication
+from shardwise.ir.shard import (
+    AllGatherOp,
+    AllReduceOp,
+    AllSliceOp,
+    AllToAllOp,
+    BroadcastOp,
+    CollectiveOperation,
+    GatherOp,
+    GridShapeOp,
+    ProcessMultiIndexOp,
+    RecvOp,
+    ReduceOp,
+    ReduceScatterOp,
+    ScatterOp,
+    SendOp,
+    ShardingOp,
+    ShiftOp,
+    UpdateHaloOp,
+)
+from shardwise.ir.shard.attributes import ints_attribute
+
+
+@dataclass
+class Folding:
+    """What rules need to know, and where the ops they make go: before the op that is replaced."""
+
+    grids: Grids
+    replication: Replication
+    op: Operation
+
+    def add(self, op: Operation) -> SSAValue:
+        """Insert an op before the one that is looked at; return its first result."""
+        block = self.op.parent
+        assert block is not None
+        op.location = self.op.location
+        block.insert_op_before(op, self.op)
+        return op.results[0]
+
+    def count(self, op: CollectiveOperation) -> int | None:
+        """Return how many devices a group has; None if that is not known."""
+        shape = self.grids.shapes.get(op.grid.root_reference.data, ())
+        sizes = [shape[axis] for axis in axes_of(op) if axis < len(shape)]
+        return None if len(sizes) < len(axes_of(op)) or any(n < 0 for n in sizes) else prod(sizes)
+
+
+Fold = Callable[[Folding, Any], SSAValue | None]
+Made = TypeVar("Made", bound=Operation)
+
+
+def axes_of(op: CollectiveOperation) -> tuple[int, ...]:
+    """Return the grid axes of a collective."""
+    return tuple(int(a) for a in op.grid_axes.get_values())
+
+
+def maker(value: SSAValue, kind: type[Made], alone: bool = True) -> Made | None:
+    """Return the op that makes a value, if it is of a kind and (unless told otherwise) for this use alone."""
+    op = value.owner
+    if not isinstance(op, kind) or (alone and len(list(value.uses)) != 1):
+        return None
+    return op
+
+
+def _static(*values: SSAValue) -> bool:
+    return all(isinstance(x.type, TensorType) and DYNAMIC_INDEX not in x.type.get_shape() for x in values)
+
+
+def _element(value: SSAValue) -> Any:
+    return value.type.element_type if isinstance(value.type, TensorType) else None
+
+
+# -- one op ----------------------------------------------------------------------------------------------
+
+
+def alone(f: Folding, op: CollectiveOperation) -> SSAValue | None:
+    """A collective in groups of one device gives what it is given."""
+    if f.count(op) != 1 or op.operands[0].type != op.results[0].type:
+        return None
+    return op.operands[0]
+
+
+def unmoved(f: Folding, op: ShiftOp) -> SSAValue | None:
+    """A shift by nothing, or once around, gives what it is given."""
+    size = f.grids.shapes[op.grid.root_reference.data][op.shift_axis.value.data]
+    offset = op.offset.value.data
+    if offset == 0 or (op.rotate and size > 0 and offset % size == 0):
+        return op.input
+    return None
+
+
+def no_halo(f: Folding, op: UpdateHaloOp) -> SSAValue | None:
+    """An update of halos of no width changes nothing."""
+    return None if op.halo_sizes or any(op.static_halo_sizes.get_values()) else op.destination
+
+
+def known_shape(f: Folding, op: GridShapeOp) -> SSAValue | None:
+    """A size of a grid that is known is a constant."""
+    shape = f.grids.shapes[op.grid.root_reference.data]
+    axes = [int(a) for a in op.axes.get_values()] or list(range(len(shape)))
+    if any(shape[a] < 0 for a in axes):
+        return None
+    for axis, result in zip(axes, op.results, strict=True):
+        result.replace_all_uses_with(f.add(arith.ConstantOp(IntegerAttr(shape[axis], IndexType()))))
+    return op.results[0]
+
+
+def only_position(f: Folding, op: ProcessMultiIndexOp) -> SSAValue | None:
+    """Along an axis of one device every device is at 0."""
+    shape = f.grids.shapes[op.grid.root_reference.data]
+    axes = [int(a) for a in op.axes.get_values()] or list(range(len(shape)))
+    found = [k for k, a in enumerate(axes) if shape[a] == 1 and op.results[k].first_use is not None]
+    for k in found:
+        op.results[k].replace_all_uses_with(f.add(arith.ConstantOp(IntegerAttr(0, IndexType()))))
+    return op.results[0] if found else None
+
+
+def cast_back(f: Folding, op: tensor.CastOp) -> SSAValue | None:
+    """A cast to the type that a value has, or had before another cast, is that value."""
+    if op.source.type == op.dest.type:
+        return op.source
+    inner = maker(op.source, tensor.CastOp, alone=False)
+    return inner.source if inner is not None and inner.source.type == op.dest.type else None
+
+
+# -- two collectives -------------------------------------------------------------------------------------
+
+
+def gather_of_gather(f: Folding, op: AllGatherOp) -> SSAValue | None:
+    """Gathers along one dim are one gather, the later axes outside."""
+    inner = maker(op.input, AllGatherOp)
+    if inner is None or inner.grid != op.grid or inner.gather_axis != op.gather_axis:
+        return None
+    axes = (*axes_of(op), *axes_of(inner))
+    if len(set(axes)) < len(axes):
+        return None
+    return f.add(AllGatherOp(op.result.type, op.grid, inner.input, op.gather_axis, grid_axes=axes))
+
+
+def slice_of_slice(f: Folding, op: AllSliceOp) -> SSAValue | None:
+    """Slices along one dim are one slice, the later axes inside."""
+    inner = maker(op.input, AllSliceOp)
+    if inner is None or inner.grid != op.grid or inner.slice_axis != op.slice_axis:
+        return None
+    axes = (*axes_of(inner), *axes_of(op))
+    if len(set(axes)) < len(axes) or not _static(inner.input, op.result):
+        return None
+    return f.add(AllSliceOp(op.result.type, op.grid, inner.input, op.slice_axis, grid_axes=axes))
+
+
+def slice_of_gather(f: Folding, op: AllSliceOp) -> SSAValue | None:
+    """A slice of what was gathered over the same axes is what there was; over the outer ones, less is gathered."""
+    inner = maker(op.input, AllGatherOp, alone=False)
+    if inner is None or inner.grid != op.grid or inner.gather_axis.value.data != op.slice_axis.value.data:
+        return None
+    over, cut = axes_of(inner), axes_of(op)
+    if over[: len(cut)] != cut or not _static(inner.input, op.result):
+        return None
+    if over == cut:
+        return inner.input
+    if len(list(op.input.uses)) > 1:
+        return None
+    return f.add(AllGatherOp(op.result.type, op.grid, inner.input, inner.gather_axis, grid_axes=over[len(cut) :]))
+
+
+def gather_of_slice(f: Folding, op: AllGatherOp) -> SSAValue | None:
+    """A gather of the slices of a value is that value, if all devices of a group have the same."""
+    inner = maker(op.input, AllSliceOp, alone=False)
+    if inner is None or inner.grid != op.grid or inner.slice_axis.value.data != op.gather_axis.value.data:
+        return None
+    if axes_of(inner) != axes_of(op) or inner.input.type != op.result.type:
+        return None
+    same = f.replication.is_along(inner.input, op.grid.root_reference.data, axes_of(op))
+    return inner.input if same else None
+
+
+def reduce_of_reduce(f: Folding, op: AllReduceOp) -> SSAValue | None:
+    """Reductions of one kind over different axes are one reduction."""
+    inner = maker(op.input, AllReduceOp)
+    if inner is None or inner.grid != op.grid or inner.reduction != op.reduction:
+        return None
+    axes = sorted((*axes_of(inner), *axes_of(op)))
+    if len(set(axes)) < len(axes) or len({_element(x) for x in (inner.input, inner.result, op.result)}) > 1:
+        return None
+    return f.add(AllReduceOp(op.result.type, op.grid, inner.input, grid_axes=axes, reduction=op.reduction))
+
+
+def slice_of_reduce(f: Folding, op: AllSliceOp) -> SSAValue | None:
+    """A slice of what was reduced is a reduce_scatter; axes that are not sliced are reduced after it, on less."""
+    inner = maker(op.input, AllReduceOp)
+    cut = axes_of(op)
+    if inner is None or inner.grid != op.grid or not cut or not set(cut) <= set(axes_of(inner)):
+        return None
+    if not _static(inner.input, op.result):
+        return None
+    made = f.add(
+        ReduceScatterOp(
+            op.result.type, op.grid, inner.input, op.slice_axis.value.data, grid_axes=cut, reduction=inner.reduction
+        )
+    )
+    rest = [a for a in axes_of(inner) if a not in cut]
+    if not rest:
+        return made
+    return f.add(AllReduceOp(op.result.type, op.grid, made, grid_axes=rest, reduction=inner.reduction))
+
+
+def gather_of_scatter(f: Folding, op: AllGatherOp) -> SSAValue | None:
+    """A gather of what was reduced and scattered over the same axes is an all_reduce."""
+    inner = maker(op.input, ReduceScatterOp)
+    if inner is None or inner.grid != op.grid or inner.scatter_axis.value.data != op.gather_axis.value.data:
+        return None
+    if axes_of(inner) != axes_of(op) or not _static(inner.input, op.result):
+        return None
+    return f.add(AllReduceOp(op.result.type, op.grid, inner.input, grid_axes=axes_of(op), reduction=inner.reduction))
+
+
+def there_and_back(f: Folding, op: AllToAllOp) -> SSAValue | None:
+    """An all_to_all and the opposite one over the same axes change nothing."""
+    inner = maker(op.input, AllToAllOp, alone=False)
+    if inner is None or inner.grid != op.grid or axes_of(inner) != axes_of(op) or not _static(inner.input, op.input):
+        return None
+    back = inner.split_axis.value.data, inner.concat_axis.value.data
+    return inner.input if back == (op.concat_axis.value.data, op.split_axis.value.data) else None
+
+
+# -- with what is the same everywhere --------------------------------------------------------------------
+
+IDEMPOTENT = ("max", "min", "bitwise_and", "bitwise_or", "average")
+
+
+def same_everywhere(f: Folding, op: AllReduceOp | BroadcastOp) -> SSAValue | None:
+    """The largest, smallest, mean or broadcast of equal values is that value."""
+    if isinstance(op, AllReduceOp) and op.reduction.data.value not in IDEMPOTENT:
+        return None
+    if op.input.type != op.result.type:
+        return None
+    same = f.replication.is_along(op.input, op.grid.root_reference.data, axes_of(op))
+    return op.input if same else None
+
+
+# -- with arithmetic -------------------------------------------------------------------------------------
+
+# The op that combines two values as a reduction does.
+ALIKE: dict[str, str] = {
+    "arith.addf": "sum",
+    "arith.addi": "sum",
+    "arith.maximumf": "max",
+    "arith.maxsi": "max",
+    "arith.minimumf": "min",
+    "arith.minsi": "min",
+}
+
+
+def reduced_after(f: Folding, op: Operation) -> SSAValue | None:
+    """What is combined after two reductions can be combined before one."""
+    a, b = (maker(x, AllReduceOp) for x in op.operands)
+    if a is None or b is None:
+        return None
+    if a.grid != b.grid or sorted(axes_of(a)) != sorted(axes_of(b)) or a.reduction != b.reduction:
+        return None
+    if a.reduction.data.value != ALIKE[op.name] or len({x.type for x in (a.input, a.result, b.input, b.result)}) > 1:
+        return None
+    made = f.add(
+        type(op).create(operands=[a.input, b.input], result_types=[a.input.type], properties=dict(op.properties))
+    )
+    return f.add(AllReduceOp(a.result.type, a.grid, made, grid_axes=axes_of(a), reduction=a.reduction))
+
+
+# -- constants -------------------------------------------------------------------------------------------
+
+
+def _number(value: SSAValue) -> int | None:
+    op = value.owner
+    if isinstance(op, arith.ConstantOp) and isinstance(op.value, IntegerAttr):
+        return op.value.value.data
+    return None
+
+
+def _filled(static: Sequence[int], dynamic: Sequence[SSAValue]) -> tuple[list[int], list[SSAValue]] | None:
+    # Values that are constants, written down; None if there are none.
+    found = [_number(x) for x in dynamic]
+    if all(n is None for n in found):
+        return None
+    rest, numbers, left = iter(zip(found, dynamic, strict=True)), [], []
+    for n in static:
+        if n != DYNAMIC_INDEX:
+            numbers.append(int(n))
+            continue
+        number, value = next(rest)
+        numbers.append(DYNAMIC_INDEX if number is None else number)
+        left += [value] if number is None else []
+    return numbers, left
+
+
+LISTS: dict[str, str] = {
+    BroadcastOp.name: "root",
+    GatherOp.name: "root",
+    ReduceOp.name: "root",
+    ScatterOp.name: "root",
+    SendOp.name: "destination",
+    RecvOp.name: "source",
+    UpdateHaloOp.name: "static_halo_sizes",
+}
+
+
+def known_numbers(f: Folding, op: Operation) -> SSAValue | None:
+    """A device or a halo given by a value that is a constant is given by the constant."""
+    name = LISTS[op.name]
+    given: Any = op.properties.get(name)
+    filled = None if given is None else _filled(given.get_values(), op.operands[1:])
+    if filled is None:
+        return None
+    op.properties[name] = ints_attribute(filled[0], name)
+    op.operands = [op.operands[0], *filled[1]]
+    return op.results[0]
+
+
+def known_sharding(f: Folding, op: ShardingOp) -> SSAValue | None:
+    """Constants in a sharding are written down; halos of no width and offsets of equal shards are left out."""
+    halos = _filled(op.static_halo_sizes.get_values(), op.dynamic_halo_sizes)
+    offsets = _filled(op.static_sharded_dims_offsets.get_values(), op.dynamic_sharded_dims_offsets)
+    lists = [
+        offsets or ([*op.static_sharded_dims_offsets.get_values()], [*op.dynamic_sharded_dims_offsets]),
+        halos or ([*op.static_halo_sizes.get_values()], [*op.dynamic_halo_sizes]),
+    ]
+    if lists[1][0] and not any(lists[1][0]):
+        lists[1] = ([], [])
+    if lists[0][0] and not lists[0][1] and _are_equal(f, op, lists[0][0]):
+        lists[0] = ([], [])
+    new = ShardingOp(
+        op.grid,
+        op.split_axes,
+        lists[0][1],
+        lists[1][1],
+        static_sharded_dims_offsets=lists[0][0],
+        static_halo_sizes=lists[1][0],
+    )
+    if new.properties == op.properties:
+        new.erase()
+        return None
+    new.attributes = dict(op.attributes)
+    return f.add(new)
+
+
+def _are_equal(f: Folding, op: ShardingOp, offsets: list[int]) -> bool:
+    shape, rest = f.grids.shapes[op.grid.root_reference.data], list(offsets)
+    for axes in op.split_axes.axes:
+        parts = prod(shape[a] for a in axes.get_values())
+        if not len(axes.get_values()):
+            continue
+        row, rest = rest[: parts + 1], rest[parts + 1 :]
+        if len({b - a for a, b in pairwise(row)}) > 1:
+            return False
+    return True
+
+
+COLLECTIVES = (
+    AllGatherOp,
+    AllReduceOp,
+    AllSliceOp,
+    AllToAllOp,
+    BroadcastOp,
+    GatherOp,
+    ReduceOp,
+    ReduceScatterOp,
+    ScatterOp,
+)
+
+FOLDS: dict[str, tuple[Fold, ...]] = {
+    **{kind.name: (alone,) for kind in COLLECTIVES},
+    AllGatherOp.name: (alone, gather_of_slice, gather_of_scatter, gather_of_gather),
+    AllReduceOp.name: (alone, same_everywhere, reduce_of_reduce),
+    AllSliceOp.name: (alone, slice_of_gather, slice_of_reduce, slice_of_slice),
+    AllToAllOp.name: (alone, there_and_back),
+    BroadcastOp.name: (alone, known_numbers, same_everywhere),
+    GatherOp.name: (alone, known_numbers),
+    ReduceOp.name: (alone, known_numbers),
+    ScatterOp.name: (alone, known_numbers),
+    SendOp.name: (known_numbers,),
+    RecvOp.name: (known_numbers,),
+    ShiftOp.name: (unmoved,),
+    UpdateHaloOp.name: (known_numbers, no_halo),
+    ShardingOp.name: (known_sharding,),
+    GridShapeOp.name: (known_shape,),
+    ProcessMultiIndexOp.name: (only_position,),
+    tensor.CastOp.name: (cast_back,),
+    **dict.fromkeys(ALIKE, (reduced_after,)),
+}

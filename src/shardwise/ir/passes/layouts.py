@@ -1,0 +1,174 @@
+"""Layouts of a module: its grids as meshes, its shardings as layouts, and layouts as shardings again."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from xdsl.dialects import arith
+from xdsl.dialects.builtin import DYNAMIC_INDEX, DenseArrayBase, IntegerAttr, ModuleOp, TensorType
+from xdsl.ir import Attribute, SSAValue
+
+from shardwise.errors import ProgramError
+from shardwise.ir.interpret.program import op_text
+from shardwise.ir.interpret.shardings import Sharding
+from shardwise.ir.shard import GetShardingOp, GridOp, ReductionKindAttr, ShardingOp, ShardOp
+from shardwise.layout.axis import Axis
+from shardwise.layout.layout import Layout, Shape
+from shardwise.layout.mesh import DeviceMesh
+from shardwise.layout.placement import ReduceOp
+
+# The words of the dialect for reductions that layouts can have pending.
+REDUCTIONS: dict[ReduceOp, str] = {
+    ReduceOp.SUM: "sum",
+    ReduceOp.AVG: "average",
+    ReduceOp.MAX: "max",
+    ReduceOp.MIN: "min",
+    ReduceOp.PROD: "product",
+    ReduceOp.BAND: "bitwise_and",
+    ReduceOp.BOR: "bitwise_or",
+    ReduceOp.BXOR: "bitwise_xor",
+}
+
+
+@dataclass(frozen=True)
+class Grids:
+    """The grids of a module, each as a mesh whose axes are called axis0, axis1, ..."""
+
+    shapes: Mapping[str, tuple[int, ...]]
+
+    def mesh(self, name: str) -> DeviceMesh:
+        """Return a grid as a mesh."""
+        shape = self.shapes[name]
+        return DeviceMesh(shape, [f"axis{k}" for k in range(len(shape))], name=name)
+
+    def layout(self, sharding: SSAValue, rank: int) -> Layout:
+        """Return the layout that a sharding gives to tensors of a rank."""
+        op = sharding_op(sharding)
+        name = op.grid.root_reference.data
+        if name not in self.shapes:
+            raise ProgramError(f"{op_text(op)} names the grid @{name}, which the module does not have.")
+        if any(size < 0 for size in self.shapes[name]):
+            raise ProgramError(f"the grid @{name} has open sizes, so {op_text(op)} says nothing yet; give it a shape.")
+        lists = tuple(tuple(int(a) for a in axes.get_values()) for axes in op.split_axes.axes)
+        halos = _numbers(op, op.static_halo_sizes, op.dynamic_halo_sizes)
+        offsets = _numbers(op, op.static_sharded_dims_offsets, op.dynamic_sharded_dims_offsets)
+        whole = Sharding(name, self.shapes[name], lists, halos, offsets).layout(rank)
+        return _with_partial(op, whole)
+
+
+def grids_of(module: ModuleOp, shapes: Mapping[str, Sequence[int]] | None = None) -> Grids:
+    """Return the grids of a module; `shapes` gives those of grids with open sizes."""
+    given = {name: tuple(shape) for name, shape in (shapes or {}).items()}
+    found = {}
+    for op in module.body.block.ops:
+        if isinstance(op, GridOp):
+            name = op.sym_name.data
+            found[name] = given.get(name, tuple(-1 if n == DYNAMIC_INDEX else int(n) for n in op.shape.get_values()))
+    return Grids(found)
+
+
+def sharding_op(sharding: SSAValue) -> ShardingOp:
+    """Return the op that makes a sharding, seen through shard.get_sharding."""
+    made = sharding.owner
+    while isinstance(made, GetShardingOp) and isinstance(made.source.owner, ShardOp):
+        made = made.source.owner.sharding.owner
+    if not isinstance(made, ShardingOp):
+        raise ProgramError("a sharding is not made by shard.sharding, so it is not known before the program runs.")
+    return made
+
+
+def _numbers(op: ShardingOp, static: DenseArrayBase[Any], dynamic: Sequence[SSAValue]) -> tuple[int, ...]:
+    rest = iter(dynamic)
+    return tuple(_constant(op, next(rest)) if n == DYNAMIC_INDEX else int(n) for n in static.get_values())
+
+
+def _constant(op: ShardingOp, value: SSAValue) -> int:
+    made = value.owner
+    if isinstance(made, arith.ConstantOp) and isinstance(made.value, IntegerAttr):
+        return made.value.value.data
+    raise ProgramError(
+        f"{op_text(op)} has halos or offsets that are values, so shards are not known before the program runs.\n"
+        "  use constants."
+    )
+
+
+def _with_partial(op: ShardingOp, layout: Layout) -> Layout:
+    # What LLVM 19 says of values that are still to be reduced.
+    axes, kind = op.attributes.get("partial_axes"), op.attributes.get("partial_type")
+    if not isinstance(axes, DenseArrayBase) or not isinstance(kind, ReductionKindAttr):
+        return layout
+    how = next((ours for ours, theirs in REDUCTIONS.items() if theirs == kind.data.value), None)
+    if how is None:
+        raise ProgramError(f"{op_text(op)} is partial with the reduction {kind.data.value}, which is none to resolve.")
+    return Layout(layout.mesh, layout.dims, [f"axis{a}" for a in axes.get_values()], how)
+
+
+# -- and back --------------------------------------------------------------------------------------------
+
+
+def number(axis: Axis) -> int:
+    """Return the number of a grid axis."""
+    return int(axis.name.removeprefix("axis"))
+
+
+def numbers(axes: Sequence[Axis]) -> list[int]:
+    """Return the numbers of grid axes."""
+    return [number(axis) for axis in axes]
+
+
+def sharding_of(layout: Layout) -> ShardingOp:
+    """Return the op that says a layout; it belongs to no block yet.
+
+    >>> print(sharding_of(Layout(DeviceMesh((2, 4), ("axis0", "axis1"), name="g"), ["axis1", None])))
+    %0 = shard.sharding @g split_axes = [[1], []] : !shard.sharding
+    """
+    cuts = [cut for cut in layout.dims if cut.axes]
+    halos = [n for cut in cuts for n in cut.halo] if layout.has_halo else None
+    offsets = None
+    if any(cut.offsets is not None for cut in cuts):
+        offsets = [n for cut in cuts for n in (cut.offsets or ())]
+    op = ShardingOp(
+        layout.mesh.name,
+        [numbers(cut.axes) for cut in layout.dims],
+        None,
+        None,
+        static_halo_sizes=halos,
+        static_sharded_dims_offsets=offsets,
+    )
+    if layout.partial and layout.reduce_op is not None:
+        from shardwise.ir.shard.attributes import axes_attribute, reduction_attribute
+
+        op.attributes["partial_axes"] = axes_attribute(numbers(layout.partial))
+        op.attributes["partial_type"] = reduction_attribute(REDUCTIONS[layout.reduce_op])
+    return op
+
+
+# -- types -----------------------------------------------------------------------------------------------
+
+
+def shape_of(value: SSAValue) -> Shape:
+    """Return the shape of a tensor."""
+    assert isinstance(value.type, TensorType)
+    return tuple(value.type.get_shape())
+
+
+def is_static(kind: Attribute) -> bool:
+    """Whether a type is a tensor with known sizes."""
+    return isinstance(kind, TensorType) and all(n >= 0 for n in kind.get_shape())
+
+
+def local_sizes(layout: Layout, shape: Shape) -> Shape:
+    """Return the sizes of a shard, open where shards differ.
+
+    >>> local_sizes(Layout(DeviceMesh((2,), ("x",)), ["x", None]), (5, 3)) == (DYNAMIC_INDEX, 3)
+    True
+    """
+    dims = layout.tiling(shape).dims
+    return tuple(d.size // d.parts + sum(d.halo) if d.is_even else DYNAMIC_INDEX for d in dims)
+
+
+def local_type(layout: Layout, shape: Shape, element: Attribute) -> TensorType[Any]:
+    """Return the type of a shard."""
+    return TensorType(element, local_sizes(layout, shape))

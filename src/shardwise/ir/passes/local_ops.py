@@ -1,0 +1,106 @@
+"""Local ops: what one device does of an op on whole tensors."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from xdsl.dialects import arith
+from xdsl.dialects.builtin import DYNAMIC_INDEX, DenseArrayBase, i64
+from xdsl.ir import Operation, Region, SSAValue
+
+from shardwise.engine.arrays import identity
+from shardwise.ir.interpret.program import ints, property_of
+from shardwise.ir.interpret.values import dtype_of
+from shardwise.ir.passes.layouts import local_type, numbers, shape_of
+from shardwise.ir.passes.rules import OpRule
+from shardwise.ir.passes.sources import splat_value
+from shardwise.ir.passes.ways import Way
+from shardwise.ir.passes.writer import Writer, element_of
+from shardwise.layout.layout import Layout
+from shardwise.layout.placement import ReduceOp
+
+
+def localized(
+    w: Writer,
+    op: Operation,
+    rule: OpRule,
+    way: Way,
+    operands: Sequence[SSAValue],
+    captured: Mapping[SSAValue, SSAValue],
+) -> list[SSAValue]:
+    """Write what a device does of an op; return its results, which may be partial."""
+    given = list(operands)
+    for k, layout in enumerate(way.results):
+        if layout.partial and rule.inits is not None:
+            at = rule.inits + k
+            given[at] = _begun(w, op.operands[at], given[at], layout, rule.combine[k])
+    kinds = [local_type(layout, shape_of(x), element_of(x)) for x, layout in zip(op.results, way.results, strict=True)]
+    properties = dict(op.properties)
+    if op.name in SIZES:
+        given, properties = _resized(w, op, way, given, properties)
+    made = type(op).create(
+        operands=given,
+        result_types=kinds,
+        properties=properties,
+        attributes=dict(op.attributes),
+        regions=[copied(region, captured) for region in op.regions],
+        location=op.location,
+    )
+    w.block.add_op(made)
+    return list(made.results)
+
+
+def copied(region: Region, captured: Mapping[SSAValue, SSAValue]) -> Region:
+    """Return a copy of a region that uses what a device has of the values from outside."""
+    made = Region()
+    uses = {x for op in region.walk() for x in op.operands}
+    region.clone_into(made, 0, {x: captured[x] for x in uses if x in captured})
+    return made
+
+
+def _begun(w: Writer, old: SSAValue, init: SSAValue, layout: Layout, how: ReduceOp) -> SSAValue:
+    # What is accumulated into counts once: on the first device along the axes of the loop, and nothing elsewhere.
+    element = element_of(init)
+    neutral = identity(how, dtype_of(element))
+    found = splat_value(old)
+    if found is not None and found == neutral:
+        return init
+    scalar = w.scalar(neutral, element)
+    shape = shape_of(old)
+    nothing = w.splat(scalar, w.sizes(layout.resolved(), shape), element)
+    position = w.position(layout.mesh, numbers(layout.partial))
+    zero = w.value(0)
+    place = w.value(position)
+    first = w.early(("first", place), lambda: arith.CmpiOp(place, zero, "eq"))
+    return w.add(arith.SelectOp(first, init, nothing))
+
+
+# Ops that say the sizes of their result, or of a slice.
+SIZES = ("tensor.expand_shape", "tensor.extract_slice", "tensor.insert_slice")
+
+
+def _resized(
+    w: Writer, op: Operation, way: Way, operands: list[SSAValue], properties: dict
+) -> tuple[list[SSAValue], dict]:
+    segments = property_of(op, "operandSegmentSizes")
+    if op.name == "tensor.expand_shape":
+        sizes = w.sizes(way.results[0], shape_of(op.results[0]))
+        properties["static_output_shape"] = _static(sizes)
+        return [operands[0], *(n for n in sizes if isinstance(n, SSAValue))], properties
+    # Dims that are taken whole have the size of the shard; offsets, where they are values, are of whole dims.
+    at = 0 if op.name == "tensor.extract_slice" else 1
+    layout, shape = way.operands[at], shape_of(op.operands[at])
+    assert layout is not None
+    old = ints(property_of(op, "static_sizes"))
+    sizes = [w.size(layout, shape, k) if layout.dims[k].axes else n for k, n in enumerate(old)]
+    counts = list(ints(segments))
+    before = sum(counts[: at + 2])
+    new = [n for n in sizes if isinstance(n, SSAValue)]
+    properties["static_sizes"] = _static(sizes)
+    counts[at + 2] = len(new)
+    properties["operandSegmentSizes"] = type(segments).from_list(segments.elt_type, counts)
+    return [*operands[:before], *new, *operands[before:]], properties
+
+
+def _static(sizes: Sequence[int | SSAValue]) -> DenseArrayBase:
+    return DenseArrayBase.from_list(i64, [n if isinstance(n, int) else DYNAMIC_INDEX for n in sizes])

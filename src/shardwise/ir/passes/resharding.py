@@ -1,0 +1,227 @@
+"""Resharding: the steps of a plan as ops of one device. A step that is a collective of the dialect becomes that op."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+
+from xdsl.dialects.builtin import DYNAMIC_INDEX, TensorType
+from xdsl.ir import SSAValue
+
+from shardwise.errors import ProgramError
+from shardwise.ir.interpret.values import dtype_of
+from shardwise.ir.passes.layouts import REDUCTIONS, local_sizes, local_type, numbers
+from shardwise.ir.passes.rounds import rounds
+from shardwise.ir.passes.swaps import swapped
+from shardwise.ir.passes.writer import Writer, element_of
+from shardwise.ir.shard import AllGatherOp, AllReduceOp, AllSliceOp, AllToAllOp, ReduceScatterOp, UpdateHaloOp
+from shardwise.layout.axis import Axis, without
+from shardwise.layout.layout import Layout, Shape
+from shardwise.plan.kinds import Kind, remainder
+from shardwise.plan.plan import Plan, plan_reshard
+from shardwise.plan.steps import Step
+
+
+def resharded(w: Writer, x: SSAValue, src: Layout, dst: Layout, shape: Shape) -> tuple[SSAValue, Plan | None]:
+    """Return what a device holds after the plan from one layout to another, and the plan; None if there is none."""
+    if src is dst:
+        return x, None
+    if dst.partial and dst.partial != src.partial:
+        raise ProgramError(
+            f"a value is made in the layout {src}, but it is to be seen as {dst}: nothing makes values partial.\n"
+            "  partial axes are those of a reduction over a sharded dim; leave them out elsewhere."
+        )
+    if src.mesh is not dst.mesh:
+        return _between(w, x, src, dst, shape)
+    plan = plan_reshard(src, dst, shape, dtype_of(x.type))
+    for step in plan.steps:
+        x = STEPS[step.kind](w, x, step, shape)
+    return w.cast(x, local_type(dst, shape, element_of(x))), plan
+
+
+def _between(w: Writer, x: SSAValue, src: Layout, dst: Layout, shape: Shape) -> tuple[SSAValue, Plan | None]:
+    # From one grid to another: whatever the axes say about each other, boxes are exchanged.
+    if src.mesh.num_devices != dst.mesh.num_devices:
+        raise ProgramError(
+            f"a value goes from the grid @{src.mesh.name} of {src.mesh.num_devices} devices to the grid"
+            f" @{dst.mesh.name} of {dst.mesh.num_devices}; all devices run one program.\n"
+            "  use grids of equally many devices."
+        )
+    x, _ = resharded(w, x, src, src.resolved(), shape)
+    plan = plan_reshard(src, dst, shape, dtype_of(x.type))
+    search = replace(plan.search, src=src.resolved(), dst=dst, numbers=(tuple(range(src.mesh.num_devices)),) * 2)
+    for step in search.direct(src.resolved(), dst):
+        x = rounds(w, x, step, shape)
+    return w.cast(x, local_type(dst, shape, element_of(x))), plan
+
+
+def _layouts(step: Step) -> tuple[Layout, Layout] | None:
+    if isinstance(step.before, Layout) and isinstance(step.after, Layout):
+        return step.before, step.after
+    return None
+
+
+# -- local -----------------------------------------------------------------------------------------------
+
+
+def sliced(w: Writer, x: SSAValue, src: Layout, dst: Layout, shape: Shape) -> SSAValue:
+    """Return the part of a shard that a finer layout, or one with smaller halos, leaves to this device."""
+    sizes = list(local_sizes(src, shape))
+    offsets = [0] * len(shape)
+    left = []
+    for dim, (old, new) in enumerate(zip(src.dims, dst.dims, strict=True)):
+        if old == new:
+            continue
+        more = remainder(new.axes, old.axes)
+        plain = old.halo == new.halo == (0, 0) and more
+        if plain and _is_even(src, shape, dim) and _is_even(dst, shape, dim):
+            sizes[dim] = local_sizes(dst, shape)[dim]
+            kind = TensorType(element_of(x), sizes)
+            x = w.add(AllSliceOp(kind, src.mesh.name, x, dim, grid_axes=numbers(more or ())))
+        else:
+            left.append(dim)
+    if not left:
+        return x
+    starts = [
+        w.minus(w.start(dst, shape, k), w.start(src, shape, k)) if k in left else offsets[k] for k in range(len(shape))
+    ]
+    # Of one cut, halos are all that differs.
+    for k in left:
+        if src.dims[k].axes == dst.dims[k].axes and src.dims[k].offsets == dst.dims[k].offsets:
+            starts[k] = src.dims[k].halo[0] - dst.dims[k].halo[0]
+    return w.slice(x, starts, w.sizes(dst, shape))
+
+
+def _is_even(layout: Layout, shape: Shape, dim: int) -> bool:
+    return layout.tiling(shape).dims[dim].is_even
+
+
+def _slice(w: Writer, x: SSAValue, step: Step, shape: Shape) -> SSAValue:
+    found = _layouts(step)
+    if found is None or step.shares is not None:
+        raise ProgramError(f"the step {step} makes values partial, which no op of the dialect does.")
+    return sliced(w, x, *found, shape)
+
+
+# -- collectives -----------------------------------------------------------------------------------------
+
+
+def _all_gather(w: Writer, x: SSAValue, step: Step, shape: Shape) -> SSAValue:
+    found = _layouts(step)
+    if found is None:
+        return rounds(w, x, step, shape)
+    src, dst = found
+    sizes = list(local_sizes(src, shape))
+    for dim, (old, new) in enumerate(zip(src.dims, dst.dims, strict=True)):
+        axes = remainder(old.axes, new.axes)
+        if not axes:
+            continue
+        if sizes[dim] != DYNAMIC_INDEX:
+            sizes[dim] *= _count(axes)
+        made = TensorType(element_of(x), sizes)
+        x = w.add(AllGatherOp(made, src.mesh.name, x, dim, grid_axes=numbers(axes)))
+        sizes[dim] = local_sizes(dst, shape)[dim]
+        x = w.cast(x, TensorType(element_of(x), sizes))
+    return x
+
+
+def _count(axes: Sequence[Axis]) -> int:
+    out = 1
+    for axis in axes:
+        out *= axis.size
+    return out
+
+
+def _all_to_all(w: Writer, x: SSAValue, step: Step, shape: Shape) -> SSAValue:
+    found = _layouts(step)
+    if found is None or not _all_even(*found, shape):
+        return rounds(w, x, step, shape)
+    src, dst = found
+    less = {k: a for k, (o, n) in enumerate(zip(src.dims, dst.dims, strict=True)) if (a := remainder(o.axes, n.axes))}
+    more = {k: a for k, (o, n) in enumerate(zip(src.dims, dst.dims, strict=True)) if (a := remainder(n.axes, o.axes))}
+    if len(less) != 1 or len(more) != 1 or [*less.values()] != [*more.values()]:
+        return swapped(w, x, src, shape, less, more)
+    (concat, axes), (split, _) = next(iter(less.items())), next(iter(more.items()))
+    kind = local_type(dst, shape, element_of(x))
+    return w.add(AllToAllOp(kind, src.mesh.name, x, split, concat, grid_axes=numbers(axes)))
+
+
+def _all_even(src: Layout, dst: Layout, shape: Shape) -> bool:
+    pairs = enumerate(zip(src.dims, dst.dims, strict=True))
+    return all(o == n or (_is_even(src, shape, k) and _is_even(dst, shape, k)) for k, (o, n) in pairs)
+
+
+def _all_reduce(w: Writer, x: SSAValue, step: Step, shape: Shape) -> SSAValue:
+    src = step.before
+    assert isinstance(src, Layout)
+    assert src.reduce_op is not None
+    kind = REDUCTIONS[src.reduce_op]
+    return w.add(AllReduceOp(x.type, src.mesh.name, x, grid_axes=numbers(step.axes), reduction=kind))
+
+
+def _reduce_scatter(w: Writer, x: SSAValue, step: Step, shape: Shape) -> SSAValue:
+    found = _layouts(step)
+    added = None if found is None else _scattered(*found, shape)
+    if found is None or added is None:
+        return rounds(w, x, step, shape)
+    src, dst = found
+    assert src.reduce_op is not None
+    middle = Layout(src.mesh, [o if k in added else n for k, (o, n) in enumerate(zip(src.dims, dst.dims, strict=True))])
+    x = sliced(w, x, src.resolved(), middle, shape)
+    sizes = list(local_sizes(middle, shape))
+    for dim, axes in added.items():
+        sizes[dim] = local_sizes(dst, shape)[dim]
+        made = TensorType(element_of(x), sizes)
+        kind = REDUCTIONS[src.reduce_op]
+        x = w.add(ReduceScatterOp(made, src.mesh.name, x, dim, grid_axes=numbers(axes), reduction=kind))
+    return x
+
+
+def _scattered(src: Layout, dst: Layout, shape: Shape) -> dict[int, list[Axis]] | None:
+    # Per dim the axes that become cuts by being reduced; None where it is no reduce_scatter of equal shards.
+    added: dict[int, list[Axis]] = {}
+    pending = without(src.partial, dst.partial)
+    for dim, (old, new) in enumerate(zip(src.dims, dst.dims, strict=True)):
+        more = remainder(new.axes, old.axes)
+        if more is None or old.halo != (0, 0) or new.halo != (0, 0):
+            return None
+        reduced = without(more, without(more, pending))
+        if not reduced:
+            continue
+        if list(reduced) != more or not _is_even(src, shape, dim) or not _is_even(dst, shape, dim):
+            return None
+        added[dim] = more
+    found = [axis for axes in added.values() for axis in axes]
+    return added if sorted(found) == sorted(pending) else None
+
+
+def _halo_exchange(w: Writer, x: SSAValue, step: Step, shape: Shape) -> SSAValue:
+    found = _layouts(step)
+    assert found is not None
+    src, dst = found
+    if src.has_halo:  # what is there already need not be sent again
+        return rounds(w, x, step, shape)
+    element = element_of(x)
+    into = w.splat(w.scalar(0, element), w.sizes(dst, shape), element)
+    x = w.insert(x, into, [cut.halo[0] for cut in dst.dims], w.sizes(src, shape))
+    axes = [numbers(cut.axes) if cut.halo != (0, 0) else [] for cut in dst.dims]
+    halos = [n for cut in dst.dims if cut.halo != (0, 0) for n in cut.halo]
+    return w.add(UpdateHaloOp(x.type, x, dst.mesh.name, axes, None, static_halo_sizes=halos))
+
+
+def _accumulate(w: Writer, x: SSAValue, step: Step, shape: Shape) -> SSAValue:
+    raise ProgramError(f"the step {step} adds halos up, which no plan between shardings has.")
+
+
+STEPS: dict[Kind, Callable[[Writer, SSAValue, Step, Shape], SSAValue]] = {
+    "slice": _slice,
+    "fill": _slice,
+    "all_gather": _all_gather,
+    "all_to_all": _all_to_all,
+    "all_reduce": _all_reduce,
+    "reduce_scatter": _reduce_scatter,
+    "permute": rounds,
+    "exchange": rounds,
+    "halo_exchange": _halo_exchange,
+    "halo_accumulate": _accumulate,
+}

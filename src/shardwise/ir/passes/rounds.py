@@ -1,0 +1,315 @@
+"""Rounds: a movement that no collective of the dialect makes, as sends and receives of boxes.
+
+In a round each device sends one box at most and receives one at most. To whom, from whom and which box is worked out
+for one group of devices; the others do the same at their own places.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from math import prod
+from typing import cast
+
+from xdsl.dialects import arith, scf
+from xdsl.dialects.builtin import AnyFloat, IntegerType
+from xdsl.ir import Attribute, Block, Operation, Region, SSAValue
+
+from shardwise.engine.arrays import identity
+from shardwise.errors import ProgramError
+from shardwise.ir.interpret.groups import group_of, multi_index
+from shardwise.ir.interpret.values import dtype_of
+from shardwise.ir.passes.layouts import number
+from shardwise.ir.passes.writer import Number, Writer, element_of, fitted
+from shardwise.ir.shard import RecvOp, SendOp
+from shardwise.ir.shard.attributes import DYNAMIC_INDEX
+from shardwise.layout.layout import Layout, Shape
+from shardwise.layout.mesh import DeviceMesh
+from shardwise.layout.placement import ReduceOp
+from shardwise.layout.tiling import Box, intersect
+from shardwise.plan.moves import DirectMove, Move, ReduceMove
+from shardwise.plan.side import MeshSide, clipped
+from shardwise.plan.steps import Step
+
+
+@dataclass(frozen=True)
+class Piece:
+    """A box that goes from one place of a group to another, or stays: where it lies in either shard, and its size."""
+
+    source: int
+    target: int
+    taken: tuple[int, ...]  # offsets in the source's shard
+    put: tuple[int, ...]  # offsets in the target's shard
+    size: tuple[int, ...]
+
+
+@dataclass
+class Round:
+    """Pieces of which no two have a source or a target in common."""
+
+    pieces: list[Piece] = field(default_factory=list)
+    sources: set[int] = field(default_factory=set)
+    targets: set[int] = field(default_factory=set)
+
+    def takes(self, piece: Piece) -> bool:
+        """Whether a piece can travel in this round."""
+        return piece.source not in self.sources and piece.target not in self.targets
+
+    def add(self, piece: Piece) -> None:
+        """Let a piece travel in this round."""
+        self.pieces.append(piece)
+        self.sources.add(piece.source)
+        self.targets.add(piece.target)
+
+
+@dataclass(frozen=True)
+class Movement:
+    """What one move does to the shards of a mesh: both layouts, and which dims it leaves as they are."""
+
+    step: Step
+    move: Move
+    src: Layout
+    dst: Layout
+    shape: Shape
+
+    @property
+    def same(self) -> list[bool]:
+        """Which dims are cut alike before and after, without halos."""
+        if self.src.mesh is not self.dst.mesh:
+            return [False] * len(self.shape)
+        return [o == n and o.halo == (0, 0) for o, n in zip(self.src.dims, self.dst.dims, strict=True)]
+
+    def pieces(self, group: Sequence[int]) -> tuple[list[Piece], list[Piece]] | None:
+        """Return the pieces that stay and those that travel in a group; None if one comes from outside of it."""
+        at = {device: k for k, device in enumerate(group)}
+        stay = [self._piece(k, k, device, device, box) for k, device in enumerate(group) for box in self._kept(device)]
+        travel = []
+        for k, device in enumerate(group):
+            for source, _, box in self.move.incoming(device):
+                assert isinstance(source, int)
+                if source not in at:
+                    return None
+                travel.append(self._piece(at[source], k, source, device, box))
+        return stay, travel
+
+    def _kept(self, device: int) -> Iterator[Box]:
+        if isinstance(self.move, ReduceMove):
+            for tile, box in self.move.shares.of(device):
+                if device in self.move.shares.src.sources(tile, device, self.move.shares.pending):
+                    yield box
+            return
+        if isinstance(self.move, DirectMove):
+            old = clipped(self.src.held_box(self.shape, device), self.shape)
+            new = clipped(self.dst.held_box(self.shape, device), self.shape)
+            common = intersect(old, new)
+            if common is not None:
+                yield common
+
+    def _piece(self, source: int, target: int, giver: int, taker: int, box: Box) -> Piece:
+        old, new = self.src.held_box(self.shape, giver), self.dst.held_box(self.shape, taker)
+        return Piece(
+            source,
+            target,
+            tuple(0 if s else a - start for s, (a, _), (start, _) in zip(self.same, box, old, strict=True)),
+            tuple(0 if s else a - start for s, (a, _), (start, _) in zip(self.same, box, new, strict=True)),
+            tuple(-1 if s else b - a for s, (a, b) in zip(self.same, box, strict=True)),
+        )
+
+
+def rounds(w: Writer, x: SSAValue, step: Step, shape: Shape) -> SSAValue:
+    """Return what a device holds after a step, moved by sends and receives."""
+    for move in step.moves:
+        x = _moved(w, x, _movement(step, move, shape))
+    return x
+
+
+def _movement(step: Step, move: Move, shape: Shape) -> Movement:
+    if isinstance(move, DirectMove):
+        if move.shares is not None:
+            raise ProgramError(f"the step {step} makes values partial, which no op of the dialect does.")
+        return Movement(step, move, move.src.layout, move.dst.layout, shape)
+    src = move.shares.src if isinstance(move, ReduceMove) else move.shares.dst
+    return Movement(step, move, src.layout, move.shares.dst.layout, shape)
+
+
+def _moved(w: Writer, x: SSAValue, movement: Movement) -> SSAValue:
+    mesh = movement.src.mesh
+    axes, stay, travel = _pieces(movement)
+    into, combine = _start(w, x, movement)
+    table = _Table(w, mesh, axes, movement)
+    for one in _coloured(stay):
+        into = table.copied(x, into, one.pieces, combine)
+    for one in _coloured(travel):
+        into = table.exchanged(x, into, one.pieces, combine)
+    return into
+
+
+def _pieces(movement: Movement) -> tuple[list[int], list[Piece], list[Piece]]:
+    mesh = movement.src.mesh
+    axes = sorted({number(axis) for axis in movement.step.axes})
+    every = list(range(mesh.ndim))
+    if not axes or not isinstance(_side(movement.move), MeshSide):
+        axes = every
+    found = movement.pieces(group_of(mesh.mesh_shape, tuple(axes), 0).devices)
+    last = movement.pieces(group_of(mesh.mesh_shape, tuple(axes), mesh.num_devices - 1).devices)
+    if found is None or found != last:  # groups are not alike, so that there is one of all devices
+        axes = every
+        found = movement.pieces(tuple(range(mesh.num_devices)))
+    assert found is not None, "no device is outside of the mesh"
+    return axes, *found
+
+
+def _side(move: Move) -> object:
+    return move.src if isinstance(move, DirectMove) else move.shares.src
+
+
+def _coloured(pieces: Sequence[Piece]) -> list[Round]:
+    # First fit, those that go equally far and are equally large together.
+    out: list[Round] = []
+    for piece in sorted(pieces, key=lambda p: (p.size, p.target - p.source, p.source, p.put)):
+        for one in out:
+            if one.takes(piece):
+                one.add(piece)
+                break
+        else:
+            out.append(Round())
+            out[-1].add(piece)
+    return out
+
+
+Combine = Callable[[SSAValue, SSAValue], Operation] | None
+
+
+def _start(w: Writer, x: SSAValue, movement: Movement) -> tuple[SSAValue, Combine]:
+    # What the pieces are put into, and how they are combined with what is there.
+    element, sizes = element_of(x), w.sizes(movement.dst, movement.shape)
+    if isinstance(movement.move, ReduceMove):
+        op = movement.src.reduce_op
+        assert op is not None
+        if op is ReduceOp.AVG:
+            raise ProgramError(f"the step {movement.step} takes averages of boxes, which no op of the dialect does.")
+        neutral = w.scalar(identity(op, dtype_of(element)), element)
+        return w.splat(neutral, sizes, element), combination(op, element)
+    if not isinstance(movement.move, DirectMove):  # shares are handed on: each device has its own already
+        return x, None
+    if movement.dst.has_halo:  # nobody sends what lies outside of the tensor
+        return w.splat(w.scalar(0, element), sizes, element), None
+    return w.empty(sizes, element), None
+
+
+def combination(op: ReduceOp, element: Attribute) -> Callable[[SSAValue, SSAValue], Operation]:
+    """Return the op that combines two values of a reduction."""
+    floats, ints = COMBINATIONS[op]
+    made = floats if isinstance(element, AnyFloat) else ints
+    if made is None or not isinstance(element, AnyFloat | IntegerType):
+        raise ProgramError(f"{op} is not defined for {element}.")
+    return cast("Callable[[SSAValue, SSAValue], Operation]", made)
+
+
+COMBINATIONS: dict[ReduceOp, tuple[type[Operation] | None, type[Operation] | None]] = {
+    ReduceOp.SUM: (arith.AddfOp, arith.AddiOp),
+    ReduceOp.PROD: (arith.MulfOp, arith.MuliOp),
+    ReduceOp.MAX: (arith.MaximumfOp, arith.MaxSIOp),
+    ReduceOp.MIN: (arith.MinimumfOp, arith.MinSIOp),
+    ReduceOp.BAND: (None, arith.AndIOp),
+    ReduceOp.BOR: (None, arith.OrIOp),
+    ReduceOp.BXOR: (None, arith.XOrIOp),
+}
+
+
+@dataclass(frozen=True)
+class _Table:
+    """Writes the pieces of a round: each number as a formula or a table over the positions of a group."""
+
+    w: Writer
+    mesh: DeviceMesh
+    axes: list[int]
+    movement: Movement
+
+    def take(self, x: SSAValue, pieces: Sequence[Piece]) -> SSAValue:
+        """Return the piece that this device gives."""
+        offsets = [self._number({p.source: p.taken[k] for p in pieces}) for k in range(len(self.movement.shape))]
+        return self.w.slice(x, offsets, self._sizes({p.source: p for p in pieces}))
+
+    def put(self, into: SSAValue, piece: SSAValue, pieces: Sequence[Piece], combine: Combine) -> SSAValue:
+        """Return a shard with the piece that this device is given."""
+        offsets = [self._number({p.target: p.put[k] for p in pieces}) for k in range(len(self.movement.shape))]
+        sizes = self._sizes({p.target: p for p in pieces})
+        if combine is not None:
+            piece = self.w.add(combine(self.w.slice(into, offsets, sizes), piece))
+        # A piece of the same static type is all of the shard.
+        whole = piece.type == into.type and all(isinstance(n, int) for n in sizes)
+        return piece if whole else self.w.insert(piece, into, offsets, sizes)
+
+    def copied(self, x: SSAValue, into: SSAValue, pieces: Sequence[Piece], combine: Combine) -> SSAValue:
+        """Return a shard with what each device has of it already."""
+
+        def copy() -> list[SSAValue]:
+            return [self.put(into, self.take(x, pieces), pieces, combine)]
+
+        return self._guarded({p.target for p in pieces}, copy, [into])[0]
+
+    def exchanged(self, x: SSAValue, into: SSAValue, pieces: Sequence[Piece], combine: Combine) -> SSAValue:
+        """Return a shard after a round."""
+        targets = {p.source: p.target for p in pieces}
+        sources = {p.target: p.source for p in pieces}
+
+        def send() -> list[SSAValue]:
+            piece = self.take(x, pieces)
+            static, dynamic = self._place(targets)
+            made = SendOp(piece.type, self.mesh.name, piece, static, dynamic, grid_axes=self.axes)
+            self.w.add(made)
+            return []
+
+        def receive() -> list[SSAValue]:
+            sizes = self._sizes({p.target: p for p in pieces})
+            room = self.w.empty(sizes, element_of(x))
+            static, dynamic = self._place(sources)
+            got = self.w.add(RecvOp(room.type, self.mesh.name, room, dynamic, grid_axes=self.axes, source=static))
+            return [self.put(into, got, pieces, combine)]
+
+        self._guarded(set(targets), send, [])
+        return self._guarded(set(sources), receive, [into])[0]
+
+    def _guarded(
+        self, active: set[int], write: Callable[[], list[SSAValue]], otherwise: Sequence[SSAValue]
+    ) -> list[SSAValue]:
+        # Devices that have nothing to do in a round do nothing.
+        count = prod(self.mesh.mesh_shape[a] for a in self.axes)
+        if len(active) == count:
+            return write()
+        flag = fitted(self.w, self.mesh, self.axes, [0 if k in active else -1 for k in range(count)])
+        assert isinstance(flag, SSAValue)
+        condition = self.w.not_negative(flag)
+        then, other = Block(), Block()
+        with self.w.inside(then):
+            made = write()
+            then.add_op(scf.YieldOp(*made))
+        other.add_op(scf.YieldOp(*otherwise))
+        kinds = [x.type for x in made]
+        op = scf.IfOp(condition, kinds, Region(then), Region(other) if kinds else Region())
+        self.w.block.add_op(op)
+        return list(op.results)
+
+    def _number(self, entries: dict[int, int]) -> Number:
+        count = prod(self.mesh.mesh_shape[a] for a in self.axes)
+        return fitted(self.w, self.mesh, self.axes, [entries.get(k) for k in range(count)])
+
+    def _sizes(self, pieces: dict[int, Piece]) -> list[Number]:
+        out: list[Number] = []
+        for k, same in enumerate(self.movement.same):
+            if same:
+                out.append(self.w.size(self.movement.dst, self.movement.shape, k))
+                continue
+            out.append(self._number({i: p.size[k] for i, p in pieces.items()}))
+        return out
+
+    def _place(self, entries: dict[int, int]) -> tuple[list[int], list[SSAValue]]:
+        # Coordinates in the group, those that are not the same for all as values.
+        shape = [self.mesh.mesh_shape[a] for a in self.axes]
+        static, dynamic = [], []
+        for k in range(len(shape)):
+            n = self._number({i: multi_index(shape, other)[k] for i, other in entries.items()})
+            static.append(n if isinstance(n, int) else DYNAMIC_INDEX)
+            dynamic += [n] if isinstance(n, SSAValue) else []
+        return static, dynamic

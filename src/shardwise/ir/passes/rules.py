@@ -1,0 +1,302 @@
+"""Factor rules of ops: which dims of operands and results belong together, and which loops are reduced and how."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from xdsl.dialects.builtin import IntegerType, TensorType
+from xdsl.dialects.linalg.abstract_ops import LinalgStructuredOperation
+from xdsl.ir import Attribute, Block, Operation, SSAValue
+from xdsl.ir.affine import AffineDimExpr
+
+from shardwise.ir.interpret.elementwise import ELEMENTWISE
+from shardwise.ir.interpret.program import integer, ints, property_of
+from shardwise.ir.interpret.values import DYNAMIC
+from shardwise.ir.passes.layouts import is_static, shape_of
+from shardwise.layout.placement import ReduceOp
+from shardwise.prim.contract import contraction_rule
+from shardwise.prim.reduce import reduction_rule
+from shardwise.prim.rule import Dims, Factor, Rule, elementwise_rule
+
+
+@dataclass(frozen=True, slots=True)
+class OpRule:
+    """The rule of one op: the factors of each operand (None if it is no tensor) and of each result.
+
+    `combine` has the reduction of each result over the factors in `reduced`. Factors in `whole` are never cut, those
+    in `even` only into equal parts, since dims of different sizes share them. The operands from `inits` on are what
+    results are accumulated into.
+    """
+
+    operands: tuple[Dims | None, ...]
+    results: tuple[Dims, ...]
+    reduced: tuple[Factor, ...] = ()
+    combine: tuple[ReduceOp, ...] = ()
+    whole: frozenset[Factor] = frozenset()
+    even: frozenset[Factor] = frozenset()
+    inits: int | None = None
+
+    @staticmethod
+    def of(rule: Rule, op: Operation) -> OpRule:
+        """Return the rule of a primitive for an op whose tensors are its operands."""
+        given = iter(rule.operands)
+        operands = tuple(next(given) if isinstance(x.type, TensorType) else None for x in op.operands)
+        combine = (rule.reduced[0][1],) if rule.reduced else ()
+        return OpRule(operands, (rule.out,), tuple(f for f, _ in rule.reduced), combine, rule.whole)
+
+
+def rule_of(op: Operation) -> OpRule | None:
+    """Return the rule of an op; None if its operands have to be whole on every device."""
+    tensors = [x for x in (*op.operands, *op.results) if isinstance(x.type, TensorType)]
+    if not op.results or not isinstance(op.results[0].type, TensorType) or not all(is_static(x.type) for x in tensors):
+        return None
+    if op.name in RULES:
+        return RULES[op.name](op)
+    if op.name in ELEMENTWISE:
+        shapes = tuple(shape_of(x) for x in op.operands if isinstance(x.type, TensorType))
+        return OpRule.of(elementwise_rule(shapes), op)
+    if isinstance(op, LinalgStructuredOperation):
+        return _structured(op)
+    return None
+
+
+def _names(count: int) -> Dims:
+    return tuple(f"d{k}" for k in range(count))
+
+
+# -- structured ops --------------------------------------------------------------------------------------
+
+
+def _structured(op: LinalgStructuredOperation) -> OpRule | None:
+    maps = [list(m.data.results) for m in op.get_indexing_maps()]
+    names = _names(op.get_num_loops())
+    whole: set[Factor] = {f"d{integer(inner.properties['dim'])}" for inner in op.body.walk() if _is_index(inner)}
+    dims: list[Dims | None] = []
+    for x, indices in zip(op.operands, maps, strict=True):
+        if not isinstance(x.type, TensorType):
+            dims.append(None)
+            continue
+        for expr in indices:
+            if not isinstance(expr, AffineDimExpr):  # an index made of several loops, or shifted
+                whole |= {f"d{k}" for k in expr.used_dims()}
+        dims.append(tuple(names[e.position] if isinstance(e, AffineDimExpr) else None for e in indices))
+    if not op.res or len(op.res) != len(op.outputs):
+        return None
+    loops = [names[k] for k, kind in enumerate(op.get_iterator_types()) if str(kind.data) != "parallel"]
+    return _reducing(op, dims, len(op.inputs), loops, op.body.block, whole)
+
+
+def _is_index(op: Operation) -> bool:
+    return op.name == "linalg.index"
+
+
+def _reducing(
+    op: Operation,
+    dims: Sequence[Dims | None],
+    inits: int,
+    loops: Sequence[Factor | None],
+    body: Block,
+    whole: set[Factor],
+) -> OpRule:
+    results = tuple(d if d is not None else () for d in dims[inits:])
+    reduced = tuple(f for f in loops if f is not None)
+    combine = tuple(_combination(body, inits + k) for k in range(len(results))) if reduced else ()
+    known = tuple(how for how in combine if how is not None)
+    # A result that does not depend on a parallel loop is written again and again.
+    lost = {f for d in dims for f in d or () if f is not None and f not in reduced and any(f not in r for r in results)}
+    if len(known) < len(combine):
+        return OpRule(tuple(dims), results, (), (), frozenset({*whole, *reduced, *lost}), inits=inits)
+    return OpRule(tuple(dims), results, reduced, known, frozenset({*whole, *lost}), inits=inits)
+
+
+# What the last op of a body does to what has been accumulated.
+COMBINATIONS: dict[str, ReduceOp] = {
+    "arith.addf": ReduceOp.SUM,
+    "arith.addi": ReduceOp.SUM,
+    "arith.mulf": ReduceOp.PROD,
+    "arith.muli": ReduceOp.PROD,
+    "arith.maximumf": ReduceOp.MAX,
+    "arith.maxsi": ReduceOp.MAX,
+    "arith.minimumf": ReduceOp.MIN,
+    "arith.minsi": ReduceOp.MIN,
+    "arith.andi": ReduceOp.BAND,
+    "arith.ori": ReduceOp.BOR,
+    "arith.xori": ReduceOp.BXOR,
+}
+# On bits, of which the larger is -1.
+OF_BITS = {
+    ReduceOp.SUM: ReduceOp.BXOR,
+    ReduceOp.PROD: ReduceOp.BAND,
+    ReduceOp.MAX: ReduceOp.BAND,
+    ReduceOp.MIN: ReduceOp.BOR,
+}
+
+
+def _combination(body: Block, accumulator: int) -> ReduceOp | None:
+    """Return how a body combines new values with the accumulator; None if it does anything else with it."""
+    last, held = body.last_op, body.args[accumulator]
+    first = len(body.args) - len(last.operands) if last is not None else 0
+    if last is None or accumulator < first:
+        return None
+    made = last.operands[accumulator - first].owner
+    uses = list(held.uses)
+    if not isinstance(made, Operation) or len(uses) != 1 or uses[0].operation is not made or made.parent is not body:
+        return None
+    return _reduction(COMBINATIONS.get(made.name), held.type)
+
+
+def _reduction(how: ReduceOp | None, element: Attribute) -> ReduceOp | None:
+    if how is not None and isinstance(element, IntegerType) and element.width.data == 1:
+        return OF_BITS.get(how, how)
+    return how
+
+
+def _linalg_reduce(op: Operation) -> OpRule | None:
+    count = len(op.operands) // 2
+    over, names = ints(property_of(op, "dimensions")), _names(len(shape_of(op.operands[0])))
+    kept = tuple(n for k, n in enumerate(names) if k not in over)
+    return _reducing(op, [names] * count + [kept] * count, count, [names[k] for k in over], op.regions[0].block, set())
+
+
+def _linalg_broadcast(op: Operation) -> OpRule:
+    added, names = ints(property_of(op, "dimensions")), _names(len(shape_of(op.operands[1])))
+    return OpRule((tuple(n for k, n in enumerate(names) if k not in added), names), (names,))
+
+
+def _linalg_transpose(op: Operation) -> OpRule:
+    order, names = ints(property_of(op, "permutation")), _names(len(shape_of(op.operands[0])))
+    out = tuple(names[k] for k in order)
+    return OpRule((names, out), (out,))
+
+
+# -- tosa ------------------------------------------------------------------------------------------------
+
+
+def _tosa_matmul(op: Operation) -> OpRule:
+    rule = contraction_rule(("bmk", "bkn"), "bmn")
+    extra = tuple((None,) * len(shape_of(x)) for x in op.operands[2:])
+    return OpRule((*rule.operands, *extra), (rule.out,), ("k",), (ReduceOp.SUM,))
+
+
+def _tosa_reduce(how: ReduceOp) -> Callable[[Operation], OpRule]:
+    def made(op: Operation) -> OpRule:
+        axis, rank = integer(property_of(op, "axis")), len(shape_of(op.operands[0]))
+        rule = reduction_rule(rank, (axis,), how)
+        out = (*rule.out[:axis], None, *rule.out[axis:])
+        return OpRule(rule.operands, (out,), (f"d{axis}",), (how,))
+
+    return made
+
+
+# -- tensor ----------------------------------------------------------------------------------------------
+
+
+def _same(op: Operation) -> OpRule:
+    names = _names(len(shape_of(op.operands[0])))
+    return OpRule((names,), (names,))
+
+
+def _concat(op: Operation) -> OpRule:
+    dim = integer(property_of(op, "axis" if op.name == "tosa.concat" else "dim"))
+    names = tuple(None if k == dim else n for k, n in enumerate(_names(len(shape_of(op.results[0])))))
+    return OpRule((names,) * len(op.operands), (names,))
+
+
+def _regrouped(op: Operation) -> OpRule:
+    # The first dim of a group that is larger than one goes with the dim that they make up together.
+    groups = [ints(group) for group in property_of(op, "reassociation").data]
+    many = shape_of(op.results[0] if op.name == "tensor.expand_shape" else op.operands[0])
+    coarse, fine = _names(len(groups)), [None] * len(many)
+    even = set()
+    for name, group in zip(coarse, groups, strict=True):
+        first = next((k for k in group if many[k] != 1), None)
+        if first is None:
+            first = group[0] if group else None
+        if first is None:
+            continue
+        fine[first] = name  # type: ignore[call-overload]
+        if sum(many[k] != 1 for k in group) > 1:
+            even.add(name)
+    rest = (None,) * (len(op.operands) - 1)
+    sides: tuple[Dims, Dims] = (coarse, tuple(fine))
+    source, result = sides if op.name == "tensor.expand_shape" else sides[::-1]
+    return OpRule((source, *rest), (result,), even=frozenset(even))
+
+
+def _is_whole(op: Operation, shape: Sequence[int]) -> list[bool]:
+    offsets, sizes, strides = (ints(property_of(op, f"static_{n}")) for n in ("offsets", "sizes", "strides"))
+    return [o == 0 and n == size and s == 1 for o, n, s, size in zip(offsets, sizes, strides, shape, strict=True)]
+
+
+def _kept_dims(sizes: Sequence[int], wanted: Sequence[int]) -> list[int] | None:
+    # Which dims of a slice its result has, ones being dropped from the front first.
+    out: list[int] = []
+    spare = len(sizes) - len(wanted)
+    for k, size in enumerate(sizes):
+        place = len(out)
+        if spare and size == 1 and (place >= len(wanted) or wanted[place] != 1):
+            spare -= 1
+        else:
+            out.append(k)
+    return out if len(out) == len(wanted) else None
+
+
+def _extract_slice(op: Operation) -> OpRule | None:
+    shape, out = shape_of(op.operands[0]), shape_of(op.results[0])
+    sizes = ints(property_of(op, "static_sizes"))
+    kept = None if DYNAMIC in sizes else _kept_dims(sizes, out)
+    if kept is None:
+        return None
+    names = tuple(n if whole else None for n, whole in zip(_names(len(shape)), _is_whole(op, shape), strict=True))
+    rest = (None,) * (len(op.operands) - 1)
+    return OpRule((names, *rest), (tuple(names[k] for k in kept),))
+
+
+def _insert_slice(op: Operation) -> OpRule | None:
+    small, shape = shape_of(op.operands[0]), shape_of(op.operands[1])
+    sizes = ints(property_of(op, "static_sizes"))
+    kept = None if DYNAMIC in sizes else _kept_dims(sizes, small)
+    if kept is None:
+        return None
+    names = tuple(n if whole else None for n, whole in zip(_names(len(shape)), _is_whole(op, shape), strict=True))
+    rest = (None,) * (len(op.operands) - 2)
+    return OpRule((tuple(names[k] for k in kept), names, *rest), (names,))
+
+
+def _pad(op: Operation) -> OpRule:
+    low, high = (ints(property_of(op, f"static_{n}")) for n in ("low", "high"))
+    names = _names(len(low))
+    out = tuple(n if a == b == 0 else None for n, a, b in zip(names, low, high, strict=True))
+    if any(arg.uses for block in op.regions[0].blocks for arg in block.args):  # what is filled in depends on the place
+        out = (None,) * len(low)
+    rest = (None,) * (len(op.operands) - 1)
+    return OpRule((out, *rest), (out,))
+
+
+RULES: dict[str, Callable[[Any], OpRule | None]] = {
+    "linalg.broadcast": _linalg_broadcast,
+    "linalg.reduce": _linalg_reduce,
+    "linalg.transpose": _linalg_transpose,
+    "tensor.cast": _same,
+    "tensor.collapse_shape": _regrouped,
+    "tensor.concat": _concat,
+    "tensor.expand_shape": _regrouped,
+    "tensor.extract_slice": _extract_slice,
+    "tensor.insert_slice": _insert_slice,
+    "tensor.pad": _pad,
+    "tosa.concat": _concat,
+    "tosa.matmul": _tosa_matmul,
+    "tosa.reduce_all": _tosa_reduce(ReduceOp.BAND),
+    "tosa.reduce_any": _tosa_reduce(ReduceOp.BOR),
+    "tosa.reduce_max": _tosa_reduce(ReduceOp.MAX),
+    "tosa.reduce_min": _tosa_reduce(ReduceOp.MIN),
+    "tosa.reduce_product": _tosa_reduce(ReduceOp.PROD),
+    "tosa.reduce_sum": _tosa_reduce(ReduceOp.SUM),
+}
+
+
+def tensors(values: Sequence[SSAValue]) -> list[int]:
+    """Return which of some values are tensors."""
+    return [k for k, x in enumerate(values) if isinstance(x.type, TensorType)]

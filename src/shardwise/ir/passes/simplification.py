@@ -1,0 +1,120 @@
+"""Simplification: collectives merged, cancelled, shared and removed, until nothing more can be done."""
+
+from __future__ import annotations
+
+from collections import ChainMap
+from typing import Any
+
+from xdsl.dialects.builtin import ModuleOp
+from xdsl.ir import Block, Operation, SSAValue
+from xdsl.traits import Pure
+
+from shardwise.ir.passes.folds import FOLDS, Folding
+from shardwise.ir.passes.layouts import Grids, grids_of
+from shardwise.ir.passes.replication import Replication
+from shardwise.ir.shard import ShardOp
+
+# Dialects whose ops on values do nothing but make their results, whether xDSL says so or not.
+PURE = ("arith.", "math.", "index.", "tensor.", "linalg.", "tosa.")
+TERMINATORS = ("linalg.yield", "tensor.yield", "tosa.yield")
+
+
+def simplify(module: ModuleOp) -> ModuleOp:
+    """Return a module that computes the same with fewer collectives.
+
+    >>> from shardwise.ir.text import parse_module, print_module
+    >>> print(
+    ...     print_module(
+    ...         simplify(
+    ...             parse_module('''
+    ... shard.grid @g(shape = 2)
+    ... func.func @f(%x: tensor<4xf32>) -> tensor<2xf32> {
+    ...   %0 = shard.all_reduce %x on @g grid_axes = [0] : tensor<4xf32> -> tensor<4xf32>
+    ...   %1 = shard.all_slice %0 on @g grid_axes = [0] slice_axis = 0 : tensor<4xf32> -> tensor<2xf32>
+    ...   return %1 : tensor<2xf32>
+    ... }''')
+    ...         )
+    ...     )
+    ... )
+    builtin.module {
+      shard.grid @g(shape = 2)
+      func.func @f(%x: tensor<4xf32>) -> tensor<2xf32> {
+        %0 = shard.reduce_scatter %x on @g grid_axes = [0] scatter_axis = 0 : tensor<4xf32> -> tensor<2xf32>
+        func.return %0 : tensor<2xf32>
+      }
+    }
+    """
+    made = module.clone()
+    grids = grids_of(made)
+    while _simplified(made, grids):
+        pass
+    return made
+
+
+def _simplified(module: ModuleOp, grids: Grids) -> bool:
+    changed = False
+    replication = Replication(grids)
+    for op in module.body.block.ops:
+        for region in op.regions:
+            for block in region.blocks:
+                changed |= _block(block, grids, replication, ChainMap())
+    return changed
+
+
+def _block(block: Block, grids: Grids, replication: Replication, seen: ChainMap[Any, Operation]) -> bool:
+    changed = False
+    for op in list(block.ops):
+        if _is_pure(op) and not isinstance(op, ShardOp) and (key := _key(op)) is not None:
+            first = seen.setdefault(key, op)
+            if first is not op:
+                _replace(op, list(first.results))
+                changed = True
+                continue
+        changed |= _folded(op, grids, replication)
+        if op.parent is None or op.name.startswith(PURE):  # bodies of structured ops are for elements
+            continue
+        for region in op.regions:
+            for inner in region.blocks:
+                changed |= _block(inner, grids, replication, seen.new_child())
+    # Users come after what they use, so that one pass from the end removes whole chains.
+    for op in list(block.ops)[::-1]:
+        if _is_pure(op) and all(x.first_use is None for x in op.results):
+            op.detach()
+            op.erase()
+            changed = True
+    return changed
+
+
+def _folded(op: Operation, grids: Grids, replication: Replication) -> bool:
+    for fold in FOLDS.get(op.name, ()):
+        made = fold(Folding(grids, replication, op), op)
+        if made is None:
+            continue
+        if made.owner is not op:
+            _replace(op, [made])
+        return True
+    return False
+
+
+def _replace(op: Operation, values: list[SSAValue]) -> None:
+    for old, new in zip(op.results, values, strict=True):
+        if new.name_hint is None:
+            new.name_hint = old.name_hint
+        old.replace_all_uses_with(new)
+    op.detach()
+    op.erase()
+
+
+def _is_pure(op: Operation) -> bool:
+    if not op.results or op.name in TERMINATORS:
+        return False
+    return op.has_trait(Pure) or op.name.startswith(PURE)
+
+
+def _key(op: Operation) -> Any:
+    # What two ops that make the same have in common.
+    if op.regions or op.name == "tensor.empty":
+        return None
+    properties = tuple(sorted(op.properties.items(), key=lambda item: item[0]))
+    attributes = tuple(sorted(op.attributes.items(), key=lambda item: item[0]))
+    return (op.name, tuple(op.operands), properties, attributes, tuple(x.type for x in op.results))

@@ -1,0 +1,64 @@
+"""Sources: tensors that every device can make by itself, in whatever layout they are needed."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from xdsl.dialects import arith
+from xdsl.dialects.builtin import DYNAMIC_INDEX, DenseIntOrFPElementsAttr, FloatAttr, IntegerAttr, TensorType
+from xdsl.ir import Attribute, Operation, SSAValue
+
+from shardwise.ir.passes.layouts import is_static, local_sizes, shape_of
+from shardwise.ir.passes.resharding import sliced
+from shardwise.ir.passes.writer import Writer
+from shardwise.layout.layout import Layout
+
+CONSTANTS = ("arith.constant", "tosa.const")
+
+
+def is_source(op: Operation) -> bool:
+    """Whether an op makes a tensor of nothing, of one number, or of a constant."""
+    known = op.name in ("tensor.empty", "tensor.splat", *CONSTANTS)
+    return known and bool(op.results) and is_static(op.results[0].type)
+
+
+def _constant_value(op: Operation) -> Attribute:
+    return op.properties.get("value") or op.properties.get("values") or op.attributes["value"]
+
+
+def splat_value(value: SSAValue) -> float | int | None:
+    """Return the number that a constant, splat or filled tensor has everywhere; None if it is not known."""
+    op = value.owner
+    if not isinstance(op, Operation):
+        return None
+    if op.name in CONSTANTS:
+        given = _constant_value(op)
+        if isinstance(given, DenseIntOrFPElementsAttr) and given.is_splat():
+            return given.get_values()[0]
+        return given.value.data if isinstance(given, IntegerAttr | FloatAttr) else None
+    if op.name in ("tensor.splat", "linalg.fill", "shard.shard", "tensor.cast"):
+        return splat_value(op.operands[0])
+    return None
+
+
+def made(w: Writer, op: Operation, operands: list[SSAValue], layout: Layout) -> SSAValue:
+    """Return what a device holds of a source in a layout."""
+    kind = op.results[0].type
+    assert isinstance(kind, TensorType)
+    shape, element = shape_of(op.results[0]), kind.element_type
+    if op.name == "tensor.empty":
+        return w.empty(w.sizes(layout, shape), element)
+    if op.name == "tensor.splat":
+        return w.splat(operands[0], w.sizes(layout, shape), element)
+    given, sizes = _constant_value(op), local_sizes(layout, shape)
+    if layout.sharded_axes and isinstance(given, DenseIntOrFPElementsAttr) and given.is_splat():
+        if DYNAMIC_INDEX in sizes:
+            return w.splat(w.scalar(given.get_values()[0], element), w.sizes(layout, shape), element)
+        return w.add(arith.ConstantOp(_splat(given, TensorType(element, sizes))))
+    whole = w.add(op.clone())
+    return sliced(w, whole, Layout.replicated(layout.mesh, len(shape)), layout, shape)
+
+
+def _splat(given: DenseIntOrFPElementsAttr, kind: Any) -> DenseIntOrFPElementsAttr:
+    value: Any = given.get_values()[0]
+    return DenseIntOrFPElementsAttr.from_list(kind, [value])

@@ -1,0 +1,221 @@
+"""Collectives in which all devices of a group take the same part."""
+
+from typing import ClassVar
+
+from xdsl.dialects.builtin import IndexType, LocationAttr, MemRefType, TensorType
+from xdsl.ir import Attribute
+from xdsl.irdl import operand_def, prop_def, result_def, traits_def
+from xdsl.traits import Pure
+
+from shardwise.ir.shard.assembly import AxesClause, Clause, GridClause, IntClause, OperandClause, ReductionClause
+from shardwise.ir.shard.attributes import (
+    AxesLike,
+    GridLike,
+    IntLike,
+    ReductionKindAttr,
+    ReductionLike,
+    ValueLike,
+    axes_attribute,
+    grid_attribute,
+    int_attribute,
+    reduction_attribute,
+)
+from shardwise.ir.shard.operation import (
+    INDEX_ATTRIBUTE,
+    CollectiveOperation,
+    Place,
+    shard_operation,
+    value,
+    value_builder,
+)
+
+GROUP: tuple[Clause, ...] = (OperandClause("input"), GridClause(), AxesClause("grid_axes", "mesh_axes"))
+SCATTER = IntClause("scatter_axis", also=("scatter_dim",))
+
+
+@shard_operation
+class AllGatherOp(CollectiveOperation):
+    """Concatenates the tensors of a group along dim `gather_axis`, on each of its devices.
+
+    `%1 = shard.all_gather %0 on @g grid_axes = [1] gather_axis = 1 : tensor<2x2xi8> -> tensor<2x4xi8>`
+    """
+
+    name = "shard.all_gather"
+    OPERATION_NAME: ClassVar[str] = "shard.all_gather"
+    CLAUSES: ClassVar[tuple[Clause, ...]] = (*GROUP, IntClause("gather_axis"))
+
+    input = operand_def(TensorType)
+    gather_axis = prop_def(INDEX_ATTRIBUTE)
+    result = result_def(TensorType)
+    traits = traits_def(Pure())
+
+    def __init__(
+        self,
+        result: Attribute,
+        grid: GridLike,
+        input: ValueLike,
+        gather_axis: IntLike,
+        *,
+        grid_axes: AxesLike | None = None,
+        loc: LocationAttr | None = None,
+        ip: Place | None = None,
+    ) -> None:
+        properties = {
+            "grid": grid_attribute(grid),
+            "grid_axes": axes_attribute(grid_axes),
+            "gather_axis": int_attribute(gather_axis, "gather_axis", IndexType()),
+        }
+        self._make([value(input)], [result], properties, loc, ip)
+
+
+@shard_operation
+class AllReduceOp(CollectiveOperation):
+    """Combines the tensors of a group element by element, in the result's element type, on each of its devices.
+
+    `%1 = shard.all_reduce %0 on @g grid_axes = [1] reduction = max : tensor<3xf32> -> tensor<3xf64>`
+    """
+
+    name = "shard.all_reduce"
+    OPERATION_NAME: ClassVar[str] = "shard.all_reduce"
+    CLAUSES: ClassVar[tuple[Clause, ...]] = (*GROUP, ReductionClause())
+
+    input = operand_def(TensorType.constr() | MemRefType.constr())
+    reduction = prop_def(ReductionKindAttr, default_value=reduction_attribute(None))
+    result = result_def(TensorType.constr() | MemRefType.constr())
+    traits = traits_def(Pure())
+
+    def __init__(
+        self,
+        result: Attribute,
+        grid: GridLike,
+        input: ValueLike,
+        *,
+        grid_axes: AxesLike | None = None,
+        reduction: ReductionLike | None = None,
+        loc: LocationAttr | None = None,
+        ip: Place | None = None,
+    ) -> None:
+        properties = {
+            "grid": grid_attribute(grid),
+            "grid_axes": axes_attribute(grid_axes),
+            "reduction": reduction_attribute(reduction),
+        }
+        self._make([value(input)], [result], properties, loc, ip)
+
+
+@shard_operation
+class AllSliceOp(CollectiveOperation):
+    """Cuts the tensor along dim `slice_axis`; each device of a group keeps its own piece and nothing is sent.
+
+    `%1 = shard.all_slice %0 on @g grid_axes = [1] slice_axis = 1 : tensor<2x4xi8> -> tensor<2x2xi8>`
+    """
+
+    name = "shard.all_slice"
+    OPERATION_NAME: ClassVar[str] = "shard.all_slice"
+    CLAUSES: ClassVar[tuple[Clause, ...]] = (*GROUP, IntClause("slice_axis"))
+
+    input = operand_def(TensorType)
+    slice_axis = prop_def(INDEX_ATTRIBUTE)
+    result = result_def(TensorType)
+    traits = traits_def(Pure())
+
+    def __init__(
+        self,
+        result: Attribute,
+        grid: GridLike,
+        input: ValueLike,
+        slice_axis: IntLike,
+        *,
+        grid_axes: AxesLike | None = None,
+        loc: LocationAttr | None = None,
+        ip: Place | None = None,
+    ) -> None:
+        properties = {
+            "grid": grid_attribute(grid),
+            "grid_axes": axes_attribute(grid_axes),
+            "slice_axis": int_attribute(slice_axis, "slice_axis", IndexType()),
+        }
+        self._make([value(input)], [result], properties, loc, ip)
+
+
+@shard_operation
+class AllToAllOp(CollectiveOperation):
+    """Cuts the tensor along dim `split_axis`, sends piece i to device i, and joins what arrives along `concat_axis`.
+
+    `%1 = shard.all_to_all %0 on @g grid_axes = [0] split_axis = 0 concat_axis = 1 : tensor<4x2xi8> -> tensor<2x4xi8>`
+    """
+
+    name = "shard.all_to_all"
+    OPERATION_NAME: ClassVar[str] = "shard.all_to_all"
+    CLAUSES: ClassVar[tuple[Clause, ...]] = (*GROUP, IntClause("split_axis"), IntClause("concat_axis"))
+
+    input = operand_def(TensorType)
+    split_axis = prop_def(INDEX_ATTRIBUTE)
+    concat_axis = prop_def(INDEX_ATTRIBUTE)
+    result = result_def(TensorType)
+    traits = traits_def(Pure())
+
+    def __init__(
+        self,
+        result: Attribute,
+        grid: GridLike,
+        input: ValueLike,
+        split_axis: IntLike,
+        concat_axis: IntLike,
+        *,
+        grid_axes: AxesLike | None = None,
+        loc: LocationAttr | None = None,
+        ip: Place | None = None,
+    ) -> None:
+        properties = {
+            "grid": grid_attribute(grid),
+            "grid_axes": axes_attribute(grid_axes),
+            "split_axis": int_attribute(split_axis, "split_axis", IndexType()),
+            "concat_axis": int_attribute(concat_axis, "concat_axis", IndexType()),
+        }
+        self._make([value(input)], [result], properties, loc, ip)
+
+
+@shard_operation
+class ReduceScatterOp(CollectiveOperation):
+    """Combines the tensors of a group as all_reduce does; device i keeps piece i along dim `scatter_axis`.
+
+    `%1 = shard.reduce_scatter %0 on @g grid_axes = [1] scatter_axis = 0 : tensor<2x2xf32> -> tensor<1x2xf64>`
+    """
+
+    name = "shard.reduce_scatter"
+    OPERATION_NAME: ClassVar[str] = "shard.reduce_scatter"
+    CLAUSES: ClassVar[tuple[Clause, ...]] = (*GROUP, ReductionClause(), SCATTER)
+
+    input = operand_def(TensorType)
+    reduction = prop_def(ReductionKindAttr, default_value=reduction_attribute(None))
+    scatter_axis = prop_def(INDEX_ATTRIBUTE)
+    result = result_def(TensorType)
+    traits = traits_def(Pure())
+
+    def __init__(
+        self,
+        result: Attribute,
+        grid: GridLike,
+        input: ValueLike,
+        scatter_axis: IntLike,
+        *,
+        grid_axes: AxesLike | None = None,
+        reduction: ReductionLike | None = None,
+        loc: LocationAttr | None = None,
+        ip: Place | None = None,
+    ) -> None:
+        properties = {
+            "grid": grid_attribute(grid),
+            "grid_axes": axes_attribute(grid_axes),
+            "reduction": reduction_attribute(reduction),
+            "scatter_axis": int_attribute(scatter_axis, "scatter_axis", IndexType()),
+        }
+        self._make([value(input)], [result], properties, loc, ip)
+
+
+all_gather = value_builder(AllGatherOp)
+all_reduce = value_builder(AllReduceOp)
+all_slice = value_builder(AllSliceOp)
+all_to_all = value_builder(AllToAllOp)
+reduce_scatter = value_builder(ReduceScatterOp)

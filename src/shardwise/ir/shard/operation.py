@@ -1,0 +1,252 @@
+"""What all ops of the dialect share: text made of clauses, construction at a place, and its result."""
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, ClassVar, Literal, ParamSpec, Self, TypeAlias, TypeVar, cast
+
+from xdsl.dialects.builtin import I64, DenseArrayBase, IndexType, IntegerAttr, LocationAttr, SymbolRefAttr, i64
+from xdsl.ir import Attribute, Block, Operation, OpResult, SSAValue
+from xdsl.irdl import IRDLOperation, VarResultDef, base, irdl_op_definition, prop_def
+from xdsl.parser import Parser
+from xdsl.printer import Printer
+from xdsl.rewriter import InsertPoint, Rewriter
+
+from shardwise.errors import ArgumentError
+from shardwise.ir.shard.assembly import Clause, Found
+from shardwise.ir.shard.attributes import GridAxes, ShardingType, axes_attribute
+
+Trailer: TypeAlias = Literal["arrow", "function", "same", "results", "sharding"]
+Place: TypeAlias = InsertPoint | Block | Operation
+
+# The types of values that the text does not write down.
+OPERAND_TYPES: dict[str, Attribute] = {
+    "sharding": ShardingType(),
+    "dynamic_halo_sizes": i64,
+    "dynamic_sharded_dims_offsets": i64,
+    "halo_sizes": i64,
+    "dims_dynamic": IndexType(),
+    "device_dynamic": IndexType(),
+    "device": IndexType(),
+}
+
+INT_LIST = DenseArrayBase[I64]
+INDEX_ATTRIBUTE = IntegerAttr.constr(base(IndexType))
+
+
+class ShardOperation(IRDLOperation):
+    """An op of the dialect: its clauses in the order of its text, and how its types are written at the end."""
+
+    OPERATION_NAME: ClassVar[str] = ""
+    _ODS_REGIONS: ClassVar[tuple[int, bool]] = (0, True)
+    CLAUSES: ClassVar[tuple[Clause, ...]] = ()
+    # arrow: `A -> B`; function: `(A, index) -> B`; same: one type for value and result; results: theirs alone.
+    TRAILER: ClassVar[Trailer] = "arrow"
+
+    def _make(
+        self,
+        operands: Sequence[Any],
+        results: Sequence[Attribute | Sequence[Attribute]],
+        properties: Mapping[str, Attribute | None],
+        loc: LocationAttr | None,
+        ip: Place | None,
+    ) -> None:
+        IRDLOperation.__init__(self, operands=operands, result_types=results, properties=properties)
+        if loc is not None:
+            self.location = loc
+        if ip is not None:
+            self._move(ip)
+
+    def _move(self, ip: Place) -> None:
+        # Inside xDSL's ImplicitBuilder the op already sits at the builder's place.
+        if self.parent is not None:
+            self.detach()
+        if isinstance(ip, Block):
+            ip = InsertPoint.at_end(ip)
+        elif isinstance(ip, Operation):
+            ip = InsertPoint.before(ip)
+        if not isinstance(ip, InsertPoint):
+            raise ArgumentError(f"ip is an InsertPoint, a Block (its end) or an Operation (before it), got {ip!r}.")
+        Rewriter.insert_op(self, ip)
+
+    @classmethod
+    def parse(cls, parser: Parser) -> Self:
+        """Read the clauses, the attributes and the types."""
+        found = Found()
+        for clause in cls.CLAUSES:
+            clause.parse(parser, found)
+        properties, attributes = cls._split(parser, found.properties)
+        position = parser.pos
+        operand_types, results = cls._read_types(parser, found)
+        operands = [
+            parser.resolve_operands(unresolved, operand_types.get(name, ()), position)
+            for name, unresolved in found.operands.items()
+        ]
+        by_name = dict(zip(found.operands, operands, strict=True)) | found.values
+        definition = cls.get_irdl_definition()
+        is_variadic = any(isinstance(result, VarResultDef) for _, result in definition.results)
+        return cls.build(
+            operands=[by_name.get(name, ()) for name, _ in definition.operands],
+            result_types=[results] if is_variadic else results,
+            properties=properties,
+            attributes=found.attributes | attributes,
+        )
+
+    @classmethod
+    def _split(
+        cls, parser: Parser, properties: dict[str, Attribute]
+    ) -> tuple[dict[str, Attribute], dict[str, Attribute]]:
+        # LLVM 19 writes `sym_visibility` among the attributes, and so may anyone.
+        known = cls.get_irdl_definition().properties
+        attributes: dict[str, Attribute] = {}
+        for name, attribute in parser.parse_optional_attr_dict().items():
+            if name in properties or name == "operandSegmentSizes":
+                parser.raise_error(f"`{name}` is given twice")
+            (properties if name in known else attributes)[name] = attribute
+        return properties, attributes
+
+    @classmethod
+    def _read_types(cls, parser: Parser, found: Found) -> tuple[dict[str, Sequence[Attribute]], list[Attribute]]:
+        types: dict[str, Sequence[Attribute]] = {
+            name: [OPERAND_TYPES[name]] * len(given) for name, given in found.operands.items() if name in OPERAND_TYPES
+        }
+        first = next(iter(found.operands), "")
+        if cls.TRAILER == "sharding":
+            return types, [parser.parse_type() if parser.parse_optional_punctuation(":") else ShardingType()]
+        parser.parse_punctuation(":")
+        if cls.TRAILER == "results":
+            return types, cls._read_result_types(parser)
+        if cls.TRAILER == "same":
+            kind = parser.parse_type()
+            return types | {first: [kind]}, [kind]
+        if cls.TRAILER == "arrow":
+            source = parser.parse_type()
+            parser.parse_punctuation("->")
+            return types | {first: [source]}, [parser.parse_type()]
+        position = parser.pos
+        function = parser.parse_function_type()
+        inputs = list(function.inputs.data)
+        if len(inputs) != sum(map(len, found.operands.values())):
+            parser.raise_error(f"expected {sum(map(len, found.operands.values()))} types of values", position)
+        if len(function.outputs.data) != 1:
+            parser.raise_error(f"expected one result type, got {len(function.outputs.data)}", position)
+        for name, given in found.operands.items():
+            types[name], inputs = inputs[: len(given)], inputs[len(given) :]
+        return types, list(function.outputs.data)
+
+    @classmethod
+    def _read_result_types(cls, parser: Parser) -> list[Attribute]:
+        start = parser.pos
+        found = parser.parse_optional_undelimited_comma_separated_list(parser.parse_optional_type, parser.parse_type)
+        results = cls.get_irdl_definition().results
+        if any(isinstance(result, VarResultDef) for _, result in results):
+            return [*(found or ())]
+        # MLIR's page on the dialect writes one `index` for both neighbours.
+        kinds: list[Attribute] = [*(found or ())] * (len(results) if found and len(found) == 1 else 1)
+        if len(kinds) != len(results):
+            parser.raise_error(f"expected {len(results)} result types, got {len(kinds)}", start)
+        return kinds
+
+    def print(self, printer: Printer) -> None:
+        """Print the clauses, the attributes and the types."""
+        for clause in self.CLAUSES:
+            clause.print(printer, self)
+        printer.print_op_attributes(self.attributes)
+        printer.print_string(" : ")
+        if self.TRAILER == "function":
+            printer.print_operation_type(self)
+            return
+        if self.TRAILER == "arrow":
+            printer.print_attribute(self.operands[0].type)
+            printer.print_string(" -> ")
+        printer.print_list([result.type for result in self.results], printer.print_attribute)
+
+
+class GridUser(ShardOperation):
+    """An op that names a grid."""
+
+    grid = prop_def(SymbolRefAttr)
+
+
+class CollectiveOperation(GridUser):
+    """An op that works within groups of devices: those that differ only along `grid_axes`."""
+
+    grid_axes = prop_def(GridAxes, default_value=axes_attribute(()))
+
+
+Kind = TypeVar("Kind", bound=ShardOperation)
+
+
+def shard_operation(op: type[Kind]) -> type[Kind]:
+    """Complete an op class from its definition, with a property for each operand, result and attribute."""
+    irdl_op_definition(op)
+    definition = op.get_irdl_definition()
+    fields = [name for name, _ in (*definition.operands, *definition.results)]
+    for name in (*fields, *definition.accessor_names):
+        # xDSL's own accessors fail when a class, not an op, is asked for them: help() and hasattr() do.
+        setattr(op, name, _property(vars(op)[name], name))
+    return op
+
+
+def _property(accessor: Any, name: str) -> property:
+    def put(op: ShardOperation, new: Any) -> None:
+        accessor.__set__(op, new)
+
+    writes = put if hasattr(accessor, "__set__") else None
+    return property(lambda op: accessor.__get__(op), writes, doc=f"The op's `{name}`.")
+
+
+def single_result(op: Operation) -> OpResult:
+    """Return the only result of an op, or say how many it has."""
+    if len(op.results) != 1:
+        raise ArgumentError(f"{op.name} has {len(op.results)} results, so no single one; ask for .results.")
+    return op.results[0]
+
+
+P = ParamSpec("P")
+Op = TypeVar("Op", bound=ShardOperation)
+
+
+def _named(build: Callable[P, Any], make: Callable[P, ShardOperation]) -> None:
+    op = cast("type[ShardOperation]", make)
+    build.__name__ = build.__qualname__ = op.OPERATION_NAME.removeprefix("shard.")
+    build.__doc__ = op.__doc__
+    build.__module__ = op.__module__
+    # inspect.signature follows this to the op's own parameters.
+    build.__wrapped__ = make  # type: ignore[attr-defined]
+
+
+def value_builder(make: Callable[P, ShardOperation]) -> Callable[P, OpResult]:
+    """Return the function that makes an op and returns its only result."""
+
+    def build(*args: P.args, **kwargs: P.kwargs) -> OpResult:
+        return single_result(make(*args, **kwargs))
+
+    _named(build, make)
+    return build
+
+
+def values_builder(make: Callable[P, Op]) -> Callable[P, "OpResult | list[OpResult] | Op"]:
+    """Return the function that makes an op and returns its value, its list of values, or the op if it has none."""
+
+    def build(*args: P.args, **kwargs: P.kwargs) -> "OpResult | list[OpResult] | Op":
+        op = make(*args, **kwargs)
+        if not op.results:
+            return op
+        return op.results[0] if len(op.results) == 1 else list(op.results)
+
+    _named(build, make)
+    return build
+
+
+def list_builder(make: Callable[P, ShardOperation]) -> Callable[P, list[OpResult]]:
+    """Return the function that makes an op and returns all its results."""
+
+    def build(*args: P.args, **kwargs: P.kwargs) -> list[OpResult]:
+        return list(make(*args, **kwargs).results)
+
+    _named(build, make)
+    return build
+
+
+def value(given: "SSAValue | Operation") -> SSAValue:
+    """Return a value given as itself or as the op that makes it."""
+    return SSAValue.get(given)

@@ -1,0 +1,172 @@
+"""Ops that move a tensor from one device to another: send, recv and shift."""
+
+from collections.abc import Sequence
+from typing import ClassVar
+
+from xdsl.dialects.builtin import I64, IndexType, IntegerAttr, LocationAttr, TensorType, UnitAttr, i64
+from xdsl.ir import Attribute
+from xdsl.irdl import (
+    operand_def,
+    opt_prop_def,
+    prop_def,
+    result_def,
+    traits_def,
+    var_operand_def,
+)
+from xdsl.traits import Pure
+
+from shardwise.ir.shard.assembly import Clause, FlagClause, IntClause, MixedClause
+from shardwise.ir.shard.attributes import (
+    AxesLike,
+    GridLike,
+    IntLike,
+    IntsLike,
+    ValueLike,
+    axes_attribute,
+    grid_attribute,
+    int_attribute,
+    ints_attribute,
+    values,
+)
+from shardwise.ir.shard.collective_ops import GROUP
+from shardwise.ir.shard.operation import (
+    INDEX_ATTRIBUTE,
+    INT_LIST,
+    CollectiveOperation,
+    Place,
+    Trailer,
+    shard_operation,
+    value,
+    value_builder,
+)
+
+
+@shard_operation
+class SendOp(CollectiveOperation):
+    """Sends the tensor to the device `destination` of the group.
+
+    `%1 = shard.send %0 on @g grid_axes = [0] destination = [1] : (tensor<2xi8>) -> tensor<2xi8>`
+    """
+
+    name = "shard.send"
+    OPERATION_NAME: ClassVar[str] = "shard.send"
+    CLAUSES: ClassVar[tuple[Clause, ...]] = (*GROUP, MixedClause("destination", "destination", "destination_dynamic"))
+    TRAILER: ClassVar[Trailer] = "function"
+
+    input = operand_def(TensorType)
+    destination_dynamic = var_operand_def(IndexType)
+    destination = prop_def(INT_LIST)
+    result = result_def(TensorType)
+
+    def __init__(
+        self,
+        result: Attribute,
+        grid: GridLike,
+        input: ValueLike,
+        destination: IntsLike,
+        destination_dynamic: Sequence[ValueLike] | None,
+        *,
+        grid_axes: AxesLike | None = None,
+        loc: LocationAttr | None = None,
+        ip: Place | None = None,
+    ) -> None:
+        properties = {
+            "grid": grid_attribute(grid),
+            "grid_axes": axes_attribute(grid_axes),
+            "destination": ints_attribute(destination, "destination"),
+        }
+        operands = [value(input), values(destination_dynamic, "destination_dynamic")]
+        self._make(operands, [result], properties, loc, ip)
+
+
+@shard_operation
+class RecvOp(CollectiveOperation):
+    """Receives a tensor from the device `source` of the group, or from whichever sends where there is no source.
+
+    `%1 = shard.recv %0 on @g grid_axes = [0] source = [1] : (tensor<2xi8>) -> tensor<2xi8>`
+    """
+
+    name = "shard.recv"
+    OPERATION_NAME: ClassVar[str] = "shard.recv"
+    CLAUSES: ClassVar[tuple[Clause, ...]] = (*GROUP, MixedClause("source", "source", "source_dynamic", optional=True))
+    TRAILER: ClassVar[Trailer] = "function"
+
+    input = operand_def(TensorType)
+    source_dynamic = var_operand_def(IndexType)
+    source = opt_prop_def(INT_LIST)
+    result = result_def(TensorType)
+
+    def __init__(
+        self,
+        result: Attribute,
+        grid: GridLike,
+        input: ValueLike,
+        source_dynamic: Sequence[ValueLike] | None,
+        *,
+        grid_axes: AxesLike | None = None,
+        source: IntsLike | None = None,
+        loc: LocationAttr | None = None,
+        ip: Place | None = None,
+    ) -> None:
+        properties = {
+            "grid": grid_attribute(grid),
+            "grid_axes": axes_attribute(grid_axes),
+            "source": None if source is None else ints_attribute(source, "source"),
+        }
+        self._make([value(input), values(source_dynamic, "source_dynamic")], [result], properties, loc, ip)
+
+
+@shard_operation
+class ShiftOp(CollectiveOperation):
+    """Moves tensors along the grid axis `shift_axis` by `offset` devices, around the end if `rotate` is set.
+
+    `%1 = shard.shift %0 on @g grid_axes = [1] shift_axis = 1 offset = 2 rotate : tensor<2xi8> -> tensor<2xi8>`
+    """
+
+    name = "shard.shift"
+    OPERATION_NAME: ClassVar[str] = "shard.shift"
+    CLAUSES: ClassVar[tuple[Clause, ...]] = (
+        *GROUP,
+        IntClause("shift_axis"),
+        IntClause("offset", i64),
+        FlagClause("rotate"),
+    )
+
+    input = operand_def(TensorType)
+    shift_axis = prop_def(INDEX_ATTRIBUTE)
+    offset = prop_def(IntegerAttr[I64])
+    rotation = opt_prop_def(UnitAttr, prop_name="rotate")
+    result = result_def(TensorType)
+    traits = traits_def(Pure())
+
+    def __init__(
+        self,
+        result: Attribute,
+        grid: GridLike,
+        input: ValueLike,
+        shift_axis: IntLike,
+        offset: IntLike,
+        *,
+        grid_axes: AxesLike | None = None,
+        rotate: bool | UnitAttr | None = None,
+        loc: LocationAttr | None = None,
+        ip: Place | None = None,
+    ) -> None:
+        properties = {
+            "grid": grid_attribute(grid),
+            "grid_axes": axes_attribute(grid_axes),
+            "shift_axis": int_attribute(shift_axis, "shift_axis", IndexType()),
+            "offset": int_attribute(offset, "offset", i64),
+            "rotate": UnitAttr() if rotate else None,
+        }
+        self._make([value(input)], [result], properties, loc, ip)
+
+    @property
+    def rotate(self) -> bool:
+        """Whether the shift goes around the end."""
+        return self.rotation is not None
+
+
+send = value_builder(SendOp)
+recv = value_builder(RecvOp)
+shift = value_builder(ShiftOp)

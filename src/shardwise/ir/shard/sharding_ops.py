@@ -1,0 +1,312 @@
+"""Shardings: what they are, which tensors have them, and what follows for shards and their halos."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import ClassVar
+
+from xdsl.dialects.builtin import I64, IndexType, LocationAttr, MemRefType, TensorType, UnitAttr
+from xdsl.ir import Attribute, OpResult
+from xdsl.irdl import (
+    AttrSizedOperandSegments,
+    operand_def,
+    opt_prop_def,
+    prop_def,
+    result_def,
+    traits_def,
+    var_operand_def,
+    var_result_def,
+)
+from xdsl.parser import Parser
+from xdsl.printer import Printer
+from xdsl.traits import Pure
+
+from shardwise.ir.shard.assembly import (
+    AxisListsClause,
+    Clause,
+    FlagClause,
+    Found,
+    GridClause,
+    MixedClause,
+    OperandClause,
+    PartialClause,
+)
+from shardwise.ir.shard.attributes import (
+    AxisListsLike,
+    GridLike,
+    IntsLike,
+    ShardAxesArrayAttr,
+    ShardingType,
+    ValueLike,
+    axis_lists_attribute,
+    grid_attribute,
+    ints_attribute,
+    values,
+)
+from shardwise.ir.shard.operation import (
+    INT_LIST,
+    GridUser,
+    Place,
+    ShardOperation,
+    Trailer,
+    shard_operation,
+    single_result,
+    value,
+    value_builder,
+    values_builder,
+)
+from shardwise.ir.shard.sharding19 import Sharding19Attr
+
+
+@shard_operation
+class ShardingOp(GridUser):
+    """How a tensor is spread: the grid axes per dim, and perhaps halos or the offsets of shards.
+
+    `%s = shard.sharding @g split_axes = [[0], []] halo_sizes = [1, 2] : !shard.sharding`
+    """
+
+    name = "shard.sharding"
+    OPERATION_NAME: ClassVar[str] = "shard.sharding"
+    _ODS_OPERAND_SEGMENTS: ClassVar[tuple[int, ...]] = (-1, -1)
+    CLAUSES: ClassVar[tuple[Clause, ...]] = (
+        GridClause(""),
+        AxisListsClause(),
+        PartialClause(),
+        MixedClause("halo_sizes", "static_halo_sizes", "dynamic_halo_sizes", optional=True),
+        MixedClause(
+            "sharded_dims_offsets", "static_sharded_dims_offsets", "dynamic_sharded_dims_offsets", optional=True
+        ),
+    )
+    TRAILER: ClassVar[Trailer] = "sharding"
+
+    split_axes = prop_def(ShardAxesArrayAttr)
+    dynamic_sharded_dims_offsets = var_operand_def(I64)
+    dynamic_halo_sizes = var_operand_def(I64)
+    static_sharded_dims_offsets = prop_def(INT_LIST, default_value=ints_attribute(None, ""))
+    static_halo_sizes = prop_def(INT_LIST, default_value=ints_attribute(None, ""))
+    result = result_def(ShardingType)
+    irdl_options = (AttrSizedOperandSegments(as_property=True),)
+    traits = traits_def(Pure())
+
+    def __init__(
+        self,
+        grid: GridLike,
+        split_axes: AxisListsLike,
+        dynamic_sharded_dims_offsets: Sequence[ValueLike] | None,
+        dynamic_halo_sizes: Sequence[ValueLike] | None,
+        *,
+        static_sharded_dims_offsets: IntsLike | None = None,
+        static_halo_sizes: IntsLike | None = None,
+        results: Sequence[Attribute] | None = None,
+        loc: LocationAttr | None = None,
+        ip: Place | None = None,
+    ) -> None:
+        properties = {
+            "grid": grid_attribute(grid),
+            "split_axes": axis_lists_attribute(split_axes),
+            "static_sharded_dims_offsets": ints_attribute(static_sharded_dims_offsets, "static_sharded_dims_offsets"),
+            "static_halo_sizes": ints_attribute(static_halo_sizes, "static_halo_sizes"),
+        }
+        operands = [
+            values(dynamic_sharded_dims_offsets, "dynamic_sharded_dims_offsets"),
+            values(dynamic_halo_sizes, "dynamic_halo_sizes"),
+        ]
+        self._make(operands, results or [ShardingType()], properties, loc, ip)
+
+
+@dataclass(frozen=True, slots=True)
+class AnnotationClause:
+    """The sharding a tensor gets: `to %s`, or `to <@g, [[0]]>` as LLVM 19 writes it."""
+
+    def parse(self, parser: Parser, found: Found) -> None:
+        """Read a value, or an attribute for which a sharding op is made."""
+        parser.parse_keyword("to")
+        operand = parser.parse_optional_unresolved_operand()
+        if operand is not None:
+            found.operands["sharding"] = [operand]
+            return
+        if not parser.parse_optional_punctuation("<"):
+            parser.raise_error("expected a sharding: `%s`, or `<@grid, [[0]]>`")
+        made = sharding_of(Sharding19Attr.read(parser))
+        parser.parse_punctuation(">")
+        found.values["sharding"] = [made.result]
+
+    def print(self, printer: Printer, op: ShardOperation) -> None:
+        """Print the value."""
+        printer.print_string(" to ")
+        printer.print_ssa_value(op.operands[1])
+
+
+def sharding_of(attribute: Sharding19Attr) -> ShardingOp:
+    """Return the op that says what LLVM 19's attribute says; it belongs to no block yet."""
+    op = ShardingOp(attribute.grid, attribute.split_axes, None, None)
+    # The op has no clause for partial axes, so they are kept among its attributes.
+    if len(attribute.partial_axes):
+        op.attributes |= {"partial_axes": attribute.partial_axes, "partial_type": attribute.partial_type}
+    return op
+
+
+@shard_operation
+class ShardOp(ShardOperation):
+    """Says how a tensor is spread where it is made or, with `annotate_for_users`, where this op's result is used.
+
+    `%1 = shard.shard %0 to %s annotate_for_users : tensor<4x8xf32>`
+    """
+
+    name = "shard.shard"
+    OPERATION_NAME: ClassVar[str] = "shard.shard"
+    CLAUSES: ClassVar[tuple[Clause, ...]] = (
+        OperandClause("src"),
+        AnnotationClause(),
+        FlagClause("annotate_for_users"),
+    )
+    TRAILER: ClassVar[Trailer] = "same"
+
+    src = operand_def(TensorType)
+    sharding = operand_def(ShardingType)
+    user_annotation = opt_prop_def(UnitAttr, prop_name="annotate_for_users")
+    result = result_def(TensorType)
+    traits = traits_def(Pure())
+
+    def __init__(
+        self,
+        src: ValueLike,
+        sharding: ValueLike,
+        *,
+        annotate_for_users: bool | UnitAttr | None = None,
+        results: Sequence[Attribute] | None = None,
+        loc: LocationAttr | None = None,
+        ip: Place | None = None,
+    ) -> None:
+        source = value(src)
+        properties = {"annotate_for_users": UnitAttr() if annotate_for_users else None}
+        self._make([source, value(sharding)], results or [source.type], properties, loc, ip)
+
+    @property
+    def annotate_for_users(self) -> bool:
+        """Whether the sharding is how users see the value, not how it is made."""
+        return self.user_annotation is not None
+
+
+@shard_operation
+class GetShardingOp(ShardOperation):
+    """The sharding of a tensor.
+
+    `%s = shard.get_sharding %0 : tensor<4x8xf32> -> !shard.sharding`
+    """
+
+    name = "shard.get_sharding"
+    OPERATION_NAME: ClassVar[str] = "shard.get_sharding"
+    CLAUSES: ClassVar[tuple[Clause, ...]] = (OperandClause("source"),)
+
+    source = operand_def(TensorType)
+    result = result_def(ShardingType)
+    traits = traits_def(Pure())
+
+    def __init__(
+        self,
+        source: ValueLike,
+        *,
+        results: Sequence[Attribute] | None = None,
+        loc: LocationAttr | None = None,
+        ip: Place | None = None,
+    ) -> None:
+        self._make([value(source)], results or [ShardingType()], {}, loc, ip)
+
+
+@shard_operation
+class ShardShapeOp(ShardOperation):
+    """The shape of the shard of one device, from the tensor's dims and its sharding.
+
+    `%0:2 = shard.shard_shape dims = [8, %n] sharding = %s device = [%i, 1] : index, index`
+    """
+
+    name = "shard.shard_shape"
+    OPERATION_NAME: ClassVar[str] = "shard.shard_shape"
+    _ODS_OPERAND_SEGMENTS: ClassVar[tuple[int, ...]] = (-1, 1, -1)
+    CLAUSES: ClassVar[tuple[Clause, ...]] = (
+        MixedClause("dims", "dims", "dims_dynamic"),
+        OperandClause("sharding", "sharding ="),
+        MixedClause("device", "device", "device_dynamic"),
+    )
+    TRAILER: ClassVar[Trailer] = "results"
+
+    dims_dynamic = var_operand_def(IndexType)
+    sharding = operand_def(ShardingType)
+    device_dynamic = var_operand_def(IndexType)
+    dims = prop_def(INT_LIST)
+    device = prop_def(INT_LIST)
+    sizes = var_result_def(IndexType)
+    irdl_options = (AttrSizedOperandSegments(as_property=True),)
+    traits = traits_def(Pure())
+
+    def __init__(
+        self,
+        result: Sequence[Attribute],
+        dims: IntsLike,
+        dims_dynamic: Sequence[ValueLike] | None,
+        sharding: ValueLike,
+        device: IntsLike,
+        device_dynamic: Sequence[ValueLike] | None,
+        *,
+        loc: LocationAttr | None = None,
+        ip: Place | None = None,
+    ) -> None:
+        properties = {"dims": ints_attribute(dims, "dims"), "device": ints_attribute(device, "device")}
+        operands = [values(dims_dynamic, "dims_dynamic"), value(sharding), values(device_dynamic, "device_dynamic")]
+        self._make(operands, [list(result)], properties, loc, ip)
+
+    @property
+    def result(self) -> OpResult:
+        """The only size; an error where there are several."""
+        return single_result(self)
+
+
+@shard_operation
+class UpdateHaloOp(GridUser):
+    """Fills the halos of a shard from the devices next to it along `split_axes`.
+
+    `%1 = shard.update_halo %0 on @g split_axes = [[0]] halo_sizes = [1, 1] : tensor<6x8xf32>`
+    """
+
+    name = "shard.update_halo"
+    OPERATION_NAME: ClassVar[str] = "shard.update_halo"
+    CLAUSES: ClassVar[tuple[Clause, ...]] = (
+        OperandClause("destination"),
+        GridClause(),
+        AxisListsClause(),
+        MixedClause("halo_sizes", "static_halo_sizes", "halo_sizes", optional=True),
+    )
+    TRAILER: ClassVar[Trailer] = "same"
+
+    destination = operand_def(TensorType.constr() | MemRefType.constr())
+    halo_sizes = var_operand_def(I64)
+    split_axes = prop_def(ShardAxesArrayAttr)
+    static_halo_sizes = prop_def(INT_LIST, default_value=ints_attribute(None, ""))
+    result = result_def(TensorType.constr() | MemRefType.constr())
+    traits = traits_def(Pure())
+
+    def __init__(
+        self,
+        result: Attribute,
+        destination: ValueLike,
+        grid: GridLike,
+        split_axes: AxisListsLike,
+        halo_sizes: Sequence[ValueLike] | None,
+        *,
+        static_halo_sizes: IntsLike | None = None,
+        loc: LocationAttr | None = None,
+        ip: Place | None = None,
+    ) -> None:
+        properties = {
+            "grid": grid_attribute(grid),
+            "split_axes": axis_lists_attribute(split_axes),
+            "static_halo_sizes": ints_attribute(static_halo_sizes, "static_halo_sizes"),
+        }
+        self._make([value(destination), values(halo_sizes, "halo_sizes")], [result], properties, loc, ip)
+
+
+sharding = value_builder(ShardingOp)
+shard = value_builder(ShardOp)
+get_sharding = value_builder(GetShardingOp)
+shard_shape = values_builder(ShardShapeOp)
+update_halo = value_builder(UpdateHaloOp)

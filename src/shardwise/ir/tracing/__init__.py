@@ -1,0 +1,1 @@
+"""Tracing: Python functions written against tensors, made into modules."""

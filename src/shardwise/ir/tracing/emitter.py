@@ -1,0 +1,261 @@
+"""The emitter: appends ops to the body of a function, and knows the few shapes that all lowering is made of."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from math import prod
+from typing import Any
+
+import numpy as np
+from xdsl.dialects import arith, linalg, tensor
+from xdsl.dialects.builtin import (
+    AffineMapAttr,
+    ArrayAttr,
+    DenseArrayBase,
+    DenseIntOrFPElementsAttr,
+    FloatAttr,
+    IntegerAttr,
+    TensorType,
+    bf16,
+    f16,
+    f32,
+    f64,
+    i1,
+    i8,
+    i16,
+    i32,
+    i64,
+)
+from xdsl.dialects.linalg.attrs import IteratorType, IteratorTypeAttr
+from xdsl.ir import Attribute, Block, Operation, Region, SSAValue
+from xdsl.ir.affine import AffineExpr, AffineMap
+
+from shardwise.errors import ProgramError
+from shardwise.layout.layout import Shape
+
+ELEMENTS: dict[str, Any] = {
+    "bool": i1,
+    "int8": i8,
+    "int16": i16,
+    "int32": i32,
+    "int64": i64,
+    "float16": f16,
+    "bfloat16": bf16,
+    "float32": f32,
+    "float64": f64,
+}
+
+Body = Callable[["Emitter", Sequence[SSAValue]], SSAValue]  # of scalars
+
+
+def element_of(dtype: np.dtype) -> Any:
+    """Return the element type of a dtype.
+
+    >>> str(element_of(np.dtype("float32")))
+    'f32'
+    """
+    if str(dtype) not in ELEMENTS:
+        raise ProgramError(f"{dtype} has no element type that arith computes with.\n  dtypes: {', '.join(ELEMENTS)}")
+    return ELEMENTS[str(dtype)]
+
+
+class Emitter:
+    """Where ops go: the body of a function, or of a structured op."""
+
+    def __init__(self, block: Block) -> None:
+        """Append to a block."""
+        self.block = block
+        self._known: dict[Any, SSAValue] = {}
+
+    def add(self, op: Operation) -> SSAValue:
+        """Append an op, and return its first result."""
+        self.block.add_op(op)
+        return op.results[0]
+
+    def once(self, key: Any, make: Callable[[], SSAValue]) -> SSAValue:
+        """Return the value made for a key before, or make it now."""
+        if key not in self._known:
+            self._known[key] = make()
+        return self._known[key]
+
+    # -- constants ---------------------------------------------------------------------------------
+
+    def scalar(self, value: Any, dtype: np.dtype) -> SSAValue:
+        """Return a constant scalar."""
+        element = element_of(dtype)
+        number = np.array(value).astype(dtype).item()
+        made = FloatAttr(number, element) if dtype.kind not in "iub" else IntegerAttr(_signed(number), element)
+        return self.once((repr(number), str(dtype)), lambda: self.add(arith.ConstantOp(made)))
+
+    def full(self, shape: Shape, value: Any, dtype: np.dtype) -> SSAValue:
+        """Return a tensor with one value everywhere."""
+        scalar = self.scalar(value, dtype)
+        kind = TensorType(element_of(dtype), shape)
+        return self.once((scalar, shape), lambda: self.add(tensor.SplatOp(scalar, [], kind)))
+
+    def constant(self, array: np.ndarray) -> SSAValue:
+        """Return a constant tensor."""
+        first = array.reshape(-1)[:1]
+        if array.size == 0 or (array.reshape(-1).view(f"V{array.itemsize}") == first.view(f"V{array.itemsize}")).all():
+            return self.full(array.shape, first[0] if array.size else 0, array.dtype)
+        kind = TensorType(element_of(array.dtype), array.shape)
+        values = [_signed(v) if array.dtype.kind in "iub" else v for v in array.reshape(-1).astype(object).tolist()]
+        if array.dtype.kind == "V":
+            values = array.reshape(-1).astype("float64").tolist()
+        return self.add(arith.ConstantOp(DenseIntOrFPElementsAttr.from_list(kind, values)))
+
+    def empty(self, shape: Shape, element: Attribute) -> SSAValue:
+        """Return a tensor whose elements nothing has defined."""
+        return self.add(tensor.EmptyOp([], TensorType(element, shape)))
+
+    # -- structured ops ----------------------------------------------------------------------------
+
+    def generic(
+        self,
+        inputs: Sequence[SSAValue],
+        maps: Sequence[Sequence[int | AffineExpr]],
+        init: SSAValue,
+        out: Sequence[int],
+        count: int,
+        body: Body,
+    ) -> SSAValue:
+        """Return a structured op: per operand its indices, loops or sums of them; loops not in `out` are reduced."""
+        kinds = [*(element_type(x) for x in inputs), element_type(init)]
+        block = Block(arg_types=kinds)
+        inner = Emitter(block)
+        block.add_op(linalg.ops.YieldOp(body(inner, block.args)))
+        attributes = [AffineMapAttr(_map(count, dims)) for dims in (*maps, out)]
+        reduced = [IteratorType.PARALLEL if k in out else IteratorType.REDUCTION for k in range(count)]
+        iterators = [IteratorTypeAttr(kind) for kind in reduced]
+        return self.add(linalg.ops.GenericOp(inputs, [init], Region(block), attributes, iterators, [init.type]))
+
+    def reduce(self, x: SSAValue, dims: Sequence[int], init: SSAValue, combine: type[Operation]) -> SSAValue:
+        """Return a tensor combined over some dims."""
+        element = element_type(x)
+        block = Block(arg_types=[element, element])
+        inner = Emitter(block)
+        block.add_op(linalg.ops.YieldOp(inner.add(combine(*block.args))))
+        over = DenseArrayBase.from_list(i64, list(dims))
+        return self.add(linalg.ops.ReduceOp(x, init, over, Region(block)))
+
+    def broadcast(self, x: SSAValue, shape: Shape) -> SSAValue:
+        """Return a tensor repeated along new leading dims and dims of size one."""
+        old = shape_of(x)
+        if old == shape:
+            return x
+        lead = len(shape) - len(old)
+        kept = [k for k in range(len(old)) if old[k] == shape[lead + k]]
+        added = [k for k in range(len(shape)) if k - lead not in kept]
+        small = self.reshape(x, tuple(old[k] for k in kept))
+        into = self.empty(shape, element_type(x))
+        return self.add(linalg.ops.BroadcastOp(small, into, DenseArrayBase.from_list(i64, added), into.type))
+
+    def transpose(self, x: SSAValue, order: Sequence[int]) -> SSAValue:
+        """Return a tensor with its dims in another order."""
+        if list(order) == list(range(len(order))):
+            return x
+        shape = shape_of(x)
+        into = self.empty(tuple(shape[k] for k in order), element_type(x))
+        return self.add(linalg.ops.TransposeOp(x, into, DenseArrayBase.from_list(i64, list(order)), into.type))
+
+    # -- shapes ------------------------------------------------------------------------------------
+
+    def reshape(self, x: SSAValue, shape: Shape) -> SSAValue:
+        """Return a tensor in another shape: dims joined to runs of equal size, then those split."""
+        old = shape_of(x)
+        if old == shape:
+            return x
+        if 0 in shape:
+            return self.full(shape, 0, _dtype(element_type(x)))
+        if not old:  # a scalar has no dims to split
+            return self.broadcast(x, shape)
+        runs = _runs(old, shape)
+        middle = tuple(prod(old[k] for k in sources) for sources, _ in runs)
+        if middle != old:
+            kind = TensorType(element_type(x), middle)
+            grouped = _reassociation([sources for sources, _ in runs])
+            x = self.add(
+                tensor.CollapseShapeOp.build(operands=[x], result_types=[kind], properties={"reassociation": grouped})
+            )
+        if middle == shape:
+            return x
+        grouped = _reassociation([targets for _, targets in runs])
+        return self.add(tensor.ExpandShapeOp(x, [], grouped, shape, TensorType(element_type(x), shape)))
+
+    def slice(
+        self, x: SSAValue, offsets: Sequence[int], sizes: Sequence[int], strides: Sequence[int] | None = None
+    ) -> SSAValue:
+        """Return every so many elements of a tensor, from some place on."""
+        steps = tuple(strides or [1] * len(sizes))
+        if tuple(sizes) == shape_of(x) and set(steps) <= {1}:
+            return x
+        make = tensor.ExtractSliceOp.from_static_parameters
+        return self.once((x, *offsets, *sizes, *steps), lambda: self.add(make(x, offsets, sizes, steps)))
+
+    def place(
+        self,
+        x: SSAValue,
+        into: SSAValue,
+        offsets: Sequence[int],
+        sizes: Sequence[int],
+        strides: Sequence[int] | None = None,
+    ) -> SSAValue:
+        """Return a tensor with every so many of its elements replaced by those of another."""
+        return self.add(tensor.InsertSliceOp.from_static_parameters(x, into, offsets, sizes, strides))
+
+    def concat(self, parts: Sequence[SSAValue], dim: int) -> SSAValue:
+        """Return tensors one after the other along a dim."""
+        if len(parts) == 1:
+            return parts[0]
+        shape = list(shape_of(parts[0]))
+        shape[dim] = sum(shape_of(part)[dim] for part in parts)
+        return self.add(tensor.ConcatOp(parts, dim, TensorType(element_type(parts[0]), shape)))
+
+
+# -- types -----------------------------------------------------------------------------------------------
+
+
+def shape_of(x: SSAValue) -> Shape:
+    """Return the shape of a tensor."""
+    assert isinstance(x.type, TensorType)
+    return tuple(x.type.get_shape())
+
+
+def element_type(x: SSAValue) -> Any:
+    """Return the type of a scalar, or of the elements of a tensor."""
+    return x.type.element_type if isinstance(x.type, TensorType) else x.type
+
+
+def _dtype(element: Any) -> np.dtype:
+    return np.dtype(next(name for name, kind in ELEMENTS.items() if kind == element))
+
+
+def _signed(value: Any) -> int:
+    return -1 if value is True else int(value)
+
+
+def _map(count: int, dims: Sequence[int | AffineExpr]) -> AffineMap:
+    return AffineMap(count, 0, tuple(AffineExpr.dimension(d) if isinstance(d, int) else d for d in dims))
+
+
+def _reassociation(groups: Sequence[Sequence[int]]) -> ArrayAttr[Any]:
+    return ArrayAttr([ArrayAttr([IntegerAttr(k, i64) for k in group]) for group in groups])
+
+
+def _runs(old: Shape, new: Shape) -> list[tuple[list[int], list[int]]]:
+    # Dims of either shape in runs that have equally many elements.
+    out: list[tuple[list[int], list[int]]] = []
+    i = j = 0
+    while i < len(old) and j < len(new):
+        a, b, sources, targets = old[i], new[j], [i], [j]
+        i, j = i + 1, j + 1
+        while a != b:
+            if a < b:
+                a, i, sources = a * old[i], i + 1, [*sources, i]
+            else:
+                b, j, targets = b * new[j], j + 1, [*targets, j]
+        out.append((sources, targets))
+    if out:  # what is left over are ones
+        out[-1][0].extend(range(i, len(old)))
+        out[-1][1].extend(range(j, len(new)))
+    return out

@@ -1,0 +1,50 @@
+"""What a check yields: sentences about an op, without its place, its name and its grid."""
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, TypeAlias
+
+from xdsl.dialects.builtin import DYNAMIC_INDEX, DenseArrayBase, MemRefType, TensorType
+from xdsl.ir import SSAValue
+
+Complaints: TypeAlias = Iterator[str]
+Check: TypeAlias = Callable[[Any, Any], Complaints]
+Sizes: TypeAlias = tuple[int | None, ...]
+
+
+def shape_of(value: SSAValue) -> Sizes:
+    """Return the sizes of a tensor's dims, None where they are not known."""
+    kind = value.type
+    if not isinstance(kind, TensorType | MemRefType):
+        return ()
+    return tuple(None if size == DYNAMIC_INDEX else size for size in kind.get_shape())
+
+
+def shown(sizes: Sequence[int | None]) -> str:
+    """Return sizes as text.
+
+    >>> shown((2, None, 4))
+    '2x?x4'
+    """
+    return "x".join("?" if size is None else str(size) for size in sizes)
+
+
+def counted(count: int, noun: str) -> str:
+    """Return a count with its noun.
+
+    >>> counted(1, "axis"), counted(2, "value")
+    ('1 axis', '2 values')
+    """
+    plural = {"axis": "axes", "index": "indices"}.get(noun, f"{noun}s")
+    return f"{count} {noun if count == 1 else plural}"
+
+
+def mixed_complaints(static: DenseArrayBase[Any], dynamic: Sequence[SSAValue], what: str) -> Complaints:
+    """Complain unless a list has one value for each place that stands for one."""
+    places = static.get_values().count(DYNAMIC_INDEX)
+    if places != len(dynamic):
+        yield f"{what} has {counted(places, 'place')} for values, but {counted(len(dynamic), 'value')}."
+
+
+def static_sizes(static: DenseArrayBase[Any]) -> Sizes:
+    """Return the ints of a list, None for those that are values."""
+    return tuple(None if number == DYNAMIC_INDEX else int(number) for number in static.get_values())

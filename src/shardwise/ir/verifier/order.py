@@ -1,0 +1,41 @@
+"""Order: a value is made before it is used, by an op that its user can see."""
+
+from dataclasses import dataclass, field
+
+from xdsl.ir import Block, Operation, OpResult, SSAValue
+
+from shardwise.ir.verifier.complaint import Complaints
+
+
+@dataclass(slots=True)
+class Order:
+    """The position of each op in its block, counted once per block."""
+
+    positions: dict[Block, dict[Operation, int]] = field(default_factory=dict)
+
+    def complaints(self, op: Operation) -> Complaints:
+        """Complain about values that are made after the op or where it cannot see them."""
+        for number, value in enumerate(op.operands):
+            if not self._sees(op, value):
+                yield f"operand {number} is used before it is made, or where it cannot be seen."
+
+    def _sees(self, op: Operation, value: SSAValue) -> bool:
+        home = value.owner.parent if isinstance(value, OpResult) else value.owner
+        if not isinstance(home, Block):
+            return False
+        at: Operation | None = op
+        while at is not None and at.parent is not None:
+            if at.parent is home:
+                return not isinstance(value, OpResult) or self._position(value.op) < self._position(at)
+            # Blocks of one region: which one runs first is for the control flow to say.
+            if at.parent.parent is home.parent and at.parent.parent is not None:
+                return True
+            at = at.parent_op()
+        return False
+
+    def _position(self, op: Operation) -> int:
+        block = op.parent
+        assert block is not None
+        if block not in self.positions:
+            self.positions[block] = {child: number for number, child in enumerate(block.ops)}
+        return self.positions[block][op]

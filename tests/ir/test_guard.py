@@ -1,0 +1,138 @@
+"""Hostile texts: an error with line and column, within a second and 200 MB, and nothing else."""
+
+import json
+import os
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from shardwise.errors import ConversionError, ParseError, VerifyError
+from shardwise.ir import parse_module, print_module, verify
+from shardwise.ir.guard import MAX_DIGITS, MAX_NESTING, check_text, decode
+from shardwise.ir.source import Source
+from tests.ir.hostile import HOSTILE, measured
+from tests.ir.mutations import SEEDS, mutations
+
+ROOT = Path(__file__).parents[2]
+
+
+@pytest.mark.parametrize("name", HOSTILE)
+def test_a_hostile_text_is_an_error_with_line_and_column_within_a_second(name: str):
+    line, column, seconds = measured(HOSTILE[name])
+    assert line >= 1
+    assert column >= 1
+    assert seconds < 1
+
+
+def test_all_hostile_texts_together_stay_under_200_megabytes():
+    command = [sys.executable, "-m", "tests.ir.hostile"]
+    environment = os.environ | {"PYTHONPATH": os.pathsep.join([str(ROOT / "src"), str(ROOT)])}
+    done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=120, check=True)
+    report = json.loads(done.stdout)
+    assert report["megabytes"] < 200
+    assert all(line and seconds < 1 for line, _, seconds in report["found"].values())
+
+
+MESSAGES = [
+    ('a "b', (1, 3), "the string does not end on its line."),
+    ('"a\\', (1, 1), "the string does not end on its line."),
+    ('"a\n"', (1, 1), "the string does not end on its line."),
+    ("a\n" + "(" * (MAX_NESTING + 1), (2, MAX_NESTING + 1), f"brackets nest deeper than {MAX_NESTING} levels."),
+    ("7" * (MAX_DIGITS + 1), (1, 1), f"an int of {MAX_DIGITS + 1} digits; at most {MAX_DIGITS} are read."),
+    ("tensor<" + "2x" * 65 + "f32>", (1, 8), "a shape of more than 64 dims."),
+    ("shape = " + "2x" * 64 + "2", (1, 9), "a shape of more than 64 dims."),
+    ("affine_map<" + "d" * 1000, (1, 1), "an affine map of more than 1000 characters."),
+    ("a\x00", (1, 2), "control character '\\x00'."),
+    ("a\n é", (2, 2), "character 'é' outside of strings and comments."),
+]
+
+
+@pytest.mark.parametrize(("text", "place", "message"), MESSAGES)
+def test_each_message_has_its_place(text: str, place: tuple[int, int], message: str):
+    with pytest.raises(ParseError) as caught:
+        check_text(Source(text, "m.mlir"))
+    assert (caught.value.line, caught.value.column) == place
+    assert str(caught.value).startswith(f"m.mlir:{place[0]}:{place[1]}: {message}")
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "tensor<" + "2x" * 64 + "f32>",
+        "affine_map<(d0) -> (d0)>, " * 100,
+        '"é" // é',
+        '"\\""',
+        '"\\\\"',
+        "(" * MAX_NESTING,
+        "()" * 1000,
+        "-> >= <=" * 100,
+        "1" * MAX_DIGITS,
+        "<->" * 60,
+    ],
+)
+def test_what_is_unusual_but_fine_passes(text: str):
+    check_text(Source(text))
+
+
+def test_bytes_that_are_not_utf_8_are_named_with_their_place():
+    with pytest.raises(ParseError, match=r"^m\.mlir:2:2: byte 0xff is not UTF-8\."):
+        decode(b"a\n\xc3\xa9\xff", "m.mlir")
+
+
+def test_aliases_that_grow_are_refused_and_others_read():
+    with pytest.raises(ParseError, match="the alias stands for more than"):
+        parse_module(HOSTILE["type aliases"])
+    uses = "".join('"test.op"() {a = #a} : () -> ()\n' for _ in range(3))
+    assert parse_module(f"#a = [1, 2]\n{uses}", allow_unregistered=True)
+    many = f"#a = [{', '.join(['1'] * 200_000)}]\n" + "[#a, #a]" * 20
+    with pytest.raises(ParseError, match="aliases stand for more than"):
+        parse_module(many)
+
+
+@pytest.mark.parametrize("text", SEEDS)
+def test_the_seeds_of_mutations_are_valid(text: str):
+    verify(parse_module(text))
+
+
+def survive(seconds: float, seed: int) -> int:
+    """Feed changed texts to all that reads and prints, and return how many were read."""
+    end, read = time.monotonic() + seconds, 0
+    for number, text in enumerate(mutations(seed)):
+        if time.monotonic() > end:
+            return read
+        start = time.process_time()
+        read += accepts(text, allow_unregistered=number % 2 == 0)
+        assert time.process_time() - start < 1, text
+    return read
+
+
+def accepts(text: str, allow_unregistered: bool) -> bool:
+    try:
+        module = parse_module(text, "m.mlir", allow_unregistered=allow_unregistered)
+    except ParseError as error:
+        if min(error.line, error.column) < 1:
+            raise
+        return False
+    printed = print_module(module)
+    try:
+        verify(module)
+        print_module(module, "mesh19")
+    except VerifyError:
+        return True
+    except ConversionError:
+        pass
+    # What verifies can be read again.
+    assert print_module(parse_module(printed, allow_unregistered=allow_unregistered)) == printed
+    return True
+
+
+def test_ten_seconds_of_mutations_are_survived():
+    assert survive(10, seed=0) > 0
+
+
+@pytest.mark.long
+def test_minutes_of_mutations_are_survived():
+    assert survive(180, seed=time.time_ns()) > 0
