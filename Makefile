@@ -42,7 +42,7 @@ docs: $(DOCS) ## build the documentation into site/
 
 clean: ## remove .venv and everything the tools leave
 	rm -rf $(VENV) site build dist .pytest_cache .ruff_cache .hypothesis .import_linter_cache
-	find src tests tools -name __pycache__ -type d -prune -exec rm -rf {} +
+	find src tests tools examples benchmarks -name __pycache__ -type d -prune -exec rm -rf {} +
 
 lint: $(TEST) debian
 	$(SAY) "ruff check"

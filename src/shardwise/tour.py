@@ -1,6 +1,9 @@
-"""The tour: layouts, plans, real reshards and a little training on a 2x4 mesh of virtual devices, in seconds."""
+"""The tour: layouts, plans, real reshards and the training of a transformer on 2x4 virtual devices, in seconds."""
 
 from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 from rich.console import Console
@@ -14,18 +17,23 @@ from shardwise import (
     P,
     Tensor,
     all_reduce,
+    cross_entropy,
+    einsum,
+    embedding,
+    gelu,
     halo_exchange,
-    matmul,
-    mean,
+    layer_norm,
     plan_reshard,
     shard,
     shard_map,
     shift,
-    tanh,
+    softmax,
     trace_communication,
     value_and_grad,
     vjp,
+    where,
 )
+from shardwise.engine.log import CommunicationLog
 from shardwise.pictures.text import layout_rich
 
 SHAPE = (10, 16)
@@ -100,37 +108,84 @@ def _derivative(console: Console, mesh: DeviceMesh, values: np.ndarray) -> bool:
     return _verdict(console, "gradient of the sum of squares", gradient, 2 * values[:8])
 
 
-def _training(console: Console, mesh: DeviceMesh) -> bool:
-    """Train a small network, its batch split over dp and its hidden layer over tp, beside plain NumPy."""
-    console.print(Rule("Training a network that is data- and tensor-parallel"))
+# -- a transformer -----------------------------------------------------------------------------------------
+
+BATCH, TOKENS, WORDS, WIDTH, HEADS, SIZE, HIDDEN, LAYERS = 8, 12, 64, 16, 4, 4, 32, 2
+Weights = dict[str, Any]
+
+# How each weight is laid out on the mesh: heads, hidden units and words over tp. The batch is over dp.
+SPECS = {"words": P("tp"), "places": P(), "q": P(None, "tp"), "k": P(None, "tp"), "v": P(None, "tp"), "o": P("tp")}
+SPECS |= {"up": P(None, "tp"), "down": P("tp"), "norm": P()}
+
+
+def _weights() -> Weights:
     rng = np.random.default_rng(1)
-    x, y = rng.standard_normal((32, 8)), rng.standard_normal((32, 1))
-    plain = [rng.standard_normal((8, 16)) / 3, rng.standard_normal((16, 1)) / 4]
-    weights = [shard(plain[0], mesh, P(None, "tp")), shard(plain[1], mesh, P("tp"))]
-    inputs, targets = shard(x, mesh, P("dp")), shard(y, mesh, P("dp"))
+    shapes = dict.fromkeys("qkv", (WIDTH, HEADS, SIZE)) | {"o": (HEADS, SIZE, WIDTH)}
+    shapes |= {"up": (WIDTH, HIDDEN), "down": (HIDDEN, WIDTH)}
+    out: Weights = {f"{name}{k}": rng.standard_normal(shapes[name]) / 4 for k in range(LAYERS) for name in shapes}
+    out |= {f"norm{k}": np.ones(WIDTH) for k in range(2 * LAYERS + 1)}
+    return out | {"words": rng.standard_normal((WORDS, WIDTH)) / 2, "places": rng.standard_normal((TOKENS, WIDTH)) / 2}
 
-    def loss(weights: list[Tensor]) -> Tensor:
-        error = matmul(tanh(matmul(inputs, weights[0])), weights[1]) - targets
-        return mean(error * error)
 
-    same = True
-    for step in range(31):
-        value, gradients = value_and_grad(loss)(weights)
-        weights = [w - 0.1 * g for w, g in zip(weights, gradients, strict=True)]
-        hidden = np.tanh(x @ plain[0])
-        error = hidden @ plain[1] - y
-        slope = 2 * error / len(y)
-        down = x.T @ ((slope @ plain[1].T) * (1 - hidden**2))
-        plain = [plain[0] - 0.1 * down, plain[1] - 0.1 * hidden.T @ slope]
-        same &= bool(np.isclose(value.item(), np.mean(error**2)))
-        if step % 10 == 0:
-            console.print(Text(f"step {step:2}: loss {value.item():.6f}, in plain NumPy {np.mean(error**2):.6f}"))
-    for name, got, want in zip("ab", weights, plain, strict=True):
-        same &= bool(np.allclose(got.numpy(), want))
-        console.print(Text(f"weight {name}: {got.type_text}"))
+def _text() -> tuple[np.ndarray, np.ndarray]:
+    # Sequences to count on: each goes up by a number of its own.
+    rng = np.random.default_rng(2)
+    first, step = rng.integers(0, WORDS, (BATCH, 1)), rng.integers(1, 4, (BATCH, 1))
+    text = (first + step * np.arange(TOKENS + 1)) % WORDS
+    return text[:, :-1], text[:, 1:]
+
+
+def _loss(w: Weights, tokens: Any, labels: Any) -> Tensor:
+    x = embedding(tokens, w["words"]) + w["places"]
+    for k in range(LAYERS):
+        y = layer_norm(x, w[f"norm{2 * k}"])
+        q, key, v = (einsum("btd,dhk->bhtk", y, w[f"{name}{k}"]) for name in "qkv")
+        scores = where(np.tri(TOKENS, dtype=bool), einsum("bhtk,bhsk->bhts", q, key) / SIZE**0.5, -1e9)
+        x = x + einsum("bhtk,hkd->btd", einsum("bhts,bhsk->bhtk", softmax(scores), v), w[f"o{k}"])
+        y = layer_norm(x, w[f"norm{2 * k + 1}"])
+        x = x + einsum("btf,fd->btd", gelu(einsum("btd,df->btf", y, w[f"up{k}"])), w[f"down{k}"])
+    logits = einsum("btd,vd->btv", layer_norm(x, w[f"norm{2 * LAYERS}"]), w["words"])
+    return cross_entropy(logits, labels)
+
+
+def train(place: Callable[[np.ndarray, P], Any], steps: int) -> tuple[list[float], Weights]:
+    """Train a small transformer, every tensor put where `place` puts it, and return its losses and weights."""
+    weights = {name: place(value, SPECS[name.rstrip("0123456789")]) for name, value in _weights().items()}
+    tokens, labels = (place(text, P("dp")) for text in _text())
+    losses = []
+    for _ in range(steps):
+        value, gradients = value_and_grad(_loss)(weights, tokens, labels)
+        weights = {name: weights[name] - 0.3 * gradient for name, gradient in gradients.items()}
+        losses.append(value.gather().item())
+    return losses, weights
+
+
+def _training(console: Console, mesh: DeviceMesh, steps: int = 31) -> bool:
+    """Train a transformer that is data- and tensor-parallel, beside the same on one device."""
+    console.print(Rule("Training a transformer"))
+    console.print(Text("The batch is spread over dp; heads, hidden units and the vocabulary are spread over tp."))
+    with trace_communication() as log:
+        train(lambda value, spec: shard(value, mesh, spec), 1)
+    for axes, sent in _by_axes(log).items():
+        console.print(Text(f"one step, both ways: {len(sent)} all-reduces over {axes}, {sum(sent)} bytes"))
+    losses, weights = train(lambda value, spec: shard(value, mesh, spec), steps)
+    plain_losses, plain = train(lambda value, spec: value, steps)
+    for step in range(0, steps, 10):
+        console.print(Text(f"step {step:2}: loss {losses[step]:.12f}, on one device {plain_losses[step]:.12f}"))
+    same = np.allclose(losses, plain_losses, rtol=1e-9) and all(
+        np.allclose(weights[name].numpy(), value.numpy(), rtol=1e-7, atol=1e-9) for name, value in plain.items()
+    )
     word = ("equal to", "green") if same else ("different from", "red")
-    console.print(Text.assemble("losses and weights are ", word, " plain NumPy's, to rounding.\n"))
+    console.print(Text.assemble(f"the curve of {steps} losses and all weights are ", word, " those of one device.\n"))
     return same
+
+
+def _by_axes(log: CommunicationLog) -> dict[str, list[int]]:
+    out: dict[str, list[int]] = {}
+    for record in log:
+        if record.bytes:
+            out.setdefault(" and ".join(record.axes), []).append(record.bytes)
+    return out
 
 
 def _verdict(console: Console, name: str, got: Tensor, expected: np.ndarray) -> bool:

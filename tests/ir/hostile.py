@@ -1,9 +1,9 @@
 """Texts that would make a careless parser hang, overflow or run out of memory; run as a script, it measures them."""
 
 import json
-import resource
 import sys
 import time
+from pathlib import Path
 
 from shardwise.errors import ParseError
 from shardwise.ir import parse_module
@@ -11,6 +11,12 @@ from shardwise.ir import parse_module
 DEEP = 10_000
 DIGITS = "9" * 5_000
 SPLAT = "tensor<100000x100000xf64>"
+
+
+def peak_megabytes() -> float:
+    """The most memory that this program held; unlike what the parent's `getrusage` says, without that of the parent."""
+    (line,) = [line for line in Path("/proc/self/status").read_text().splitlines() if line.startswith("VmHWM")]
+    return int(line.split()[1]) / 1024
 
 
 def constant(attribute: str) -> str:
@@ -91,5 +97,5 @@ def measured(text: str | bytes) -> tuple[int, int, float]:
 
 if __name__ == "__main__":
     found = {name: measured(text) for name, text in HOSTILE.items()}
-    memory = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024
+    memory = peak_megabytes()
     json.dump({"found": found, "megabytes": memory}, sys.stdout)

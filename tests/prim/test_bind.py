@@ -3,7 +3,20 @@
 import numpy as np
 import pytest
 
-from shardwise import DerivativeError, DeviceMesh, Layout, P, asarray, jvp, shard, vjp
+from shardwise import (
+    DerivativeError,
+    DeviceMesh,
+    Layout,
+    P,
+    Tensor,
+    asarray,
+    jvp,
+    matmul,
+    shard,
+    trace_communication,
+    vjp,
+)
+from shardwise import sum as total
 from shardwise.prim.bind import Traced, bind, new_level
 from shardwise.prim.elementwise import add, multiply, negative
 from shardwise.prim.row import Row
@@ -82,3 +95,45 @@ def test_tangents_lie_as_their_values_do() -> None:
     assert isinstance(seen[0], Traced)
     assert seen[0].tangent is not None
     assert seen[0].tangent.layout is seen[0].layout is Layout(M4, ["x"])
+
+
+def test_cotangents_that_nobody_asks_for_are_not_made() -> None:
+    made = []
+
+    def cotangent(name: str, value: Tensor) -> Tensor:
+        made.append(name)
+        return value
+
+    pair = Row("pair", add.run, lambda ct, out, x, y: (lambda: cotangent("x", ct), lambda: cotangent("y", ct)))
+    constant = asarray([1.0])
+    assert vjp(lambda x: bind(pair, x, constant), asarray([2.0]))[1]([3.0])[0].item() == 3.0
+    assert made == ["x"]
+    vjp(lambda x: bind(pair, x, x), asarray([2.0]))[1]([3.0])
+    assert sorted(made) == ["x", "x", "y"]
+
+
+def test_terms_of_a_cotangent_that_are_pending_alike_are_added_before_they_are_resolved() -> None:
+    x, w = shard(np.arange(12.0).reshape(4, 3), M4, P()), shard(np.ones((3, 8)), M4, P(None, "x"))
+    _, back = vjp(lambda x: [total(matmul(x, w) * matmul(x, w)), total(x * x)], x)
+    _, both = vjp(lambda x: total(x * x) + total(matmul(x, w)) + total(matmul(2.0 * x, w)), x)
+    for call in (lambda: back([1.0, 1.0]), lambda: both(1.0)):
+        with trace_communication() as log:
+            (found,) = call()
+        assert [(record.kind, record.bytes) for record in log if record.bytes] == [("all_reduce", 2 * 3 * x.nbytes)]
+        assert found.layout is x.layout
+
+
+def test_a_cotangent_that_was_resolved_for_one_is_not_resolved_again_for_another() -> None:
+    # The cotangent of y is pending over x. The branch through v needs it resolved, which the other then is given.
+    v, w = (shard(np.ones(shape), M4, spec) for shape, spec in (((8, 3), P("x")), ((3, 8), P(None, "x"))))
+
+    def block(y: Tensor) -> Tensor:
+        return total(matmul(y + matmul(matmul(y, w), v), w))
+
+    y = shard(np.arange(12.0).reshape(4, 3), M4, P())
+    _, back = vjp(block, y)
+    with trace_communication() as log:
+        (found,) = back(1.0)
+    assert [record.bytes for record in log if record.bytes] == [2 * 3 * y.nbytes] * 2
+    plain = np.ones((4, 8)) @ np.ones((8, 3))
+    np.testing.assert_allclose(found.numpy(), plain + plain @ np.ones((3, 8)) @ np.ones((8, 3)))

@@ -13,6 +13,7 @@ from shardwise import (
     PartialsOnly,
     ReshardWarning,
     current_engine,
+    einsum,
     matmul,
     mode,
     shard,
@@ -86,3 +87,39 @@ def test_what_is_no_solver_says_so():
         mode("greedy")  # type: ignore[arg-type]
     with pytest.raises(ArgumentError, match="'silent', 'warn' or 'raise'"):
         GreedyReshard(on_reshard="loud")  # type: ignore[arg-type]
+
+
+def test_a_pending_result_is_charged_for_the_half_of_its_reduction_that_is_sure_to_come():
+    # Heads over tp: to gather the heads and the weight would take 3 (6144 + 128) bytes, an all-reduce takes 6 x 6144.
+    heads, weight = shard(np.ones((192, 4, 1)), MESH, P(None, "tp")), shard(np.ones((4, 1, 4)), MESH, P("tp"))
+    counters = current_engine().counters
+    counters.reset()
+    assert str(einsum("thk,hkd->td", heads, weight).layout) == "[-|-] sum(tp)"
+    assert counters.total == 0
+
+
+def test_data_parallelism_is_not_given_up_to_send_less():
+    # The batch has fewer bytes than the gradient of the weight, but to gather it would do all the work twice.
+    x, slope = (shard(np.ones((64, 128), "float32"), MESH, P("dp")) for _ in range(2))
+    counters = current_engine().counters
+    counters.reset()
+    assert str(einsum("bi,bj->ij", x, slope).layout) == "[-|-] sum(dp)"
+    assert counters.total == 0
+    # Where there is next to no work, bytes decide.
+    x, slope = (shard(np.ones((2, 128), "float32"), MESH, P("dp")) for _ in range(2))
+    assert str(einsum("bi,bj->ij", x, slope).layout) == "[-|-]"
+    assert counters.total == 2 * 8 * 128 * 4
+
+
+@pytest.mark.parametrize("number", [2.0, 3])
+def test_a_pending_sum_passes_through_divisions_but_not_as_the_divisor(number):
+    x = shard(np.array([6.0, 12.0]), MESH, P(), partial_axes=["tp"])
+    assert str((x / number).layout) == "[-] sum(tp)"
+    assert np.allclose((x / number).numpy(), np.array([6.0, 12.0]) / number)
+    y = shard(np.array([2.0, 4.0]), MESH, P())
+    assert str((x / y).layout) == "[-] sum(tp)"
+    assert np.allclose((x / y).numpy(), [3.0, 3.0])
+    assert np.allclose((number / x).numpy(), number / np.array([6.0, 12.0]))
+    assert np.allclose((y / x).numpy(), [1 / 3, 1 / 3])
+    assert not (number / x).layout.partial
+    assert not (y / x).layout.partial

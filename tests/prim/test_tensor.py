@@ -295,3 +295,19 @@ def test_tensors_compare_by_element_and_hash_by_identity(dtype: np.dtype, shape:
     assert (x == y).numpy().all()
     assert not (x != y).numpy().any()
     assert hash(x) == hash(x) != hash(y)
+
+
+def test_ops_pay_once_for_a_pending_sum_and_collectives_every_time() -> None:
+    mesh = DeviceMesh((4,), ("x",))
+    x = sw.sum(shard(np.arange(8.0).reshape(4, 2), mesh, P("x")), axis=0)
+    once = ("all_reduce", 2 * 3 * x.nbytes)
+    with sw.trace_communication() as log:
+        assert np.array_equal(sw.exp(x).numpy(), np.exp([12.0, 16.0]))
+        assert np.array_equal(sw.sqrt(x).numpy(), np.sqrt([12.0, 16.0]))
+    assert [(record.kind, record.bytes) for record in log] == [once]
+    with sw.trace_communication() as log:
+        sw.all_reduce(x)
+        sw.all_reduce(x)
+    assert [(record.kind, record.bytes) for record in log] == [once, once]
+    # What was paid for does not change what an op on the pending value gives.
+    assert (x * 2.0).layout.partial

@@ -10,6 +10,7 @@ import optree
 from shardwise.engine.arrays import dtype_of
 from shardwise.errors import DerivativeError
 from shardwise.layout.placement import ReduceOp, reductions_of
+from shardwise.ops.local_view import LocalTensor
 from shardwise.prim.bind import Node, Traced, new_level, pulled_back
 from shardwise.prim.elementwise import add
 from shardwise.prim.parts import zeros_like
@@ -80,7 +81,13 @@ def stop_gradient(x: Any) -> Any:
     >>> vjp(lambda x: x * stop_gradient(x), x)[1](asarray([1.0]))[0].item()
     3.0
     """
-    return optree.tree_map(lambda leaf: plain(leaf) if isinstance(leaf, Tensor) else leaf, x)
+    return optree.tree_map(_constant, x)
+
+
+def _constant(leaf: Any) -> Any:
+    if isinstance(leaf, LocalTensor):
+        return LocalTensor(plain(leaf.stack), leaf.mesh)
+    return plain(leaf) if isinstance(leaf, Tensor) else leaf
 
 
 def _argument(leaf: Any) -> Tensor:

@@ -8,6 +8,8 @@ from typing import Any
 import numpy as np
 
 from shardwise.layout.placement import checked_dtype
+from shardwise.ops.local_arithmetic import also_local, each_element
+from shardwise.ops.local_view import LocalTensor
 from shardwise.prim import elementwise as rows
 from shardwise.prim.row import Row
 from shardwise.prim.tensor import Tensor, asarray, together
@@ -22,16 +24,25 @@ def operands(*data: Any) -> list[Any]:
 
 
 def _one(row: Row, what: str) -> Callable[[Any], Tensor]:
-    def function(x: Any, /) -> Tensor:
+    def function(x: Any, /) -> Any:
+        if isinstance(x, LocalTensor):
+            return each_element(function, x)
         return row(asarray(x))
 
     return _named(function, row.name, f"Return, element by element, {what}.")
 
 
+NUMBERS = (float, int, complex, bool)
+
+
 def _two(row: Row, what: str) -> Callable[[Any, Any], Tensor]:
-    def function(x1: Any, x2: Any, /) -> Tensor:
+    def function(x1: Any, x2: Any, /) -> Any:
         if isinstance(x1, Tensor) and isinstance(x2, Tensor):
             return row(x1, x2)
+        if (isinstance(x1, Tensor) and type(x2) in NUMBERS) or (isinstance(x2, Tensor) and type(x1) in NUMBERS):
+            return row(x1, x2)
+        if isinstance(x1, LocalTensor) or isinstance(x2, LocalTensor):
+            return each_element(function, x1, x2)
         return row(*operands(x1, x2))
 
     return _named(function, row.name, f"Return, element by element, {what}.")
@@ -113,6 +124,11 @@ round = _one(rows.round, "it rounded to the nearest, ties to even")
 relu = _one(rows.relu, "the larger of it and zero")
 
 
+def _cast(function: Callable[..., Tensor], x: LocalTensor, dtype: Any) -> LocalTensor:
+    return LocalTensor(function(x.stack, dtype), x.mesh)
+
+
+@also_local(each_element)
 def where(condition: Any, x1: Any, x2: Any, /) -> Tensor:
     """Return elements of `x1` where the condition holds, and of `x2` elsewhere.
 
@@ -122,6 +138,7 @@ def where(condition: Any, x1: Any, x2: Any, /) -> Tensor:
     return rows.where(*operands(asarray(condition) if isinstance(condition, bool) else condition, x1, x2))
 
 
+@also_local(each_element)
 def clip(x: Any, /, min: Any = None, max: Any = None) -> Tensor:
     """Return `x` limited to [min, max].
 
@@ -134,6 +151,7 @@ def clip(x: Any, /, min: Any = None, max: Any = None) -> Tensor:
     return out if max is None else minimum(out, max)
 
 
+@also_local(_cast)
 def astype(x: Any, dtype: Any, /) -> Tensor:
     """Return `x` converted to another dtype.
 
@@ -143,6 +161,7 @@ def astype(x: Any, dtype: Any, /) -> Tensor:
     return rows.astype(asarray(x), dtype=checked_dtype(dtype))
 
 
+@also_local(each_element)
 def sigmoid(x: Any, /) -> Tensor:
     """Return 1 / (1 + exp(-x)), without overflow.
 
@@ -152,16 +171,19 @@ def sigmoid(x: Any, /) -> Tensor:
     return rows.sigmoid(asarray(x))
 
 
+@also_local(each_element)
 def silu(x: Any, /) -> Tensor:
     """Return x sigmoid(x)."""
     return rows.silu(asarray(x))
 
 
+@also_local(each_element)
 def softplus(x: Any, /) -> Tensor:
     """Return log(1 + exp(x)), without overflow."""
     return rows.softplus(asarray(x))
 
 
+@also_local(each_element)
 def gelu(x: Any, /) -> Tensor:
     """Return the Gaussian error linear unit, in its tanh form."""
     return rows.gelu(asarray(x))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from functools import lru_cache
 from operator import index as as_index
 from typing import Any, NamedTuple
 
@@ -101,14 +102,20 @@ def sliced(x: Tensor, index: Index, reverse: Sequence[int] = ()) -> Tensor:
     if all(span == Span(0, size) for span, size in zip(index, x.shape, strict=True)):
         return mirror(x, dims=tuple(reverse)) if reverse else x
     out = window(x, index=index)
-    rest = zip(x.layout.dims, out.layout.dims, strict=True)
+    layout = _cut_again(x.layout, out.layout)
+    return mirror(out, dims=tuple(reverse), layout=layout) if reverse else relayout(out, layout=layout)
+
+
+@lru_cache(maxsize=4096)
+def _cut_again(own: Layout, found: Layout) -> Layout:
+    # The layout of a window, cut where it was found, as its tensor is cut.
+    rest = zip(own.dims, found.dims, strict=True)
     cuts = [old if old == new or old.offsets is None else new for old, new in rest]
-    moves = any(a.axes and b is not a for a, b in zip(cuts, out.layout.without_halo().dims, strict=True))
+    moves = any(a.axes and b is not a for a, b in zip(cuts, found.without_halo().dims, strict=True))
     plain = [Cut(cut.axes, split=cut.split, offsets=cut.offsets) for cut in cuts]
     # Where elements change device anyway, pending sums are resolved on the way.
-    pending = () if moves else out.layout.partial
-    layout = Layout(x.mesh, plain, pending, out.layout.reduce_op or "sum")
-    return mirror(out, dims=tuple(reverse), layout=layout) if reverse else relayout(out, layout=layout)
+    pending = () if moves else found.partial
+    return Layout(own.mesh, plain, pending, found.reduce_op or "sum")
 
 
 class Key(NamedTuple):

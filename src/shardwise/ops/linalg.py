@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from shardwise.errors import ArgumentError, BindingError
+from shardwise.ops.local_arithmetic import aligned, also_local, local_values
+from shardwise.ops.local_view import LocalTensor, reshaped
 from shardwise.prim.contract import contract
 from shardwise.prim.shapes import expand, squeeze
 from shardwise.prim.tensor import Tensor, together
@@ -13,6 +15,16 @@ from shardwise.prim.tensor import Tensor, together
 LETTERS = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"
 
 
+def _local_einsum(function: Callable[..., Tensor], subscripts: str, *operands: Any) -> LocalTensor:
+    values = local_values(*operands)
+    terms, out = _parsed(subscripts, [x.ndim for x in values])
+    mesh = values[0].mesh
+    lead = "".join([c for c in LETTERS if c not in "".join(terms)][: mesh.ndim])  # a letter per mesh axis
+    text = ",".join(lead + term for term in terms) + "->" + lead + out
+    return LocalTensor(function(text, *(x.stack for x in values)), mesh)
+
+
+@also_local(_local_einsum)
 def einsum(subscripts: str, /, *operands: Any) -> Tensor:
     """Return the sum of products that the subscripts describe, as `numpy.einsum` does.
 
@@ -65,6 +77,16 @@ def _parsed(subscripts: str, ranks: Sequence[int]) -> tuple[list[str], str]:
     return full, out
 
 
+def _local_matmul(function: Callable[..., Tensor], x1: Any, x2: Any) -> LocalTensor:
+    a, b = local_values(x1, x2)
+    left = reshaped(a, (1, *a.shape)) if a.ndim == 1 else a
+    right = reshaped(b, (*b.shape, 1)) if b.ndim == 1 else b
+    out = LocalTensor(function(*aligned([left, right])), a.mesh)
+    rows = () if a.ndim == 1 else out.shape[-2:-1]
+    return out if min(a.ndim, b.ndim) > 1 else reshaped(out, out.shape[:-2] + rows + out.shape[-1:] * (b.ndim > 1))
+
+
+@also_local(_local_matmul)
 def matmul(x1: Any, x2: Any, /) -> Tensor:
     """Return the matrix product over the last two dims; leading dims broadcast, vectors are allowed.
 
@@ -95,12 +117,12 @@ def matmul(x1: Any, x2: Any, /) -> Tensor:
         "".join(c for c in batch if c in left + right) + ("x" if "x" in first else "") + ("z" if "z" in second else "")
     )
     made = contract(a, b, terms=(first, second), out=out)
-    return expand(made, at=tuple(batch.index(c) for c in ones))
+    return expand(made, at=tuple(batch.index(c) for c in ones)) if ones else made
 
 
 def _dropped(x: Tensor, letters: str) -> tuple[Tensor, str]:
     at = tuple(k for k in range(len(letters)) if x.shape[k] == 1)
-    return squeeze(x, at=at), "".join(c for k, c in enumerate(letters) if k not in at)
+    return (squeeze(x, at=at), "".join(c for k, c in enumerate(letters) if k not in at)) if at else (x, letters)
 
 
 def tensordot(x1: Any, x2: Any, /, *, axes: int | tuple[Sequence[int], Sequence[int]] = 2) -> Tensor:

@@ -25,6 +25,7 @@ from shardwise.layout.layout import Layout, Shape
 from shardwise.layout.mesh import DeviceMesh
 from shardwise.layout.placement import ReduceOp
 from shardwise.prim import elementwise
+from shardwise.prim.methods import Methods
 from shardwise.prim.relayout import relayout
 from shardwise.prim.row import Row
 from shardwise.prim.shards import local_map
@@ -34,7 +35,7 @@ from shardwise.prim.work import worked
 Names = str | Sequence[str]
 
 
-class LocalTensor:
+class LocalTensor(Methods):
     """What every device holds inside `shard_map`, seen as one array of the local shape."""
 
     __slots__ = ("mesh", "stack")
@@ -62,48 +63,16 @@ class LocalTensor:
     def __repr__(self) -> str:
         return f"LocalTensor({self.dtype}{list(self.shape)} on every device of {self.mesh})"
 
-    def __add__(self, other: Any) -> LocalTensor:
-        return binary(elementwise.add, self, other)
-
-    __radd__ = __add__
-
-    def __mul__(self, other: Any) -> LocalTensor:
-        return binary(elementwise.multiply, self, other)
-
-    __rmul__ = __mul__
-
-    def __neg__(self) -> LocalTensor:
-        return LocalTensor(elementwise.negative(self.stack), self.mesh)
-
-    def __sub__(self, other: Any) -> LocalTensor:
-        return binary(elementwise.subtract, self, other)
-
-    def __rsub__(self, other: Any) -> LocalTensor:
-        return binary(elementwise.subtract, other, self)
-
-    def __truediv__(self, other: Any) -> LocalTensor:
-        return binary(elementwise.divide, self, other)
-
-    def __rtruediv__(self, other: Any) -> LocalTensor:
-        return binary(elementwise.divide, other, self)
-
-    def __pow__(self, exponent: int) -> LocalTensor:
-        return LocalTensor(elementwise.pow(self.stack, exponent), self.mesh)
-
-
-def binary(row: Row, x: Any, y: Any) -> LocalTensor:
-    """Apply an elementwise primitive to local values, NumPy arrays and numbers."""
-    mesh = x.mesh if isinstance(x, LocalTensor) else y.mesh
-    values = [v if isinstance(v, LocalTensor | int | float | complex) else constant(v, mesh) for v in (x, y)]
-    rank = max(v.ndim for v in values if isinstance(v, LocalTensor))
-    return LocalTensor(row(*(_operand(v, rank) for v in values)), mesh)
-
-
-def _operand(value: Any, rank: int) -> Any:
-    if not isinstance(value, LocalTensor):
-        return value
-    missing = rank - value.ndim
-    return value.stack if not missing else reshaped(value, (1,) * missing + value.shape).stack
+    def __getitem__(self, key: Any) -> LocalTensor:
+        """Return elements of each device's array: integers, slices, None and an ellipsis."""
+        given = key if isinstance(key, tuple) else (key,)
+        if any(hasattr(entry, "__array__") or isinstance(entry, list | LocalTensor) for entry in given):
+            raise ArgumentError("in the local view an index is made of integers, slices, None and ...")
+        wanted = sum(entry is not None and entry is not Ellipsis for entry in given)
+        if wanted > self.ndim:
+            raise BindingError(f"an index with {wanted} entries does not fit a local array with {self.ndim} dims.")
+        lead = (slice(None),) * self.mesh.ndim
+        return LocalTensor(self.stack[(*lead, *given)], self.mesh)
 
 
 # -- in and out ------------------------------------------------------------------------------------------

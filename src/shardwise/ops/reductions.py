@@ -12,6 +12,7 @@ from shardwise.errors import ArgumentError, BindingError
 from shardwise.layout.cut import Cut
 from shardwise.layout.layout import Layout
 from shardwise.layout.placement import ReduceOp, checked_dtype
+from shardwise.ops.local_arithmetic import along_dims, also_local
 from shardwise.prim import elementwise as rows
 from shardwise.prim.cumulate import cumulate
 from shardwise.prim.gathers import gather
@@ -21,6 +22,7 @@ from shardwise.prim.largest import largest
 from shardwise.prim.reduce import reduce, spread
 from shardwise.prim.relayout import relayout, resolved
 from shardwise.prim.shapes import expand
+from shardwise.prim.softmax import softmax as softmax_of_whole
 from shardwise.prim.tensor import Tensor, asarray, plain
 
 Axis = int | Sequence[int] | None
@@ -57,6 +59,7 @@ def _accumulated(x: Any, axis: Axis, dtype: Any, keepdims: bool, op: ReduceOp, f
     return out if out.dtype == wanted else rows.astype(out, dtype=wanted)
 
 
+@also_local(along_dims)
 def sum(x: Any, /, *, axis: Axis = None, dtype: Any = None, keepdims: bool = False) -> Tensor:
     """Return the sum over dims.
 
@@ -66,6 +69,7 @@ def sum(x: Any, /, *, axis: Axis = None, dtype: Any = None, keepdims: bool = Fal
     return _accumulated(x, axis, dtype, keepdims, ReduceOp.SUM, "sum")
 
 
+@also_local(along_dims)
 def prod(x: Any, /, *, axis: Axis = None, dtype: Any = None, keepdims: bool = False) -> Tensor:
     """Return the product over dims.
 
@@ -75,6 +79,7 @@ def prod(x: Any, /, *, axis: Axis = None, dtype: Any = None, keepdims: bool = Fa
     return _accumulated(x, axis, dtype, keepdims, ReduceOp.PROD, "prod")
 
 
+@also_local(along_dims)
 def max(x: Any, /, *, axis: Axis = None, keepdims: bool = False) -> Tensor:
     """Return the largest element over dims; its derivative is shared evenly by ties.
 
@@ -84,21 +89,25 @@ def max(x: Any, /, *, axis: Axis = None, keepdims: bool = False) -> Tensor:
     return _reduced(x, axis, keepdims, ReduceOp.MAX, "max")
 
 
+@also_local(along_dims)
 def min(x: Any, /, *, axis: Axis = None, keepdims: bool = False) -> Tensor:
     """Return the smallest element over dims; its derivative is shared evenly by ties."""
     return _reduced(x, axis, keepdims, ReduceOp.MIN, "min")
 
 
+@also_local(along_dims)
 def any(x: Any, /, *, axis: Axis = None, keepdims: bool = False) -> Tensor:
     """Return whether any element over dims is true."""
     return _reduced(rows.astype(asarray(x), dtype=checked_dtype("bool")), axis, keepdims, ReduceOp.BOR, "any")
 
 
+@also_local(along_dims)
 def all(x: Any, /, *, axis: Axis = None, keepdims: bool = False) -> Tensor:
     """Return whether all elements over dims are true."""
     return _reduced(rows.astype(asarray(x), dtype=checked_dtype("bool")), axis, keepdims, ReduceOp.BAND, "all")
 
 
+@also_local(along_dims)
 def mean(x: Any, /, *, axis: Axis = None, keepdims: bool = False) -> Tensor:
     """Return the mean over dims.
 
@@ -107,7 +116,8 @@ def mean(x: Any, /, *, axis: Axis = None, keepdims: bool = False) -> Tensor:
     """
     x = asarray(x)
     count = product(x.shape[k] for k in dims_of(x, axis, "mean"))
-    total = sum(_roomy(x), axis=axis, keepdims=keepdims)
+    # Divided once the sum is whole, as NumPy does: parts of it would be rounded each for itself.
+    total = resolved(sum(_roomy(x), axis=axis, keepdims=keepdims))
     return _as_float(rows.divide(total, float(count) if count else float("nan")), x)
 
 
@@ -122,6 +132,7 @@ def _as_float(out: Tensor, x: Tensor) -> Tensor:
     return rows.astype(out, dtype=x.dtype) if x.dtype.kind in "fV" and out.dtype != x.dtype else out
 
 
+@also_local(along_dims)
 def var(x: Any, /, *, axis: Axis = None, correction: float = 0.0, keepdims: bool = False) -> Tensor:
     """Return the variance over dims.
 
@@ -134,15 +145,17 @@ def var(x: Any, /, *, axis: Axis = None, correction: float = 0.0, keepdims: bool
     wide = _roomy(x)
     centred = rows.subtract(wide, mean(wide, axis=dims, keepdims=True))
     left = float(count) - correction
-    total = sum(rows.square(centred), axis=dims, keepdims=keepdims)
+    total = resolved(sum(rows.square(centred), axis=dims, keepdims=keepdims))
     return _as_float(rows.divide(total, left if left > 0 else float("nan")), x)
 
 
+@also_local(along_dims)
 def std(x: Any, /, *, axis: Axis = None, correction: float = 0.0, keepdims: bool = False) -> Tensor:
     """Return the standard deviation over dims."""
     return rows.sqrt(var(x, axis=axis, correction=correction, keepdims=keepdims))
 
 
+@also_local(along_dims)
 def logsumexp(x: Any, /, *, axis: Axis = None, keepdims: bool = False) -> Tensor:
     """Return log(sum(exp(x))) over dims, without overflow.
 
@@ -161,15 +174,22 @@ def _finite(x: Tensor) -> Tensor:
     return rows.where(rows.isfinite(x), x, 0.0)
 
 
+@also_local(along_dims)
 def softmax(x: Any, /, *, axis: int = -1) -> Tensor:
     """Return exp(x) divided by its sum along a dim.
 
     >>> softmax([0.0, 0.0]).numpy()
     array([0.5, 0.5])
     """
-    return rows.exp(log_softmax(x, axis=axis))
+    x = asarray(x)
+    (dim,) = dims_of(x, axis, "softmax")
+    # Along a sharded dim only numbers per row are sent; a tracer is shown the steps.
+    if x.layout.dims[dim].axes or x.dtype.kind not in "fV" or plain(x).is_recorded:
+        return rows.exp(log_softmax(x, axis=dim))
+    return softmax_of_whole(x, dim=dim)
 
 
+@also_local(along_dims)
 def log_softmax(x: Any, /, *, axis: int = -1) -> Tensor:
     """Return the logarithm of softmax."""
     x = asarray(x)
@@ -223,6 +243,7 @@ def _ordered(x: Any, function: str) -> Tensor:
     return x
 
 
+@also_local(along_dims)
 def norm(x: Any, /, *, axis: Axis = None, keepdims: bool = False, ord: float = 2) -> Tensor:
     """Return the vector norm over dims: the root of the sum of squares, or another order.
 

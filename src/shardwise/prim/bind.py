@@ -19,7 +19,7 @@ from shardwise.errors import DerivativeError, ProgramError
 from shardwise.layout.layout import Layout
 from shardwise.prim.relayout import relayout
 from shardwise.prim.row import Row
-from shardwise.prim.tensor import Tensor
+from shardwise.prim.tensor import Tensor, settled
 
 _depth: ContextVar[int] = ContextVar("levels", default=0)
 
@@ -149,6 +149,7 @@ def pulled_back(ends: list[tuple[Node, Tensor]], starts: list[Node], add: Any) -
     for node in _ordered([end for end, _ in ends]):
         if node.row is None or id(node) not in found:
             continue
+        given = _total(found[id(node)], add)
         if node.row.vjp is None:
             raise DerivativeError(f"{node.row.name} has no reverse derivative.")
         given = _total(found[id(node)], add)
@@ -167,18 +168,21 @@ Gains = dict[Layout | None, Any]  # the cotangents that one entry was given, tho
 
 def _gain(gains: Gains, part: Any, add: Any) -> None:
     # What is pending alike is added up first, so that it is resolved once and not term by term.
-    layout = None if isinstance(part, Bundle) else part.layout
-    before = gains.get(layout)
-    if before is None:
-        gains[layout] = part
-    else:
-        gains[layout] = before.plus(part, add) if isinstance(part, Bundle) else add(before, part)
+    if isinstance(part, Bundle):
+        gains[None] = gains[None].plus(part, add) if gains else part
+        return
+    part = settled(part)
+    before = gains.pop(part.layout, None)
+    if before is not None and settled(before) is not before:  # an op has paid for it in the meantime
+        _gain(gains, before, add)
+        before = None
+    gains[part.layout] = part if before is None else add(before, part)
 
 
 def _total(gains: Gains, add: Any) -> Any:
-    if len(gains) == 1:
-        return next(iter(gains.values()))
-    return reduce(add, sorted(gains.values(), key=lambda part: not part.layout.partial))
+    if None in gains:
+        return gains[None]
+    return reduce(add, sorted(map(settled, gains.values()), key=lambda part: not part.layout.partial))
 
 
 def _ordered(ends: list[Node]) -> list[Node]:

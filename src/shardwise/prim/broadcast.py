@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -10,7 +11,7 @@ from array_api_compat import array_namespace
 from shardwise.errors import BindingError
 from shardwise.layout.layout import Layout, Shape
 from shardwise.layout.placement import ReduceOp
-from shardwise.prim.relayout import resolved
+from shardwise.prim.relayout import cut_as, resolved
 from shardwise.prim.row import Row
 from shardwise.prim.tensor import Tensor, moved
 from shardwise.prim.work import worked
@@ -32,8 +33,7 @@ def operand_layout(layout: Layout, whole: Shape, shape: Shape) -> Layout:
     """Return the layout that an operand of this shape needs beside a result of `layout` and shape `whole`."""
     lead = len(whole) - len(shape)
     dims = zip(layout.dims[lead:], whole[lead:], shape, strict=True)
-    cuts = [cut if size == full else None for cut, full, size in dims]
-    return Layout(layout.mesh, cuts, layout.partial, layout.reduce_op or "sum")
+    return cut_as(layout, tuple([cut if size == full else None for cut, full, size in dims]))
 
 
 def _broadcast(x: Tensor, *, layout: Layout, shape: Shape) -> Tensor:
@@ -51,9 +51,14 @@ def _sum_to(x: Tensor, *, shape: Shape) -> Tensor:
     x = moved(x, own if own.reduce_op in (None, ReduceOp.SUM) else own.resolved())
     lead = x.ndim - len(shape)
     dims = tuple(k for k in range(x.ndim) if k < lead or shape[k - lead] != x.shape[k])
-    pending = [*x.layout.partial, *(a for k in dims for a in x.layout.dims[k].axes)]
-    layout = Layout(x.mesh, [None if k in dims else x.layout.dims[k] for k in range(lead, x.ndim)], pending)
+    layout = _summed_over(x.layout, dims, lead)
     return worked(lambda place, a: _summed(a, dims, place.shape), [x], layout, shape)
+
+
+@lru_cache(maxsize=4096)
+def _summed_over(own: Layout, dims: tuple[int, ...], lead: int) -> Layout:
+    pending = [*own.partial, *(a for k in dims for a in own.dims[k].axes)]
+    return Layout(own.mesh, [None if k in dims else own.dims[k] for k in range(lead, own.rank)], pending)
 
 
 def _summed(array: Any, dims: tuple[int, ...], shape: Shape) -> Any:

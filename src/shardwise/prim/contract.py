@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import lru_cache, partial
+from math import prod
 from typing import Any
 
 import numpy as np
@@ -23,11 +25,17 @@ from shardwise.prim.tensor import Tensor
 def contraction_rule(terms: tuple[str, ...], out: str) -> Rule:
     """Return the factor rule of an einsum: a factor per letter, those not in the result summed."""
     reduced = tuple((c, ReduceOp.SUM) for c in dict.fromkeys("".join(terms)) if c not in out)
-    return Rule(tuple(map(tuple, terms)), tuple(out), reduced, linear="each")
+    return Rule(tuple(map(tuple, terms)), tuple(out), reduced, linear="each", dense=True)
 
 
 def _contract(*operands: Tensor, terms: tuple[str, ...], out: str) -> Tensor:
+    return apply("einsum", _kernel(terms, out), contraction_rule(terms, out), operands)
+
+
+@lru_cache(maxsize=4096)
+def _kernel(terms: tuple[str, ...], out: str) -> Callable[..., Any]:
     text = ",".join(terms) + "->" + out
+    fast = as_matmul(terms, out) if len(terms) == 2 else None
 
     def kernel(*arrays: Any) -> Any:
         if is_torch(arrays[0]):
@@ -37,11 +45,9 @@ def _contract(*operands: Tensor, terms: tuple[str, ...], out: str) -> Tensor:
         if arrays[0].dtype.kind == "V" or arrays[-1].dtype.kind == "V":  # bfloat16, of which NumPy has no products
             wide = kernel(*(a.astype(np.float32) if a.dtype.kind == "V" else a for a in arrays))
             return wide.astype(np.result_type(*arrays))
-        if len(arrays) == 2 and (fast := as_matmul(terms, out)) is not None:
-            return fast(*arrays)
-        return np.einsum(text, *arrays, optimize=len(arrays) > 2)
+        return np.einsum(text, *arrays, optimize=len(arrays) > 2) if fast is None else fast(*arrays)
 
-    return apply("einsum", kernel, contraction_rule(terms, out), operands)
+    return kernel
 
 
 @lru_cache(maxsize=4096)
@@ -57,20 +63,29 @@ def as_matmul(terms: tuple[str, ...], out: str) -> Any:
         return None
     if set(a) != {*batch, *left, *summed} or set(b) != {*batch, *right, *summed}:
         return None
+    if [*batch, *left, *right] != list(out) == [*batch, *right, *left]:
+        # The other way round the result comes in the order of the letters: a transposed one is slow to work with.
+        other = as_matmul((b, a), out)
+        return lambda x, y: other(y, x)
     first = tuple(a.index(c) for c in (*batch, *left, *summed))
     second = tuple(b.index(c) for c in (*batch, *summed, *right))
     back = tuple([*batch, *left, *right].index(c) for c in out)
 
+    n, m, k = len(batch), len(left), len(summed)
+
+    def matrices(x: Any, y: Any) -> Any:
+        made = np.matmul(x.transpose(first), y.transpose(second))
+        return made if back == straight else made.transpose(back)
+
     def product(x: Any, y: Any) -> Any:
         x, y = x.transpose(first), y.transpose(second)
-        n, m, k = len(batch), len(left), len(summed)
         lead, mid, tail = x.shape[:n], x.shape[n : n + m], y.shape[n + k :]
-        size = int(np.prod(x.shape[n + m :], dtype=int))
-        rows, columns = int(np.prod(mid, dtype=int)), int(np.prod(tail, dtype=int))
-        made = np.matmul(x.reshape(*lead, rows, size), y.reshape(*lead, size, columns))
+        size = prod(x.shape[n + m :])
+        made = np.matmul(x.reshape(*lead, prod(mid), size), y.reshape(*lead, size, prod(tail)))
         return made.reshape((*lead, *mid, *tail)).transpose(back)
 
-    return product
+    straight = tuple(range(len(out)))
+    return matrices if m == k == len(right) == 1 else product
 
 
 def _contract_vjp(ct: Tensor, result: Tensor, *operands: Tensor, terms: tuple[str, ...], out: str) -> Cotangents:

@@ -92,7 +92,9 @@ def reached(reach: Reach, way: Candidate) -> Candidate | None:
         return None
     operands, out = found
     return Candidate(
-        tuple(_recut(layout, dims) for layout, dims in zip(way.operands, operands, strict=True)), _recut(way.out, out)
+        tuple(_recut(layout, dims) for layout, dims in zip(way.operands, operands, strict=True)),
+        _recut(way.out, out),
+        way.work,
     )
 
 

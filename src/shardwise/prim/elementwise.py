@@ -47,8 +47,9 @@ def elementwise(
         return kernel(*operands).item()
     if len(tensors) == len(operands):
         return apply(name, kernel, elementwise_rule(tuple(x.shape for x in tensors), linear, monotone), tensors)
-    # A number added to a pending sum would be added once per contribution, so only factors pass.
-    rule = elementwise_rule(tuple([x.shape for x in tensors]), linear if linear == "each" else None)
+    # A number added to a pending sum would be added once per contribution, so only factors and divisors pass.
+    passes = linear == "each" or (linear == "first" and isinstance(operands[0], Tensor))
+    rule = elementwise_rule(tuple([x.shape for x in tensors]), linear if passes else None)
     dtype = next((x.dtype for x in tensors if x.dtype.kind == "V"), tensors[0].dtype)
     return apply(name, _filled(kernel, operands, dtype), rule, tensors)
 
@@ -122,7 +123,7 @@ subtract = row("subtract", 1, -1, linear="joint")
 negative = row("negative", -1, linear="joint")
 positive = row("positive", 1, linear="joint")
 multiply = row("multiply", lambda x, y, o: y, lambda x, y, o: x, linear="each")
-divide = row("divide", lambda x, y, o: divide(1.0, y), lambda x, y, o: negative(divide(o, y)))
+divide = row("divide", lambda x, y, o: divide(1.0, y), lambda x, y, o: negative(divide(o, y)), linear="first")
 reciprocal = row("reciprocal", lambda x, o: negative(multiply(o, o)))
 pow = row("pow", lambda x, y, o: _power_slope(x, y), lambda x, y, o: _exponent_slope(x, y, o))
 square = row("square", lambda x, o: multiply(2.0, x))

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import product
+from math import prod
 
 from shardwise.layout.axis import Axis, common, overlap
 from shardwise.layout.cut import Cut
@@ -18,10 +19,11 @@ MOST = 256  # candidates that are looked at
 
 @dataclass(frozen=True, slots=True)
 class Candidate:
-    """One way to run an op: the layout that each operand is brought into, and that of the result."""
+    """One way to run an op: the layout that each operand is brought into, that of the result, the work of a device."""
 
     operands: tuple[Layout, ...]
     out: Layout
+    work: int = 0  # multiplications, where those count beside what is sent
 
 
 def candidates(rule: Rule, mesh: DeviceMesh, layouts: Sequence[Layout], shapes: Sequence[Shape]) -> Iterator[Candidate]:
@@ -30,6 +32,7 @@ def candidates(rule: Rule, mesh: DeviceMesh, layouts: Sequence[Layout], shapes: 
     Every factor is cut as one of the operands has it cut, or is whole; no axis serves two factors.
     """
     choices = _choices(rule, layouts)
+    sizes = rule.sizes(tuple(shapes)) if rule.dense else {}
     count = 0
     for cuts in product(*choices.values()):
         used = [axis for cut in cuts for axis in cut.axes]
@@ -37,7 +40,7 @@ def candidates(rule: Rule, mesh: DeviceMesh, layouts: Sequence[Layout], shapes: 
             continue
         chosen = dict(zip(choices, cuts, strict=True))
         for pending, op in _pendings(rule, layouts, used):
-            found = _candidate(rule, mesh, layouts, chosen, pending, op)
+            found = _candidate(rule, mesh, layouts, chosen, pending, op, sizes)
             if found is not None:
                 yield found
                 count += 1
@@ -84,6 +87,7 @@ def _candidate(
     cuts: dict[Factor, Cut],
     pending: tuple[tuple[Axis, ...], ...],
     op: ReduceOp | None,
+    sizes: dict[Factor, int],
 ) -> Candidate | None:
     made = {how for factor, how in rule.reduced if cuts[factor].axes}
     if len(made) > 1 or (op is not None and made and made != {op}):
@@ -101,4 +105,5 @@ def _candidate(
         [*dict.fromkeys(left), *fresh],
         reduction or "sum",
     )
-    return Candidate(operands, out)
+    work = prod(-(-size // prod(axis.size for axis in cuts[factor].axes)) for factor, size in sizes.items())
+    return Candidate(operands, out, work if sizes else 0)

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import cache
 from importlib import import_module
 from typing import Any
 
 Axis = int | Sequence[int] | None
 
 
+@cache
 def _function(name: str) -> Any:
     # The functions are written in terms of tensors, so they are looked up when they are needed.
     return getattr(import_module("shardwise"), name)

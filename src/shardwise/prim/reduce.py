@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import lru_cache
 from typing import Any
 
+import numpy as np
 from array_api_compat import array_namespace
 
-from shardwise.engine.arrays import dtype_of, identity
+from shardwise.engine.arrays import dtype_of, identity, is_torch
 from shardwise.errors import BindingError, DerivativeError
 from shardwise.layout.placement import ReduceOp
 from shardwise.prim.broadcast import broadcast
 from shardwise.prim.dispatch import apply
 from shardwise.prim.elementwise import add, astype, divide, equal, multiply
+from shardwise.prim.kernel import full
 from shardwise.prim.relayout import pending_in, resolved
 from shardwise.prim.row import Row
 from shardwise.prim.rule import Rule
@@ -26,6 +29,14 @@ NAMES = {
     ReduceOp.MIN: "min",
     ReduceOp.BOR: "any",
     ReduceOp.BAND: "all",
+}
+REDUCERS: dict[ReduceOp, Callable[..., Any]] = {  # what NumPy's functions of these names come to
+    ReduceOp.SUM: np.add.reduce,
+    ReduceOp.PROD: np.multiply.reduce,
+    ReduceOp.MAX: np.maximum.reduce,
+    ReduceOp.MIN: np.minimum.reduce,
+    ReduceOp.BOR: np.logical_or.reduce,
+    ReduceOp.BAND: np.logical_and.reduce,
 }
 
 
@@ -50,14 +61,22 @@ def _reduce(x: Tensor, *, dims: tuple[int, ...], op: ReduceOp) -> Tensor:
     if op in (ReduceOp.MAX, ReduceOp.MIN) and any(x.shape[k] == 0 for k in dims):
         raise BindingError(f"{NAMES[op]} over an empty dim has no value: shape {x.shape}, dims {dims}.")
 
-    def kernel(array: Any) -> Any:
-        xp = array_namespace(array)
-        if op in (ReduceOp.MAX, ReduceOp.MIN) and 0 in array.shape:  # an empty shard contributes nothing
-            left = tuple(size for k, size in enumerate(array.shape) if k not in dims)
-            return xp.full(left, identity(op, dtype_of(array)), dtype=array.dtype)
-        return getattr(xp, NAMES[op])(array, axis=dims)
+    return apply(NAMES[op], _kernel(dims, op), reduction_rule(x.ndim, dims, op), [x])
 
-    return apply(NAMES[op], kernel, reduction_rule(x.ndim, dims, op), [x])
+
+@lru_cache(maxsize=4096)
+def _kernel(dims: tuple[int, ...], op: ReduceOp) -> Callable[[Any], Any]:
+    extreme, ours = op in (ReduceOp.MAX, ReduceOp.MIN), REDUCERS[op]
+
+    def kernel(array: Any) -> Any:
+        if extreme and 0 in array.shape:  # an empty shard contributes nothing
+            left = tuple(size for k, size in enumerate(array.shape) if k not in dims)
+            return full(array, left, identity(op, dtype_of(array)))
+        if is_torch(array):
+            return getattr(array_namespace(array), NAMES[op])(array, axis=dims)
+        return ours(array, axis=dims)
+
+    return kernel
 
 
 def spread(y: Tensor, x: Tensor, dims: tuple[int, ...]) -> Tensor:

@@ -55,6 +55,7 @@ class Rule:
     linear: Linear = None
     monotone: bool = False
     offered: tuple[tuple[Factor, Cut, int], ...] = ()  # with the size of the factor, which no operand may tell
+    dense: bool = False  # if the work is that of all combinations of factors, as in a product of matrices
     reach: Reach | None = None  # if dims share the axes that split them, but not where
 
     def shape(self, shapes: tuple[Shape, ...]) -> Shape:

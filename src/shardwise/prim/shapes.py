@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import lru_cache
 from math import prod
 from typing import Any
 
@@ -11,6 +12,7 @@ from array_api_compat import array_namespace
 from shardwise.layout.axis import Axis
 from shardwise.layout.cut import Cut
 from shardwise.layout.layout import Layout, Shape
+from shardwise.prim.relayout import cut_as
 from shardwise.prim.row import Row
 from shardwise.prim.tensor import Tensor, moved
 from shardwise.prim.work import Place, worked
@@ -27,19 +29,18 @@ def _expand(x: Tensor, *, at: tuple[int, ...]) -> Tensor:
 def _squeeze(x: Tensor, *, at: tuple[int, ...]) -> Tensor:
     kept = [k for k in range(x.ndim) if k not in at]
     whole = [Cut() if k in at else cut for k, cut in enumerate(x.layout.dims)]
-    x = moved(x, Layout(x.mesh, whole, x.layout.partial, x.layout.reduce_op or "sum"))
+    x = moved(x, cut_as(x.layout, tuple(whole)))
     cuts = [x.layout.dims[k] for k in kept]
     return _changed(x, cuts, tuple(x.shape[k] for k in kept))
 
 
 def _changed(x: Tensor, cuts: list[Cut], shape: Shape) -> Tensor:
     # The layout follows from the operand's own, so that a tangent which is laid out otherwise is right too.
-    layout = Layout(x.mesh, cuts, x.layout.partial, x.layout.reduce_op or "sum")
-    return worked(_in_shape, [x], layout, shape, view=True)
+    return worked(_in_shape, [x], cut_as(x.layout, tuple(cuts)), shape, view=True)
 
 
 def _in_shape(place: Place, array: Any) -> Any:
-    return array_namespace(array).reshape(array, place.shape)
+    return array.reshape(place.shape)
 
 
 # The value with dims of size one at these positions of the result; and without those at these positions.
@@ -51,7 +52,7 @@ squeeze = Row("squeeze", _squeeze, lambda ct, out, x, *, at: (expand(ct, at=at),
 
 
 def _permute(x: Tensor, *, order: tuple[int, ...]) -> Tensor:
-    layout = Layout(x.mesh, [x.layout.dims[k] for k in order], x.layout.partial, x.layout.reduce_op or "sum")
+    layout = cut_as(x.layout, tuple([x.layout.dims[k] for k in order]))
     shape = tuple(x.shape[k] for k in order)
     return worked(lambda place, a: array_namespace(a).permute_dims(a, order), [x], layout, shape, view=True)
 
@@ -75,6 +76,7 @@ def _reshape(x: Tensor, *, shape: Shape) -> Tensor:
     return worked(_in_shape, [moved(x, before)], after, shape, view=True)
 
 
+@lru_cache(maxsize=4096)
 def reshaped_layouts(layout: Layout, old: Shape, new: Shape) -> tuple[Layout, Layout]:
     """Return the layout that a tensor must have so that each device can reshape its shard, and that of the result.
 

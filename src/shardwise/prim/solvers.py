@@ -19,6 +19,7 @@ from shardwise.layout.placement import reductions_of
 from shardwise.plan.plan import plan_reshard
 from shardwise.prim.infer import Candidate
 
+PER_BYTE = 32  # multiplications that take as long as to send a byte; a cautious guess: accelerators do far more
 OnReshard = Literal["silent", "warn", "raise"]
 
 
@@ -46,12 +47,19 @@ class Question:
         return sum(self._plan(i, src, dst).estimate for i, src, dst in self.moves(way))
 
     def cost(self, way: Candidate) -> tuple[float, float, float]:
-        """Return the bytes to bring the operands there and resolve the result, the time of that, and the work."""
+        """Return the bytes to bring the operands there and begin to resolve the result, work counted as bytes; the
+        time of sending; and the elements that are touched."""
         plans = [self._plan(i, src, dst) for i, src, dst in self.moves(way)]
+        sent, time = sum(plan.estimate for plan in plans), sum(plan.time for plan in plans)
         if way.out.partial:
-            plans.append(plan_reshard(way.out, way.out.resolved(), self.out, self._made(way)))
-        work = sum(prod(a.tiling(s).largest) for a, s in zip(way.operands, self.shapes, strict=True))
-        return sum(plan.estimate for plan in plans), round(sum(plan.time for plan in plans), 12), float(work)
+            # An all-reduce is a reduce-scatter and a gather. The first half is owed in any case; the second only
+            # where everybody needs everything, and only once for all pending results that are added up before it.
+            owed = plan_reshard(way.out, way.out.resolved(), self.out, self._made(way))
+            sent, time = sent + owed.estimate / 2, time + owed.time / 2
+        # Work that is done twice is not free either: data parallelism is not given up to send a little less.
+        sent += way.work * way.out.mesh.num_devices / PER_BYTE
+        touched = sum(prod(a.tiling(s).largest) for a, s in zip(way.operands, self.shapes, strict=True))
+        return sent, round(time, 12), float(touched)
 
     def _made(self, way: Candidate) -> np.dtype:
         # The dtype of the result, as far as its cost goes: sums of bools are ints.

@@ -320,6 +320,12 @@ def operand(x: Tensor, layout: Layout) -> Tensor:
     return x._settled
 
 
+def settled(x: Tensor) -> Tensor:
+    """Return the value with nothing pending, if some op has paid for that, and otherwise as it is."""
+    known = None if x.level else x._settled
+    return known if known is not None and known.layout is x.layout.resolved() else x
+
+
 def _gathered(x: Tensor) -> Tensor:
     from shardwise.prim.relayout import relayout
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -19,15 +19,11 @@ from shardwise.prim.tensor import Tensor
 
 
 class Place(NamedTuple):
-    """Where an array of a result is: one device that holds it, and the box, halo included, that it holds."""
+    """Where an array of a result is: one device that holds it, the box, halo included, that it holds, and its shape."""
 
     device: int
     box: Box
-
-    @property
-    def shape(self) -> Shape:
-        """The shape of the array."""
-        return tuple([stop - start for start, stop in self.box])
+    shape: Shape
 
 
 def worked(
@@ -64,16 +60,25 @@ def made(
     """Return what devices of an engine make, also of nothing; views of `base` take no memory."""
     storage = storage_of(layout, shape)
     held = [(x.arrays, x.storage.index) for x in operands]
+    places = _places(storage)
     if len(operands) > 1 and len({is_torch(sample(arrays)) for arrays, _ in held}) > 1:
         plain, kernel = kernel, lambda place, *some: plain(place, *alike(list(some), dtype))
 
     def make(index: int, device: int) -> Array:
-        place = Place(device, storage.box(index))
+        place = places.get(device)
+        if place is None:
+            place = places[device] = Place(device, storage.box(index), storage.local_shape(index))
         local = [arrays[which(device)] for arrays, which in held]
-        return engine.apply(lambda *some: kernel(place, *some), local, place.shape)
+        return engine.apply(partial(kernel, place), local, place.shape)
 
     like = sample(operands[0].arrays) if operands else None
     return Tensor(engine.each(storage, dtype, make, base, like), layout, shape, dtype, engine)
+
+
+@lru_cache(maxsize=4096)
+def _places(storage: Storage) -> dict[int, Place]:
+    # By device, filled as they are needed: on a large mesh most never are.
+    return {}
 
 
 def taken(x: Tensor, layout: Layout, shape: Shape, source: Callable[[int], int] | None = None) -> Tensor:

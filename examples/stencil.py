@@ -1,0 +1,83 @@
+"""A stencil on a grid: heat that spreads over a plate, the plate cut in two directions, and only edges moved.
+
+Every point takes a step towards the mean of its neighbours. On the plate as a whole that is a convolution; on a mesh
+of two by four devices each has a tile and needs one row and one column more on each side, its halo. The convolution
+asks for exactly that. The last part does the same by hand: `halo_exchange` inside `shard_map`.
+
+Run it: python examples/stencil.py
+"""
+
+from typing import Any
+
+import numpy as np
+
+from shardwise import DeviceMesh, P, Tensor, conv, grad, halo_exchange, shard, shard_map, trace_communication
+from shardwise import sum as total
+
+ROWS, COLUMNS, STEPS = 32, 64, 10
+MESH = DeviceMesh((2, 4), ("y", "x"))
+RATE = 0.2
+NEIGHBOURS = np.array([[0.0, 1.0, 0.0], [1.0, -4.0, 1.0], [0.0, 1.0, 0.0]])
+KERNEL = (RATE * NEIGHBOURS + np.array([[0, 0, 0], [0, 1, 0], [0, 0, 0]]))[None, None]
+
+
+def diffuse(heat: Any, steps: int = STEPS) -> Tensor:
+    """Return the temperatures after some steps; it is cold outside."""
+    for _ in range(steps):
+        heat = conv(heat[None, None], KERNEL, padding="SAME")[0, 0]
+    return heat
+
+
+def tile_step(tile: Any) -> Any:
+    """Return the tile of one device after a step; the neighbours' edges come first in one direction, then the other."""
+    tall = halo_exchange(tile, 0, 1, mesh_axis="y")
+    wide = halo_exchange(tile, 1, 1, mesh_axis="x")
+    around = tall[:-2] + tall[2:] + wide[:, :-2] + wide[:, 2:]
+    return tile + RATE * (around - 4.0 * tile)
+
+
+step_by_hand = shard_map(tile_step, MESH, P("y", "x"), P("y", "x"))
+
+
+def plain_diffuse(heat: np.ndarray, steps: int = STEPS) -> np.ndarray:
+    """Return the same in plain NumPy."""
+    for _ in range(steps):
+        wide = np.pad(heat, 1)
+        around = wide[:-2, 1:-1] + wide[2:, 1:-1] + wide[1:-1, :-2] + wide[1:-1, 2:]
+        heat = heat + RATE * (around - 4 * heat)
+    return heat
+
+
+def plate() -> np.ndarray:
+    """Return a plate with a hot spot."""
+    heat = np.zeros((ROWS, COLUMNS))
+    heat[12:20, 24:40] = 100.0
+    return heat
+
+
+def main() -> None:
+    """Let heat spread over eight devices and over one, and compare."""
+    heat = shard(plate(), MESH, P("y", "x"))
+    with trace_communication() as log:
+        diffuse(heat, steps=1)
+    print("one step:", log, sep="\n")
+    print(f"the plate has {heat.nbytes} bytes, a tile has {heat.local(0).nbytes}")
+    warm = diffuse(heat)
+    np.testing.assert_allclose(warm.numpy(), plain_diffuse(plate()), atol=1e-12)
+    print(f"after {STEPS} steps the centre has {warm[16, 32].item():.2f} degrees, as in plain NumPy")
+
+    # Which points of the plate decide how warm the corner gets? Halos are added up on the way back.
+    influence = grad(lambda heat: total(diffuse(heat)[:4, :4]))(heat)
+    corner = np.zeros((ROWS, COLUMNS))
+    corner[:4, :4] = 1.0
+    np.testing.assert_allclose(influence.numpy(), plain_diffuse(corner), atol=1e-12)  # a step is its own adjoint
+    print("and the derivative", influence.type_text, "is right")
+
+    with trace_communication() as log:
+        by_hand = step_by_hand(heat)
+    print("one step by hand:", log, sep="\n")
+    np.testing.assert_allclose(by_hand.numpy(), plain_diffuse(plate(), 1), atol=1e-12)
+
+
+if __name__ == "__main__":
+    main()

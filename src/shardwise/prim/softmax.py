@@ -1,0 +1,67 @@
+"""Softmax along a dim that every device has whole, in one go."""
+
+from __future__ import annotations
+
+from functools import cache, lru_cache, partial
+from typing import Any
+
+import ml_dtypes
+import numpy as np
+
+from shardwise.engine.arrays import is_torch
+from shardwise.layout.placement import ReduceOp
+from shardwise.prim.dispatch import apply
+from shardwise.prim.elementwise import multiply, subtract
+from shardwise.prim.reduce import reduce
+from shardwise.prim.row import Row
+from shardwise.prim.rule import Rule
+from shardwise.prim.shapes import expand
+from shardwise.prim.tensor import Tensor
+
+
+@lru_cache(maxsize=4096)
+def softmax_rule(rank: int, dim: int) -> Rule:
+    """Return the rule of a function along one dim, which must be whole.
+
+    >>> sorted(softmax_rule(2, 1).whole)
+    ['d1']
+    """
+    names = tuple(f"d{k}" for k in range(rank))
+    return Rule((names,), names, whole=frozenset({names[dim]}))
+
+
+@cache
+def _finite(dtype: np.dtype) -> tuple[Any, Any]:
+    # A row without a finite maximum is moved by a finite number too, so that no difference of infinities arises.
+    limits = ml_dtypes.finfo(dtype)
+    return dtype.type(limits.min), dtype.type(limits.max)
+
+
+def _kernel(array: Any, dim: int) -> Any:
+    if is_torch(array):
+        return array.softmax(dim)
+    if not array.size:
+        return array
+    top = np.maximum.reduce(array, axis=dim, keepdims=True)
+    least, most = _finite(array.dtype)
+    out = np.exp(array - np.minimum(np.maximum(top, least), most))
+    out /= np.add.reduce(out, axis=dim, keepdims=True)
+    return out
+
+
+def _softmax(x: Tensor, *, dim: int) -> Tensor:
+    return apply("softmax", partial(_kernel, dim=dim), softmax_rule(x.ndim, dim), [x])
+
+
+def _pulled(ct: Tensor, out: Tensor, dim: int) -> Tensor:
+    # The matrix of derivatives is diag(y) - y y^T: symmetric, so tangents and cotangents go the same way.
+    both = expand(reduce(multiply(ct, out), dims=(dim,), op=ReduceOp.SUM), at=(dim,))
+    return multiply(out, subtract(ct, both))
+
+
+softmax = Row(
+    "softmax",
+    _softmax,
+    lambda ct, out, x, *, dim: (_pulled(ct, out, dim),),
+    lambda tangents, out, x, *, dim: _pulled(tangents[0], out, dim),
+)
