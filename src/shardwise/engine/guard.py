@@ -23,7 +23,7 @@ from shardwise.engine.watchdog import CUT, Watchdog
 from shardwise.errors import CollectiveError, CollectiveMismatch, CollectiveTimeout, EngineError, RankLost
 
 EARLY = 0.02  # seconds in which most processes come
-NEWS = 1.0  # seconds until it must be known why a connection closed
+NEWS = 3.0  # seconds until it must be known why a connection closed
 ERRORS: dict[str, type[CollectiveError]] = {kind.__name__: kind for kind in CollectiveError.__subclasses__()}
 KEPT = "\n  this process still has what it holds: x.shards and x.local(i) can be read and saved."
 
