@@ -218,7 +218,8 @@ def test_torchrun_starts_it_too(tmp_path: Path) -> None:
         "import numpy as np, shardwise as sw\n"
         "engine = sw.init()\n"
         "x = sw.shard(np.arange(8.0), sw.DeviceMesh((2,), ('x',)), sw.P('x'))\n"
-        "print(engine, engine.wire.guard is not None, x.gather().numpy().sum())"
+        "said = f'{engine} {engine.wire.guard is not None} {x.gather().numpy().sum()}'\n"
+        "print(said + '\\n', end='')"  # in one write: both write to one pipe
     )
     command = [sys.executable, "-m", "torch.distributed.run", "--nproc-per-node=2", "--rdzv-backend=c10d"]
     command += ["--rdzv-endpoint=localhost:0", str(script)]
