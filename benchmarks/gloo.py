@@ -4,9 +4,10 @@
 
 Four processes on this machine, each with one thread. All contenders run in the same processes, in turn; before each
 call the processes meet at a barrier, and a round's time is that of the slowest. The tables show medians over the
-rounds. "raw" is the collective that a person would call by hand, with the packing that it needs: one all_to_all_single
-of just the bytes that are needed, all_gather_into_tensor, all_reduce or reduce_scatter_tensor. The other tables are
-what an op costs that moves nothing, and a training step that is data- and tensor-parallel over 2x2 processes.
+rounds. Ours is guarded, as it is by default; a table of its own shows what that costs. "raw" is the collective that a
+person would call by hand, with the packing that it needs: one all_to_all_single of just the bytes that are needed,
+all_gather_into_tensor, all_reduce or reduce_scatter_tensor. The other tables are what an op costs that moves nothing,
+and a training step that is data- and tensor-parallel over 2x2 processes.
 """
 
 from __future__ import annotations
@@ -264,6 +265,34 @@ def reshards(quick: bool) -> list[dict[str, Any]]:
     return found
 
 
+def guard(quick: bool) -> list[dict[str, Any]]:
+    """What it costs that processes compare their calls before any data moves, beside a barrier of gloo."""
+    import torch.distributed as dist
+
+    from shardwise import DeviceMesh, P, current_engine, shard
+
+    wire = current_engine().wire  # type: ignore[attr-defined]
+    watching, mesh, out = wire.guard, DeviceMesh((SIZE,), ("x",)), []
+
+    def under(guard: Any, call: Call) -> Call:
+        def run() -> Any:
+            wire.guard = guard
+            return call()
+
+        return run
+
+    for side in (16, 1024):
+        x = shard(np.ones((side, side), "float32"), mesh, P("x"))
+        calls: dict[str, Call] = {"all_gather": x.gather, "all_to_all": lambda x=x: shard(x, mesh, P(None, "x"))}
+        for name, call in calls.items():
+            contenders = under(watching, call), under(None, call), dist.barrier
+            times = timed(contenders, 5 if quick else 101)
+            row = {"KiB": side * side // 256, "step": name}
+            out.append(row | dict(zip(("guarded", "unguarded", "barrier"), times, strict=True)))
+    wire.guard = watching
+    return out
+
+
 def dispatch(quick: bool) -> list[dict[str, Any]]:
     import torch
     from torch.distributed.device_mesh import init_device_mesh
@@ -371,7 +400,12 @@ def worker(quick: bool, path: str) -> None:
     warnings.simplefilter("ignore")
     torch.set_num_threads(1)
     engine = shardwise.init("torch")
-    found = {"reshards": reshards(quick), "dispatch": dispatch(quick), "training": training(quick)}
+    found = {
+        "guard": guard(quick),
+        "reshards": reshards(quick),
+        "dispatch": dispatch(quick),
+        "training": training(quick),
+    }
     if engine.rank == 0:  # type: ignore[attr-defined]
         Path(path).write_text(json.dumps(found), encoding="utf-8")
 
@@ -410,6 +444,10 @@ def show(found: dict[str, Any]) -> None:
     for peer in ("dtensor", "raw"):
         ratios = [row[peer] / row["ours"] for row in found["reshards"]]
         print(f"{peer} / ours: geometric mean {mean_of(ratios):.2f}, least {min(ratios):.2f}")
+    print("\nThe guard, microseconds of a step with it, without it, and of a barrier.\n")
+    for row in found["guard"]:
+        times = (f"{label} {row[label] * 1e6:.0f}" for label in ("guarded", "unguarded", "barrier"))
+        print("  ".join([f"{row['KiB']:5} KiB {row['step']:10}", *times]))
     print("\nAn op that moves nothing, microseconds.\n")
     for row in found["dispatch"]:
         print("  ".join([row["op"], *(f"{label} {row[label] * 1e6:.1f}" for label in ("numpy", "torch", "dtensor"))]))

@@ -70,6 +70,7 @@ def test_a_process_that_is_stopped(job: Job) -> None:
     assert ranks[1].code == 0
 
 
+@pytest.mark.long
 def test_a_process_that_sleeps(job: Job) -> None:
     ranks = job.run("asleep", 1, TIMEOUT + 4)
     for rank in (ranks[0], ranks[2]):
@@ -95,6 +96,7 @@ def test_a_process_that_is_stopped_for_two_seconds(job: Job, inside: bool) -> No
     assert ranks[0].said["seconds"] > 1
 
 
+@pytest.mark.long
 def test_a_process_that_raises(job: Job) -> None:
     ranks = job.run("raises", 1)
     assert [rank.code for rank in ranks] == [1, 1, 1]

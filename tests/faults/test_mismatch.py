@@ -45,7 +45,7 @@ def test_a_different_function(job: Job) -> None:
 @pytest.mark.parametrize(
     ("what", "different"),
     [
-        ("dtype", {"dtype"}),
+        pytest.param("dtype", {"dtype"}, marks=pytest.mark.long),
         ("plan", {"plan"}),
         pytest.param("shape", {"shape"}, marks=pytest.mark.long),
         pytest.param("layout", {"layout after"}, marks=pytest.mark.long),

@@ -22,7 +22,8 @@ from shardwise.engine.settings import Settings
 from shardwise.engine.watchdog import CUT, Watchdog
 from shardwise.errors import CollectiveError, CollectiveMismatch, CollectiveTimeout, EngineError, RankLost
 
-NEWS = 1.0  # seconds until it must be known why a connection closed
+EARLY = 0.02  # seconds in which most processes come
+NEWS = 3.0  # seconds until it must be known why a connection closed
 ERRORS: dict[str, type[CollectiveError]] = {kind.__name__: kind for kind in CollectiveError.__subclasses__()}
 KEPT = "\n  this process still has what it holds: x.shards and x.local(i) can be read and saved."
 
@@ -54,12 +55,14 @@ class CollectiveGuard:
         waiting = [self._channels[rank] for rank in call.ranks if rank != self.rank]
         for channel in waiting:
             channel.send(mine)
-        end = monotonic() + self.settings.timeout
+        start = monotonic()
         while waiting := self._unheard(waiting, mine, sequence, call):
-            left = end - monotonic()
+            left = start + self.settings.timeout - monotonic()
             if left <= 0:
                 raise self._late([channel.rank for channel in waiting], sequence, call, line)
-            self._look(waiting, left)
+            # At first wait for one alone: when it has come, others have too, and each need not wake this process.
+            early = self.settings.timeout - left < EARLY
+            self._look(waiting[:1] if early else waiting, EARLY if early else left)
 
     def wait(self, work: Any, sequence: int, call: Call) -> None:
         """Wait for a piece of work of torch.distributed; say who is to blame if it fails."""

@@ -10,6 +10,7 @@ import json
 import os
 import secrets
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import asdict, dataclass
 from datetime import timedelta
 from threading import Thread
@@ -104,6 +105,7 @@ class _Meeting:
     def __init__(self, store: Store, card: Card) -> None:
         self.store, self.card = store, card
         self.found: dict[int, Card] = {}
+        self.arrived = 0  # how many had come at the last look
 
     def cards(self, timeout: float) -> dict[int, Card]:
         store, card, end = self.store, self.card, monotonic() + timeout
@@ -119,6 +121,10 @@ class _Meeting:
             sleep(PAUSE)
 
     def _read(self) -> None:
+        arrived = self._count("arrived")
+        if arrived == self.arrived:
+            return
+        self.arrived = arrived
         for rank in range(self.card.size):
             key = f"card/{rank}"
             if rank not in self.found and self.store.check([f"{key}/1"]):
@@ -159,12 +165,17 @@ class _Meeting:
             self._end(self.store.get("refused").decode())
 
     def _end(self, text: str) -> None:
-        self.store.add("told", 1)
-        others = self._count("arrived") if "did not come" in text else self.card.size  # who is late is waited for
-        end = monotonic() + LINGER
-        while self.card.rank == 0 and self._count("told") < others and monotonic() < end:
-            sleep(PAUSE)
+        with suppress(RuntimeError):  # rank 0 may leave as soon as all are told, and the store with it
+            self.store.add("told", 1)
+        if self.card.rank == 0:
+            self._linger(self._count("arrived") if "did not come" in text else self.card.size)
         raise EngineError(text)
+
+    def _linger(self, others: int) -> None:
+        # Who is late is waited for; who did not come in all the time is not.
+        end = monotonic() + LINGER
+        while self._count("told") < others and monotonic() < end:
+            sleep(PAUSE)
 
     def _count(self, key: str) -> int:
         return int(self.store.add(key, 0))

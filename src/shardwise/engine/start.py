@@ -91,6 +91,8 @@ def _torch_engine(chosen: Settings, mesh: DeviceMesh | None) -> Engine:
             timeout=timedelta(seconds=chosen.timeout),
         )
         atexit.register(_leave, os.getpid())
+    if guard is not None:
+        atexit.register(_say_goodbye, guard)  # which comes before leaving, so that nobody has to guess
     wire = Wire(chosen.timeout)
     wire.guard = guard
     os.register_at_fork(after_in_child=lambda: _disown(dist.group.WORLD, wire))
@@ -122,9 +124,7 @@ def _met(store: Store, rank: int, size: int, chosen: Settings, mesh: DeviceMesh 
             return None
         token = shared_token(store, rank)
         channels = connected(rank, listener, addresses(cards, rank), token, chosen.start)
-    guard = CollectiveGuard(rank, channels, chosen)
-    atexit.register(_say_goodbye, guard)
-    return guard
+    return CollectiveGuard(rank, channels, chosen)
 
 
 def _disown(*held: object) -> None:
