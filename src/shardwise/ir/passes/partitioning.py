@@ -351,9 +351,10 @@ class _Function:
         return self.known[key]
 
     def _moved(self, local: SSAValue, src: Layout, dst: Layout, shape: Shape, op: Operation) -> SSAValue:
-        if src is dst or (src.is_replicated and dst.is_replicated):
+        whole = src.is_replicated and not src.has_halo
+        if src is dst or (whole and dst.is_replicated and not dst.has_halo):
             return local
-        if src.is_replicated:  # on whichever grid
+        if whole:  # on whichever grid
             src = Layout.replicated(dst.mesh, dst.rank)
         key = (local, dst)
         if key not in self.known:

@@ -16,6 +16,7 @@ from shardwise.ir.passes.swaps import swapped
 from shardwise.ir.passes.writer import Writer, element_of
 from shardwise.ir.shard import AllGatherOp, AllReduceOp, AllSliceOp, AllToAllOp, ReduceScatterOp, UpdateHaloOp
 from shardwise.layout.axis import Axis, without
+from shardwise.layout.cut import Cut
 from shardwise.layout.layout import Layout, Shape
 from shardwise.plan.kinds import Kind, remainder
 from shardwise.plan.plan import Plan, plan_reshard
@@ -34,6 +35,8 @@ def resharded(w: Writer, x: SSAValue, src: Layout, dst: Layout, shape: Shape) ->
     if src.mesh is not dst.mesh:
         return _between(w, x, src, dst, shape)
     plan = plan_reshard(src, dst, shape, dtype_of(x.type))
+    if not shape and src.partial:  # one number is not sent in parts
+        return _summed(w, x, src, src.partial), plan
     for step in plan.steps:
         x = STEPS[step.kind](w, x, step, shape)
     return w.cast(x, local_type(dst, shape, element_of(x))), plan
@@ -66,6 +69,7 @@ def _layouts(step: Step) -> tuple[Layout, Layout] | None:
 
 def sliced(w: Writer, x: SSAValue, src: Layout, dst: Layout, shape: Shape) -> SSAValue:
     """Return the part of a shard that a finer layout, or one with smaller halos, leaves to this device."""
+    x, src = _padded(w, x, src, dst, shape)
     sizes = list(local_sizes(src, shape))
     offsets = [0] * len(shape)
     left = []
@@ -90,6 +94,21 @@ def sliced(w: Writer, x: SSAValue, src: Layout, dst: Layout, shape: Shape) -> SS
         if src.dims[k].axes == dst.dims[k].axes and src.dims[k].offsets == dst.dims[k].offsets:
             starts[k] = src.dims[k].halo[0] - dst.dims[k].halo[0]
     return w.slice(x, starts, w.sizes(dst, shape))
+
+
+def _padded(w: Writer, x: SSAValue, src: Layout, dst: Layout, shape: Shape) -> tuple[SSAValue, Layout]:
+    # Dims in one piece with what lies outside of the tensor, as far as the halos of the target reach.
+    halos = [
+        old.halo if old.axes else (max(old.halo[0], new.halo[0]), max(old.halo[1], new.halo[1]))
+        for old, new in zip(src.dims, dst.dims, strict=True)
+    ]
+    if all(old.halo == halo for old, halo in zip(src.dims, halos, strict=True)):
+        return x, src
+    cuts = [Cut(c.axes, offsets=c.offsets, halo=halo, edge="pad") for c, halo in zip(src.dims, halos, strict=True)]
+    wide, element = Layout(src.mesh, cuts), element_of(x)
+    into = w.splat(w.scalar(0, element), w.sizes(wide, shape), element)
+    lows = [halo[0] - old.halo[0] for old, halo in zip(src.dims, halos, strict=True)]
+    return w.insert(x, into, lows, w.sizes(src, shape)), wide
 
 
 def _is_even(layout: Layout, shape: Shape, dim: int) -> bool:
@@ -152,11 +171,14 @@ def _all_even(src: Layout, dst: Layout, shape: Shape) -> bool:
 
 
 def _all_reduce(w: Writer, x: SSAValue, step: Step, shape: Shape) -> SSAValue:
-    src = step.before
-    assert isinstance(src, Layout)
+    assert isinstance(step.before, Layout)
+    return _summed(w, x, step.before, step.axes)
+
+
+def _summed(w: Writer, x: SSAValue, src: Layout, axes: Sequence[Axis]) -> SSAValue:
     assert src.reduce_op is not None
     kind = REDUCTIONS[src.reduce_op]
-    return w.add(AllReduceOp(x.type, src.mesh.name, x, grid_axes=numbers(step.axes), reduction=kind))
+    return w.add(AllReduceOp(x.type, src.mesh.name, x, grid_axes=numbers(axes), reduction=kind))
 
 
 def _reduce_scatter(w: Writer, x: SSAValue, step: Step, shape: Shape) -> SSAValue:
