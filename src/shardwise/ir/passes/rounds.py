@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
+from itertools import product
 from math import prod
 from typing import cast
 
@@ -74,8 +75,8 @@ class Movement:
 
     @property
     def same(self) -> list[bool]:
-        """Which dims are cut alike before and after, without halos."""
-        if self.src.mesh is not self.dst.mesh:
+        """Which dims travel whole: those that are cut alike before and after, without halos."""
+        if self.src.mesh is not self.dst.mesh or not isinstance(self.move, DirectMove):
             return [False] * len(self.shape)
         return [o == n and o.halo == (0, 0) for o, n in zip(self.src.dims, self.dst.dims, strict=True)]
 
@@ -151,12 +152,19 @@ def _pieces(movement: Movement) -> tuple[list[int], list[Piece], list[Piece]]:
     if not axes or not isinstance(_side(movement.move), MeshSide):
         axes = every
     found = movement.pieces(group_of(mesh.mesh_shape, tuple(axes), 0).devices)
-    last = movement.pieces(group_of(mesh.mesh_shape, tuple(axes), mesh.num_devices - 1).devices)
-    if found is None or found != last:  # groups are not alike, so that there is one of all devices
+    corners = (group_of(mesh.mesh_shape, tuple(axes), device).devices for device in _corners(mesh, axes))
+    if found is None or any(movement.pieces(group) != found for group in corners):
+        # Groups are not alike, so that there is one of all devices.
         axes = every
         found = movement.pieces(tuple(range(mesh.num_devices)))
     assert found is not None, "no device is outside of the mesh"
     return axes, *found
+
+
+def _corners(mesh: DeviceMesh, axes: Sequence[int]) -> Iterator[int]:
+    # Devices at the ends of the other axes: where shards differ in size, they differ there.
+    ends = [(0,) if a in axes else sorted({0, size - 1}) for a, size in enumerate(mesh.mesh_shape)]
+    return (mesh.index(place) for place in product(*ends))
 
 
 def _side(move: Move) -> object:
