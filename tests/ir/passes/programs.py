@@ -79,7 +79,9 @@ class Program:
         if size and self.rng.random() < 0.2:
             sharding, made = self.sharding(size), self.name()
             if self.lines[-1].startswith("%") and value not in self.seen():
-                self.lines.append(f"{made} = shard.shard {value} to {sharding} annotate_for_users : {tensor_text(size)}")
+                self.lines.append(
+                    f"{made} = shard.shard {value} to {sharding} annotate_for_users : {tensor_text(size)}"
+                )
                 return made, size
         return value, size
 

@@ -7,9 +7,12 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from xdsl.dialects.builtin import ModuleOp
 
 from shardwise.errors import ProgramError
 from shardwise.ir import check_partition, execute_on_devices, parse_module, print_module, verify
+from shardwise.ir.interpret.boundary import boundary_of, cut
+from shardwise.ir.interpret.program import program_of
 from shardwise.ir.passes import partition, propagate, simplify
 from tests.ir.passes.programs import program
 
@@ -52,6 +55,17 @@ def check_random(seed: int) -> None:
         simple = simplify(local)
         verify(simple)
         assert print_module(simplify(simple)) == print_module(simple)
+        same_on_devices(whole, local, simple, inputs)
+
+
+def same_on_devices(whole: ModuleOp, local: ModuleOp, simple: ModuleOp, inputs: list[np.ndarray]) -> None:
+    """Run what a device does, as it is and simplified."""
+    ready = program_of(whole)
+    boundary = boundary_of(ready, ready.function(None))
+    cuts = [cut(x, s, ready.devices) for x, s in zip(inputs, boundary.arguments, strict=True)]
+    for a, b in zip(*(execute_on_devices(m, *cuts) for m in (local, simple)), strict=True):
+        for x, y in zip(a, b, strict=True):
+            np.testing.assert_array_equal(x, y)
 
 
 @pytest.mark.parametrize("seed", range(24))
@@ -172,7 +186,10 @@ func.func @f(%x: tensor<6xf32>, %unused: tensor<3x3xf32>, %s: f32, %y: tensor<f3
   return %s, %3, %t : f32, tensor<6xf32>, tensor<f32>
 }"""
     local = made(text, numbers(6), numbers(3, 3), np.float32(3), np.float32(2))
-    assert "(%x: tensor<2xf32>, %unused: tensor<1x3xf32>, %s: f32, %y: tensor<f32>) -> (f32, tensor<1xf32>, tensor<f32>)" in local
+    assert (
+        "(%x: tensor<2xf32>, %unused: tensor<1x3xf32>, %s: f32, %y: tensor<f32>) -> (f32, tensor<1xf32>, tensor<f32>)"
+        in local
+    )
 
 
 def test_functions_call_each_other_across_their_boundaries():

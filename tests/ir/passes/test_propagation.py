@@ -126,9 +126,7 @@ def test_what_users_see_is_firmer_than_how_values_are_made():
     found = propagated(body)
     assert found["%d"] == "[[1]]"
     assert found["%a seen"] == "[[1]]"
-    swapped = body.replace("%a, %c", "%e, %b").replace(
-        "%c = shard.shard %b to %t", "%e = shard.shard %a to %s"
-    )
+    swapped = body.replace("%a, %c", "%e, %b").replace("%c = shard.shard %b to %t", "%e = shard.shard %a to %s")
     assert propagated(swapped)["%d"] == "[[0]]"
 
 

@@ -137,9 +137,7 @@ def sharding_of(layout: Layout, shape: Shape) -> ShardingOp:
     if any(cut.offsets is not None for _, cut in cuts):
         dims = layout.tiling(shape).dims
         offsets = [n for k, _ in cuts for n in (*(dims[k].interval(i)[0] for i in range(dims[k].parts)), shape[k])]
-    op = ShardingOp(
-        layout.mesh.name, lists, None, None, static_halo_sizes=halos, static_sharded_dims_offsets=offsets
-    )
+    op = ShardingOp(layout.mesh.name, lists, None, None, static_halo_sizes=halos, static_sharded_dims_offsets=offsets)
     if layout.partial and layout.reduce_op is not None:
         op.attributes["partial_axes"] = axes_attribute(numbers(layout.partial))
         op.attributes["partial_type"] = reduction_attribute(REDUCTIONS[layout.reduce_op])

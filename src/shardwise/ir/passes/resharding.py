@@ -37,6 +37,9 @@ def resharded(w: Writer, x: SSAValue, src: Layout, dst: Layout, shape: Shape) ->
     plan = plan_reshard(src, dst, shape, dtype_of(x.type))
     if not shape and src.partial:  # one number is not sent in parts
         return _summed(w, x, src, src.partial), plan
+    middle = _middle(plan)
+    if middle is not None:
+        return _through(w, x, src, middle, dst, shape), plan
     for step in plan.steps:
         x = STEPS[step.kind](w, x, step, shape)
     return w.cast(x, local_type(dst, shape, element_of(x))), plan
@@ -129,7 +132,10 @@ def _all_gather(w: Writer, x: SSAValue, step: Step, shape: Shape) -> SSAValue:
     found = _layouts(step)
     if found is None:
         return rounds(w, x, step, shape)
-    src, dst = found
+    return _gather(w, x, *found, shape)
+
+
+def _gather(w: Writer, x: SSAValue, src: Layout, dst: Layout, shape: Shape) -> SSAValue:
     sizes = list(local_sizes(src, shape))
     for dim, (old, new) in enumerate(zip(src.dims, dst.dims, strict=True)):
         axes = remainder(old.axes, new.axes)
@@ -183,12 +189,18 @@ def _summed(w: Writer, x: SSAValue, src: Layout, axes: Sequence[Axis]) -> SSAVal
 
 def _reduce_scatter(w: Writer, x: SSAValue, step: Step, shape: Shape) -> SSAValue:
     found = _layouts(step)
-    added = None if found is None else _scattered(*found, shape)
-    if found is None or added is None:
+    if found is None or _scattered(*found, shape) is None:
         return rounds(w, x, step, shape)
-    src, dst = found
+    return _scatter(w, x, *found, shape)
+
+
+def _scatter(w: Writer, x: SSAValue, src: Layout, dst: Layout, shape: Shape) -> SSAValue:
+    # What is replicated is sliced, what is pending is reduced and scattered.
+    added = _scattered(src, dst, shape)
+    assert added is not None
     assert src.reduce_op is not None
-    middle = Layout(src.mesh, [o if k in added else n for k, (o, n) in enumerate(zip(src.dims, dst.dims, strict=True))])
+    pairs = enumerate(zip(src.dims, dst.dims, strict=True))
+    middle = Layout(src.mesh, [_outer(n.axes, added[k]) if k in added else n for k, (_, n) in pairs])
     x = sliced(w, x, src.resolved(), middle, shape)
     sizes = list(local_sizes(middle, shape))
     for dim, axes in added.items():
@@ -199,8 +211,36 @@ def _reduce_scatter(w: Writer, x: SSAValue, step: Step, shape: Shape) -> SSAValu
     return x
 
 
+def _outer(axes: Sequence[Axis], last: Sequence[Axis]) -> tuple[Axis, ...]:
+    return tuple(axes[: len(axes) - len(last)])
+
+
+def _middle(plan: Plan) -> Layout | None:
+    # Where each device reduces a share and all are gathered: a layout whose shards are such shares.
+    kinds = [step.kind for step in plan.steps]
+    if kinds != ["reduce_scatter", "all_gather"] or isinstance(plan.steps[1].before, Layout):
+        return None
+    src, dst, shape = plan.src, plan.dst, plan.shape
+    if src.has_halo or any(remainder(o.axes, n.axes) is None for o, n in zip(src.dims, dst.dims, strict=True)):
+        return None
+    # Devices that have the same contributions share the work too.
+    shared = without(plan.steps[1].axes, (*src.partial, *src.sharded_axes))
+    parts = _count(shared) * _count(src.partial)
+    for dim, (cut, size) in enumerate(zip(src.dims, local_sizes(src, shape), strict=True)):
+        if cut.offsets is None and size != DYNAMIC_INDEX and size % parts == 0:
+            fine = (*cut.axes, *shared, *src.partial)
+            return Layout(src.mesh, [Cut(fine) if k == dim else c for k, c in enumerate(src.dims)])
+    return None
+
+
+def _through(w: Writer, x: SSAValue, src: Layout, middle: Layout, dst: Layout, shape: Shape) -> SSAValue:
+    x = _scatter(w, x, src, middle, shape)
+    x = _gather(w, x, middle, dst, shape)
+    return w.cast(x, local_type(dst, shape, element_of(x)))
+
+
 def _scattered(src: Layout, dst: Layout, shape: Shape) -> dict[int, list[Axis]] | None:
-    # Per dim the axes that become cuts by being reduced; None where it is no reduce_scatter of equal shards.
+    # Per dim the innermost axes, which become cuts by being reduced; None if it is no reduce_scatter of equal shards.
     added: dict[int, list[Axis]] = {}
     pending = without(src.partial, dst.partial)
     for dim, (old, new) in enumerate(zip(src.dims, dst.dims, strict=True)):
@@ -210,9 +250,10 @@ def _scattered(src: Layout, dst: Layout, shape: Shape) -> dict[int, list[Axis]] 
         reduced = without(more, without(more, pending))
         if not reduced:
             continue
-        if list(reduced) != more or not _is_even(src, shape, dim) or not _is_even(dst, shape, dim):
+        last = more[len(more) - len(reduced) :]
+        if sorted(reduced) != sorted(last) or not _is_even(src, shape, dim) or not _is_even(dst, shape, dim):
             return None
-        added[dim] = more
+        added[dim] = last
     found = [axis for axes in added.values() for axis in axes]
     return added if sorted(found) == sorted(pending) else None
 
