@@ -5,14 +5,14 @@ import pytest
 
 from shardwise.ir import execute_on_devices, parse_module, print_module, verify
 from shardwise.ir.interpret.program import program_of
-from shardwise.ir.interpret.values import Poisoned, dtype_of
+from shardwise.ir.interpret.values import Poisoned, dtype_of, sizes_of
 from shardwise.ir.passes import simplify
 
 RNG = np.random.default_rng(0)
 
 
 def simplified(body: str, kind: str = "tensor<4x8xi32>", out: str = "", grid: str = "2x2x1") -> list[str]:
-    """Simplify a function of one argument %x; run it before and after on every device; return its ops but the return."""
+    """Simplify a function of one argument %x, and run it before and after on every device; return its ops."""
     result = out or kind
     text = f"shard.grid @g(shape = {grid})\nfunc.func @f(%x: {kind}) -> {result} {{\n{body}\nreturn %r : {result}\n}}"
     before = parse_module(text)
@@ -21,10 +21,8 @@ def simplified(body: str, kind: str = "tensor<4x8xi32>", out: str = "", grid: st
     verify(after)
     assert print_module(simplify(after)) == print_module(after)
     program = program_of(before)
-    shape = before.body.block.last_op.function_type.inputs.data[0].get_shape()  # type: ignore[union-attr]
-    arrays = RNG.integers(-9, 10, (program.devices, *shape)).astype(
-        dtype_of(program.function(None).function_type.inputs.data[0])
-    )
+    given = program.function(None).function_type.inputs.data[0]
+    arrays = RNG.integers(-9, 10, (program.devices, *sizes_of(given))).astype(dtype_of(given))
     for a, b in zip(*(execute_on_devices(m, list(arrays)) for m in (before, after)), strict=True):
         if isinstance(a, Poisoned):
             assert isinstance(b, Poisoned)

@@ -47,7 +47,7 @@ def test_directions(direction, expected):
 
 
 def test_unknown_direction():
-    with pytest.raises(ArgumentError, match="unknown direction 'sideways'.\n  directions: forward, backward, both"):
+    with pytest.raises(ArgumentError, match=r"unknown direction 'sideways'.\n  directions: forward, backward, both"):
         propagated(ELEMENTWISE, "sideways")
 
 
@@ -64,7 +64,8 @@ def test_halos_and_offsets_are_kept(split):
 PRODUCT = """func.func @f(%x: tensor<8x16xf32>, %w: tensor<16x32xf32>) -> tensor<8x32xf32> {{
   {annotations}
   %zero = arith.constant dense<0.0> : tensor<8x32xf32>
-  %m = linalg.matmul ins({x}, {w} : tensor<8x16xf32>, tensor<16x32xf32>) outs(%zero : tensor<8x32xf32>) -> tensor<8x32xf32>
+  %m = linalg.matmul ins({x}, {w} : tensor<8x16xf32>, tensor<16x32xf32>)
+    outs(%zero : tensor<8x32xf32>) -> tensor<8x32xf32>
   {after}
   return {out} : tensor<8x32xf32>
 }}"""
