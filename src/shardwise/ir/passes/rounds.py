@@ -20,8 +20,8 @@ from shardwise.engine.arrays import identity
 from shardwise.errors import ProgramError
 from shardwise.ir.interpret.groups import group_of, multi_index
 from shardwise.ir.interpret.values import dtype_of
-from shardwise.ir.passes.layouts import number
-from shardwise.ir.passes.writer import Number, Writer, element_of, fitted
+from shardwise.ir.passes.layouts import local_sizes, number
+from shardwise.ir.passes.writer import Number, Writer, element_of, fitted, formula
 from shardwise.ir.shard import RecvOp, SendOp
 from shardwise.ir.shard.attributes import DYNAMIC_INDEX
 from shardwise.layout.layout import Layout, Shape
@@ -255,7 +255,16 @@ class _Table:
         def copy() -> list[SSAValue]:
             return [self.put(into, self.take(x, pieces), pieces, combine)]
 
-        return self._guarded({p.target for p in pieces}, copy, [into])[0]
+        if self._is_whole(pieces) and not isinstance(self.movement.move, ReduceMove):
+            return x  # devices that keep nothing are given all of their shard in the rounds to come
+        return self._guarded({p.target: p.target for p in pieces}, copy, [into])[0]
+
+    def _is_whole(self, pieces: Sequence[Piece]) -> bool:
+        src, dst, shape = self.movement.src, self.movement.dst, self.movement.shape
+        sizes = local_sizes(dst, shape)
+        if dst.has_halo or sizes != local_sizes(src, shape) or DYNAMIC_INDEX in sizes:
+            return False
+        return all(n in (-1, size) for p in pieces for n, size in zip(p.size, sizes, strict=True))
 
     def exchanged(self, x: SSAValue, into: SSAValue, pieces: Sequence[Piece], combine: Combine) -> SSAValue:
         """Return a shard after a round."""
@@ -276,19 +285,20 @@ class _Table:
             got = self.w.add(RecvOp(room.type, self.mesh.name, room, dynamic, grid_axes=self.axes, source=static))
             return [self.put(into, got, pieces, combine)]
 
-        self._guarded(set(targets), send, [])
-        return self._guarded(set(sources), receive, [into])[0]
+        self._guarded(targets, send, [])
+        return self._guarded(sources, receive, [into])[0]
 
     def _guarded(
-        self, active: set[int], write: Callable[[], list[SSAValue]], otherwise: Sequence[SSAValue]
+        self, peers: dict[int, int], write: Callable[[], list[SSAValue]], otherwise: Sequence[SSAValue]
     ) -> list[SSAValue]:
         # Devices that have nothing to do in a round do nothing.
         count = prod(self.mesh.mesh_shape[a] for a in self.axes)
-        if len(active) == count:
+        if len(peers) == count:
             return write()
-        flag = fitted(self.w, self.mesh, self.axes, [0 if k in active else -1 for k in range(count)])
-        assert isinstance(flag, SSAValue)
-        condition = self.w.not_negative(flag)
+        condition = self._elsewhere(peers, count)
+        if condition is None:
+            flag = fitted(self.w, self.mesh, self.axes, [0 if k in peers else -1 for k in range(count)])
+            condition = self.w.not_negative(self.w.value(flag))
         then, other = Block(), Block()
         with self.w.inside(then):
             made = write()
@@ -298,6 +308,22 @@ class _Table:
         op = scf.IfOp(condition, kinds, Region(then), Region(other) if kinds else Region())
         self.w.block.add_op(op)
         return list(op.results)
+
+    def _elsewhere(self, peers: dict[int, int], count: int) -> SSAValue | None:
+        # Whether the peer of a device is another device, if a formula says so.
+        if any(k == peer for k, peer in peers.items()):
+            return None
+        shape = tuple(self.mesh.mesh_shape[a] for a in self.axes)
+        places = [multi_index(shape, peers.get(k, k)) for k in range(count)]
+        tables = [tuple(place[i] for place in places) for i in range(len(shape))]
+        if any(formula(shape, table) is None for table in tables):
+            return None
+        out = None
+        for axis, table in zip(self.axes, tables, strict=True):
+            own, other = self.w.coordinate(self.mesh, axis), fitted(self.w, self.mesh, self.axes, table)
+            if other is not own:
+                out = self.w.either(out, self.w.unequal(own, self.w.value(other)))
+        return out
 
     def _number(self, entries: dict[int, int]) -> Number:
         count = prod(self.mesh.mesh_shape[a] for a in self.axes)

@@ -127,6 +127,14 @@ class Writer:
         zero = self.value(0)
         return self.early(("not negative", a), lambda: arith.CmpiOp(a, zero, "sge"))
 
+    def unequal(self, a: SSAValue, b: SSAValue) -> SSAValue:
+        """Return whether two values differ."""
+        return self.early(("unequal", a, b), lambda: arith.CmpiOp(a, b, "ne"))
+
+    def either(self, a: SSAValue | None, b: SSAValue) -> SSAValue:
+        """Return whether one of two conditions holds, or the only one there is."""
+        return b if a is None else self.early(("either", a, b), lambda: arith.OrIOp(a, b))
+
     # -- where a device is -------------------------------------------------------------------------
 
     def coordinate(self, mesh: DeviceMesh, axis: int) -> SSAValue:
@@ -248,7 +256,7 @@ def fitted(w: Writer, mesh: DeviceMesh, axes: Sequence[int], table: Sequence[int
 
     A table that is a sum of multiples of coordinates becomes that sum.
     """
-    factors = _factors(tuple(mesh.mesh_shape[a] for a in axes), tuple(table))
+    factors = formula(tuple(mesh.mesh_shape[a] for a in axes), tuple(table))
     if factors is None:
         return w.entry([0 if n is None else n for n in table], w.position(mesh, axes))
     total: Number = factors[0]
@@ -259,8 +267,12 @@ def fitted(w: Writer, mesh: DeviceMesh, axes: Sequence[int], table: Sequence[int
 
 
 @lru_cache(maxsize=8192)
-def _factors(shape: Shape, table: tuple[int | None, ...]) -> tuple[int, ...] | None:
-    # The constant and the factor of each coordinate, if the table is such a sum.
+def formula(shape: Shape, table: tuple[int | None, ...]) -> tuple[int, ...] | None:
+    """Return the constant and the factor of each coordinate of which a table over positions is the sum, if it is one.
+
+    >>> formula((2, 2), (0, 2, 1, None)), formula((2, 2), (0, 0, 0, 1))
+    ((0, 1, 2), None)
+    """
     known = [(i, n) for i, n in enumerate(table) if n is not None]
     if len({n for _, n in known}) < 2:
         return (known[0][1] if known else 0, *(0 for _ in shape))
