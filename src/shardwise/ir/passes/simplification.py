@@ -9,7 +9,8 @@ from xdsl.dialects.builtin import ModuleOp
 from xdsl.ir import Block, Operation, SSAValue
 from xdsl.traits import Pure
 
-from shardwise.ir.passes.folds import FOLDS, Folding
+from shardwise.ir.passes.folding import Folding
+from shardwise.ir.passes.folds import FOLDS
 from shardwise.ir.passes.layouts import Grids, grids_of
 from shardwise.ir.passes.replication import Replication
 from shardwise.ir.shard import ShardOp
