@@ -11,6 +11,7 @@ from xdsl.ir import SSAValue
 from shardwise.errors import ProgramError
 from shardwise.ir.interpret.values import dtype_of
 from shardwise.ir.passes.layouts import REDUCTIONS, local_sizes, local_type, numbers
+from shardwise.ir.passes.permutes import permuted
 from shardwise.ir.passes.rounds import rounds
 from shardwise.ir.passes.swaps import swapped
 from shardwise.ir.passes.writer import Writer, element_of
@@ -283,7 +284,7 @@ STEPS: dict[Kind, Callable[[Writer, SSAValue, Step, Shape], SSAValue]] = {
     "all_to_all": _all_to_all,
     "all_reduce": _all_reduce,
     "reduce_scatter": _reduce_scatter,
-    "permute": rounds,
+    "permute": permuted,
     "exchange": rounds,
     "halo_exchange": _halo_exchange,
     "halo_accumulate": _accumulate,

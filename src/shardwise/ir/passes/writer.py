@@ -113,6 +113,11 @@ class Writer:
         x, y = self.value(a), self.value(b)
         return self.early(("quotient", x, y), lambda: arith.DivUIOp(x, y))
 
+    def remainder(self, a: Number, b: int) -> SSAValue:
+        """Return the remainder of what is not negative."""
+        x, y = self.value(a), self.value(b)
+        return self.early(("remainder", x, y), lambda: arith.RemUIOp(x, y))
+
     def entry(self, table: Sequence[int], position: Number) -> Number:
         """Return the entry of a table at a position."""
         if isinstance(position, int):
