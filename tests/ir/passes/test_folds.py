@@ -275,3 +275,15 @@ func.func @f() -> (index, index, index, index) {
     assert text.count("arith.constant") == 3
     before, after = (execute_on_devices(m) for m in (module, simplify(module)))
     assert before == after == [(3, 1, k, 0) for k in range(3)]
+
+
+def test_annotations_stay():
+    module = parse_module("""
+shard.grid @g(shape = 2)
+func.func @f(%x: tensor<4xf32>, %unused: tensor<4xf32>) -> tensor<4xf32> {
+  %s = shard.sharding @g split_axes = [[0]] : !shard.sharding
+  %0 = shard.shard %x to %s : tensor<4xf32>
+  %1 = shard.shard %unused to %s : tensor<4xf32>
+  return %x : tensor<4xf32>
+}""")
+    assert print_module(simplify(module)) == print_module(module)

@@ -4,7 +4,8 @@ import random
 
 import pytest
 
-from tests.ir.passes.transitions import GRIDS, check, check_sums, shape_for, splits, transitions
+from shardwise.ir.passes import partition
+from tests.ir.passes.transitions import GRIDS, check, check_sums, module_of, shape_for, splits, transitions
 
 # A grid, a shape, and both shardings; every transition on an even and on an uneven shape.
 EVERY = [
@@ -60,3 +61,19 @@ def test_sums_that_are_pending_are_taken_on_the_way():
 @pytest.mark.parametrize("seed", range(1, 11))
 def test_many_sums(seed):
     random_sums(seed, 400)
+
+
+@pytest.mark.parametrize(
+    ("src", "dst"),
+    [
+        (((0,), ()), ((), (0,))),
+        (((0, 1), ()), ((), ())),
+        (((), ()), ((1, 0), ())),
+        (((0, 1), ()), ((1, 0), ())),
+        (((0,), (1,)), ((1,), (0,))),
+    ],
+)
+def test_a_quarter_of_a_million_devices_cost_what_eight_cost(src, dst):
+    small, large = (partition(module_of((n, n), (n * n, n * n), src, dst)) for n in (2, 512))
+    # The same ops with larger numbers in them.
+    assert [op.name for op in small.walk()] == [op.name for op in large.walk()]

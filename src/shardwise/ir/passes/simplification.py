@@ -65,7 +65,7 @@ def _simplified(module: ModuleOp, grids: Grids) -> bool:
 def _block(block: Block, grids: Grids, replication: Replication, seen: ChainMap[Any, Operation]) -> bool:
     changed = False
     for op in list(block.ops):
-        if _is_pure(op) and not isinstance(op, ShardOp) and (key := _key(op)) is not None:
+        if _is_pure(op) and (key := _key(op)) is not None:
             first = seen.setdefault(key, op)
             if first is not op:
                 _replace(op, list(first.results))
@@ -107,7 +107,8 @@ def _replace(op: Operation, values: list[SSAValue]) -> None:
 
 
 def _is_pure(op: Operation) -> bool:
-    if not op.results or op.name in TERMINATORS:
+    # What is said of a value holds for it wherever it is used, also if nobody uses the annotation itself.
+    if not op.results or op.name in TERMINATORS or isinstance(op, ShardOp):
         return False
     return op.has_trait(Pure) or op.name.startswith(PURE)
 
