@@ -16,7 +16,7 @@ from importlib.metadata import version
 from math import log
 from pathlib import Path
 from statistics import median
-from time import perf_counter
+from time import process_time
 from typing import Any
 
 from rich.console import Console
@@ -74,15 +74,15 @@ PROGRAMS: dict[str, Callable[[int], str]] = {"dense layers": dense, "changes of 
 
 
 def timed(text: str, repeats: int) -> dict[str, float]:
-    """Return the median seconds of each stage."""
+    """Return the median seconds of each stage, of this process alone: other work on the machine does not count."""
     found: dict[str, list[float]] = {stage: [] for stage in STAGES}
     for _ in range(repeats):
         value: Any = text
         for stage, step in zip(STAGES, (parse_module, propagate, partition, simplify, print_module), strict=True):
             gc.collect()
-            start = perf_counter()
+            start = process_time()
             value = step(value)
-            found[stage].append(perf_counter() - start)
+            found[stage].append(process_time() - start)
     return {stage: median(times) for stage, times in found.items()}
 
 
