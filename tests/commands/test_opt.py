@@ -103,3 +103,27 @@ def test_help_lists_the_passes():
     text = run("--help").output
     for word in ("--propagate", "--partition", "--simplify", "--verify", "--dialect", "--split-input-file"):
         assert word in text
+
+
+PROGRAM = """shard.grid @g(shape = 2)
+func.func @f(%x: tensor<4xf32>) -> tensor<4xf32> {
+  %s = shard.sharding @g split_axes = [[0]] : !shard.sharding
+  %0 = shard.shard %x to %s : tensor<4xf32>
+  %1 = arith.negf %0 : tensor<4xf32>
+  return %1 : tensor<4xf32>
+}"""
+
+
+def test_the_passes_themselves():
+    result = run("--propagate", "--partition", "--simplify", text=PROGRAM)
+    assert result.exit_code == 0, result.output
+    assert "func.func @f(%x: tensor<2xf32>) -> tensor<2xf32>" in result.output
+    again = run("--partition", "--simplify", text=result.output)
+    assert again.output == result.output
+    assert "mesh.mesh @g(shape = 2)" in run("--partition", "--dialect=mesh19", text=PROGRAM).output
+
+
+def test_propagation_goes_where_it_is_told():
+    assert run("--propagate", text=PROGRAM).output.count("shard.shard ") == 2
+    assert run("--propagate", "--direction=forward", text=PROGRAM).output.count("shard.shard ") == 2
+    assert run("--propagate", "--direction=backward", text=PROGRAM).output.count("shard.shard ") == 1

@@ -36,7 +36,8 @@ def cost(file: IO[bytes], links: Sequence[str]) -> None:
         from shardwise.ir.passes import cost as costed
         from shardwise.ir.passes import propagate
 
-        module = parse_module(file.read(), "<stdin>" if file.name in ("-", "<stdin>") else str(file.name))
+        name = str(getattr(file, "name", "<stdin>"))
+        module = parse_module(file.read(), "<stdin>" if name == "-" else name)
         verify(module)
         module = module if is_partitioned(module) else propagate(module)
         click.echo(shown(costed(module, _links(links))))

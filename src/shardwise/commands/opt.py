@@ -32,6 +32,12 @@ def _pass(name: str, text: str) -> Any:
 @_pass("propagate", "Work out the shardings of all values from those that are annotated.")
 @_pass("partition", "Turn the program on global values into the program of each device.")
 @_pass("simplify", "Merge, cancel and remove collectives.")
+@click.option(
+    "--direction",
+    type=click.Choice(["both", "forward", "backward"]),
+    default="both",
+    help="Where propagation goes: from operands to results, back, or both.",
+)
 @click.option("--verify/--no-verify", default=True, help="Check each module, before and after each pass (the default).")
 @click.option("--dialect", type=click.Choice(["shard", "mesh19"]), default="shard", help="The words to print.")
 @click.option("--split-input-file", is_flag=True, help="Treat each part between `// -----` lines as a module.")
@@ -41,6 +47,7 @@ def _pass(name: str, text: str) -> Any:
 def opt(
     context: click.Context,
     file: IO[bytes],
+    direction: str,
     verify: bool,
     dialect: str,
     split_input_file: bool,
@@ -50,7 +57,10 @@ def opt(
     """Read modules from FILE (or `-`, standard input), run the passes in the order given, and print the result."""
     data = file.read()
     name = str(getattr(file, "name", "<stdin>"))
-    passes: list[str] = context.meta.get("passes", [])
+    passes: list[tuple[str, dict[str, str]]] = [
+        (step, {"direction": direction} if step == "propagate" and direction != "both" else {})
+        for step in context.meta.get("passes", [])
+    ]
     printed: list[str] = []
     failed = False
     for part in _parts(data) if split_input_file else [data]:
@@ -78,7 +88,12 @@ def _parts(data: bytes) -> Iterator[bytes]:
 
 
 def _transformed(
-    data: bytes, name: str, passes: list[str], verify: bool, dialect: str, allow_unregistered: bool
+    data: bytes,
+    name: str,
+    passes: list[tuple[str, dict[str, str]]],
+    verify: bool,
+    dialect: str,
+    allow_unregistered: bool,
 ) -> str:
     from shardwise.ir import parse_module, print_module
     from shardwise.ir import verify as check
@@ -86,19 +101,19 @@ def _transformed(
     module = parse_module(data, name, allow_unregistered=allow_unregistered)
     if verify:
         check(module)
-    for step in passes:
-        module = _run(step, module)
+    for step, options in passes:
+        module = _run(step, module, options)
         if verify:
             check(module)
     return print_module(module, "mesh19" if dialect == "mesh19" else "shard") + "\n"
 
 
-def _run(step: str, module: ModuleOp) -> ModuleOp:
+def _run(step: str, module: ModuleOp, options: dict[str, str]) -> ModuleOp:
     from importlib import import_module
 
     from xdsl.dialects.builtin import ModuleOp
 
-    result = getattr(import_module("shardwise.ir.passes"), step)(module)
+    result = getattr(import_module("shardwise.ir.passes"), step)(module, **options)
     return result if isinstance(result, ModuleOp) else module
 
 

@@ -11,6 +11,7 @@ if find_spec("xdsl") is None:
 from shardwise.ir.interpret.partitioned import Comparison, Difference, check_partition, execute_partitioned
 from shardwise.ir.interpret.run import execute, execute_on_devices, is_partitioned
 from shardwise.ir.interpret.values import Poisoned
+from shardwise.ir.passes import cost, partition, propagate, simplify
 from shardwise.ir.text import parse_module, print_module
 from shardwise.ir.tracing.tracer import trace
 from shardwise.ir.verifier import verify
@@ -20,12 +21,16 @@ __all__ = [
     "Difference",
     "Poisoned",
     "check_partition",
+    "cost",
     "execute",
     "execute_on_devices",
     "execute_partitioned",
     "is_partitioned",
     "parse_module",
+    "partition",
     "print_module",
+    "propagate",
+    "simplify",
     "trace",
     "verify",
 ]

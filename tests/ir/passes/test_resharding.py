@@ -1,8 +1,11 @@
 """Every change of sharding, partitioned and run: each device gets its part, and nothing is sent that need not be."""
 
+import random
+
 import pytest
 
-from tests.ir.passes.transitions import GRIDS, check, shape_for, transitions
+from shardwise.ir.passes import partition
+from tests.ir.passes.transitions import GRIDS, check, check_sums, module_of, shape_for, splits, transitions
 
 # A grid, a shape, and both shardings; every transition on an even and on an uneven shape.
 EVERY = [
@@ -36,3 +39,41 @@ def test_a_tenth_of_all_transitions(batch):
 def test_all_transitions(batch):
     for case in EVERY[batch::BATCHES]:
         check(*case)
+
+
+def random_sums(seed: int, count: int) -> None:
+    rng = random.Random(seed)
+    for _ in range(count):
+        grid, rank = rng.choice(GRIDS[1:]), rng.randint(1, 3)
+        every = splits(len(grid), rank)
+        src, dst = rng.choice(every), rng.choice(every)
+        free = [a for a in range(len(grid)) if all(a not in axes for axes in src)]
+        if free:
+            partial = sorted(rng.sample(free, rng.randint(1, len(free))))
+            check_sums(grid, shape_for(grid, rank, rng.random() < 0.5), src, partial, dst)
+
+
+def test_sums_that_are_pending_are_taken_on_the_way():
+    random_sums(0, 150)
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("seed", range(1, 11))
+def test_many_sums(seed):
+    random_sums(seed, 400)
+
+
+@pytest.mark.parametrize(
+    ("src", "dst"),
+    [
+        (((0,), ()), ((), (0,))),
+        (((0, 1), ()), ((), ())),
+        (((), ()), ((1, 0), ())),
+        (((0, 1), ()), ((1, 0), ())),
+        (((0,), (1,)), ((1,), (0,))),
+    ],
+)
+def test_a_quarter_of_a_million_devices_cost_what_eight_cost(src, dst):
+    small, large = (partition(module_of((n, n), (n * n, n * n), src, dst)) for n in (2, 512))
+    # The same ops with larger numbers in them.
+    assert [op.name for op in small.walk()] == [op.name for op in large.walk()]

@@ -12,8 +12,13 @@ from xdsl.ir import Block, Region
 from shardwise.ir import execute_on_devices, verify
 from shardwise.ir.interpret.boundary import cut
 from shardwise.ir.interpret.shardings import Sharding
+from shardwise.ir.passes.layouts import local_type
 from shardwise.ir.passes.partitioning import Reshard, partitioned
+from shardwise.ir.passes.resharding import resharded
+from shardwise.ir.passes.writer import Writer
 from shardwise.ir.shard import GridOp, ShardingOp, ShardOp
+from shardwise.layout.layout import Layout
+from shardwise.layout.mesh import DeviceMesh
 from tests.ir.passes.traffic import counted
 
 Split = tuple[tuple[int, ...], ...]
@@ -71,3 +76,34 @@ def planned(moves: Sequence[Reshard]) -> int:
     for move in moves:
         assert move.plan.received.total == move.plan.lower_bound.total
     return sum(move.plan.received.total for move in moves)
+
+
+def check_sums(grid: tuple[int, ...], shape: tuple[int, ...], src: Split, partial: Sequence[int], dst: Split) -> None:
+    """Bring together contributions along some grid axes while the sharding changes: the sums, by the plan's bytes."""
+    mesh = DeviceMesh(grid, [f"axis{k}" for k in range(len(grid))], name="g")
+    before, after = (Layout(mesh, [[f"axis{a}" for a in axes] for axes in split]) for split in (src, dst))
+    before = Layout(mesh, before.dims, [f"axis{a}" for a in partial])
+    block = Block(arg_types=[local_type(before, shape, i32)])
+    writer = Writer(block)
+    result, plan = resharded(writer, block.args[0], before, after, shape)
+    block.add_op(ReturnOp(result))
+    writer.finish(block)
+    kinds = [block.args[0].type], [result.type]
+    module = ModuleOp([GridOp("g", grid), FuncOp("f", kinds, Region(block))])
+    verify(module)
+    rng = np.random.default_rng(0)
+    terms = rng.integers(-9, 10, (*(grid[a] for a in partial), *shape), dtype="int32")
+    whole = terms.sum(axis=tuple(range(len(partial))), dtype="int32")
+    devices = range(prod(grid))
+    inputs = [_part(terms[tuple(mesh.coords(d)[a] for a in partial)], before, d) for d in devices]
+    with counted() as traffic:
+        made = execute_on_devices(module, inputs)
+    for device, got in zip(devices, made, strict=True):
+        assert isinstance(got, np.ndarray), (device, got)
+        np.testing.assert_array_equal(got, _part(whole, after, device), f"device {device}")
+    assert plan is not None
+    assert traffic.bytes == plan.received.total, (src, partial, dst)
+
+
+def _part(whole: np.ndarray, layout: Layout, device: int) -> np.ndarray:
+    return whole[tuple(slice(a, b) for a, b in layout.box(whole.shape, device))]

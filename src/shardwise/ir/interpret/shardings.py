@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from math import prod
 
 from shardwise.errors import ProgramError
-from shardwise.ir.interpret.groups import Shape, group_of, multi_index
+from shardwise.ir.interpret.groups import Shape, multi_index
 from shardwise.layout.cut import Cut
 from shardwise.layout.layout import Layout
 from shardwise.layout.mesh import DeviceMesh
@@ -39,7 +40,7 @@ class Sharding:
             if not axes:
                 cuts.append(None)
                 continue
-            parts = len(group_of(self.grid_shape, axes, 0).devices)
+            parts = prod(self.grid_shape[a] for a in axes)
             halo = (halos.pop(0), halos.pop(0)) if halos else (0, 0)
             bounds = [offsets.pop(0) for _ in range(parts + 1)] if offsets else None
             # All shards have halos of the same size, those at the border too.

@@ -6,18 +6,11 @@ use too is left where it is.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from itertools import pairwise
-from math import prod
-from typing import Any, TypeVar
-
-from xdsl.dialects import arith, tensor
-from xdsl.dialects.builtin import DYNAMIC_INDEX, IndexType, IntegerAttr, TensorType
+from xdsl.dialects import tensor
 from xdsl.ir import Operation, SSAValue
 
-from shardwise.ir.passes.layouts import Grids
-from shardwise.ir.passes.replication import Replication
+from shardwise.ir.passes.constant_folds import known_numbers, known_shape, known_sharding, only_position
+from shardwise.ir.passes.folding import Fold, Folding, axes_of, element_of, is_static, maker
 from shardwise.ir.shard import (
     AllGatherOp,
     AllReduceOp,
@@ -37,56 +30,6 @@ from shardwise.ir.shard import (
     ShiftOp,
     UpdateHaloOp,
 )
-from shardwise.ir.shard.attributes import ints_attribute
-
-
-@dataclass
-class Folding:
-    """What rules need to know, and where the ops they make go: before the op that is replaced."""
-
-    grids: Grids
-    replication: Replication
-    op: Operation
-
-    def add(self, op: Operation) -> SSAValue:
-        """Insert an op before the one that is looked at; return its first result."""
-        block = self.op.parent
-        assert block is not None
-        op.location = self.op.location
-        block.insert_op_before(op, self.op)
-        return op.results[0]
-
-    def count(self, op: CollectiveOperation) -> int | None:
-        """Return how many devices a group has; None if that is not known."""
-        shape = self.grids.shapes.get(op.grid.root_reference.data, ())
-        sizes = [shape[axis] for axis in axes_of(op) if axis < len(shape)]
-        return None if len(sizes) < len(axes_of(op)) or any(n < 0 for n in sizes) else prod(sizes)
-
-
-Fold = Callable[[Folding, Any], SSAValue | None]
-Made = TypeVar("Made", bound=Operation)
-
-
-def axes_of(op: CollectiveOperation) -> tuple[int, ...]:
-    """Return the grid axes of a collective."""
-    return tuple(int(a) for a in op.grid_axes.get_values())
-
-
-def maker(value: SSAValue, kind: type[Made], alone: bool = True) -> Made | None:
-    """Return the op that makes a value, if it is of a kind and (unless told otherwise) for this use alone."""
-    op = value.owner
-    if not isinstance(op, kind) or (alone and len(list(value.uses)) != 1):
-        return None
-    return op
-
-
-def _static(*values: SSAValue) -> bool:
-    return all(isinstance(x.type, TensorType) and DYNAMIC_INDEX not in x.type.get_shape() for x in values)
-
-
-def _element(value: SSAValue) -> Any:
-    return value.type.element_type if isinstance(value.type, TensorType) else None
-
 
 # -- one op ----------------------------------------------------------------------------------------------
 
@@ -110,27 +53,6 @@ def unmoved(f: Folding, op: ShiftOp) -> SSAValue | None:
 def no_halo(f: Folding, op: UpdateHaloOp) -> SSAValue | None:
     """An update of halos of no width changes nothing."""
     return None if op.halo_sizes or any(op.static_halo_sizes.get_values()) else op.destination
-
-
-def known_shape(f: Folding, op: GridShapeOp) -> SSAValue | None:
-    """A size of a grid that is known is a constant."""
-    shape = f.grids.shapes[op.grid.root_reference.data]
-    axes = [int(a) for a in op.axes.get_values()] or list(range(len(shape)))
-    if any(shape[a] < 0 for a in axes):
-        return None
-    for axis, result in zip(axes, op.results, strict=True):
-        result.replace_all_uses_with(f.add(arith.ConstantOp(IntegerAttr(shape[axis], IndexType()))))
-    return op.results[0]
-
-
-def only_position(f: Folding, op: ProcessMultiIndexOp) -> SSAValue | None:
-    """Along an axis of one device every device is at 0."""
-    shape = f.grids.shapes[op.grid.root_reference.data]
-    axes = [int(a) for a in op.axes.get_values()] or list(range(len(shape)))
-    found = [k for k, a in enumerate(axes) if shape[a] == 1 and op.results[k].first_use is not None]
-    for k in found:
-        op.results[k].replace_all_uses_with(f.add(arith.ConstantOp(IntegerAttr(0, IndexType()))))
-    return op.results[0] if found else None
 
 
 def cast_back(f: Folding, op: tensor.CastOp) -> SSAValue | None:
@@ -161,7 +83,7 @@ def slice_of_slice(f: Folding, op: AllSliceOp) -> SSAValue | None:
     if inner is None or inner.grid != op.grid or inner.slice_axis != op.slice_axis:
         return None
     axes = (*axes_of(inner), *axes_of(op))
-    if len(set(axes)) < len(axes) or not _static(inner.input, op.result):
+    if len(set(axes)) < len(axes) or not is_static(inner.input, op.result):
         return None
     return f.add(AllSliceOp(op.result.type, op.grid, inner.input, op.slice_axis, grid_axes=axes))
 
@@ -172,7 +94,7 @@ def slice_of_gather(f: Folding, op: AllSliceOp) -> SSAValue | None:
     if inner is None or inner.grid != op.grid or inner.gather_axis.value.data != op.slice_axis.value.data:
         return None
     over, cut = axes_of(inner), axes_of(op)
-    if over[: len(cut)] != cut or not _static(inner.input, op.result):
+    if over[: len(cut)] != cut or not is_static(inner.input, op.result):
         return None
     if over == cut:
         return inner.input
@@ -198,7 +120,7 @@ def reduce_of_reduce(f: Folding, op: AllReduceOp) -> SSAValue | None:
     if inner is None or inner.grid != op.grid or inner.reduction != op.reduction:
         return None
     axes = sorted((*axes_of(inner), *axes_of(op)))
-    if len(set(axes)) < len(axes) or len({_element(x) for x in (inner.input, inner.result, op.result)}) > 1:
+    if len(set(axes)) < len(axes) or len({element_of(x) for x in (inner.input, inner.result, op.result)}) > 1:
         return None
     return f.add(AllReduceOp(op.result.type, op.grid, inner.input, grid_axes=axes, reduction=op.reduction))
 
@@ -209,7 +131,7 @@ def slice_of_reduce(f: Folding, op: AllSliceOp) -> SSAValue | None:
     cut = axes_of(op)
     if inner is None or inner.grid != op.grid or not cut or not set(cut) <= set(axes_of(inner)):
         return None
-    if not _static(inner.input, op.result):
+    if not is_static(inner.input, op.result):
         return None
     made = f.add(
         ReduceScatterOp(
@@ -227,7 +149,7 @@ def gather_of_scatter(f: Folding, op: AllGatherOp) -> SSAValue | None:
     inner = maker(op.input, ReduceScatterOp)
     if inner is None or inner.grid != op.grid or inner.scatter_axis.value.data != op.gather_axis.value.data:
         return None
-    if axes_of(inner) != axes_of(op) or not _static(inner.input, op.result):
+    if axes_of(inner) != axes_of(op) or not is_static(inner.input, op.result):
         return None
     return f.add(AllReduceOp(op.result.type, op.grid, inner.input, grid_axes=axes_of(op), reduction=inner.reduction))
 
@@ -235,7 +157,7 @@ def gather_of_scatter(f: Folding, op: AllGatherOp) -> SSAValue | None:
 def there_and_back(f: Folding, op: AllToAllOp) -> SSAValue | None:
     """An all_to_all and the opposite one over the same axes change nothing."""
     inner = maker(op.input, AllToAllOp, alone=False)
-    if inner is None or inner.grid != op.grid or axes_of(inner) != axes_of(op) or not _static(inner.input, op.input):
+    if inner is None or inner.grid != op.grid or axes_of(inner) != axes_of(op) or not is_static(inner.input, op.input):
         return None
     back = inner.split_axis.value.data, inner.concat_axis.value.data
     return inner.input if back == (op.concat_axis.value.data, op.split_axis.value.data) else None
@@ -282,94 +204,6 @@ def reduced_after(f: Folding, op: Operation) -> SSAValue | None:
         type(op).create(operands=[a.input, b.input], result_types=[a.input.type], properties=dict(op.properties))
     )
     return f.add(AllReduceOp(a.result.type, a.grid, made, grid_axes=axes_of(a), reduction=a.reduction))
-
-
-# -- constants -------------------------------------------------------------------------------------------
-
-
-def _number(value: SSAValue) -> int | None:
-    op = value.owner
-    if isinstance(op, arith.ConstantOp) and isinstance(op.value, IntegerAttr):
-        return op.value.value.data
-    return None
-
-
-def _filled(static: Sequence[int], dynamic: Sequence[SSAValue]) -> tuple[list[int], list[SSAValue]] | None:
-    # Values that are constants, written down; None if there are none.
-    found = [_number(x) for x in dynamic]
-    if all(n is None for n in found):
-        return None
-    rest, numbers, left = iter(zip(found, dynamic, strict=True)), [], []
-    for n in static:
-        if n != DYNAMIC_INDEX:
-            numbers.append(int(n))
-            continue
-        number, value = next(rest)
-        numbers.append(DYNAMIC_INDEX if number is None else number)
-        left += [value] if number is None else []
-    return numbers, left
-
-
-LISTS: dict[str, str] = {
-    BroadcastOp.name: "root",
-    GatherOp.name: "root",
-    ReduceOp.name: "root",
-    ScatterOp.name: "root",
-    SendOp.name: "destination",
-    RecvOp.name: "source",
-    UpdateHaloOp.name: "static_halo_sizes",
-}
-
-
-def known_numbers(f: Folding, op: Operation) -> SSAValue | None:
-    """A device or a halo given by a value that is a constant is given by the constant."""
-    name = LISTS[op.name]
-    given: Any = op.properties.get(name)
-    filled = None if given is None else _filled(given.get_values(), op.operands[1:])
-    if filled is None:
-        return None
-    op.properties[name] = ints_attribute(filled[0], name)
-    op.operands = [op.operands[0], *filled[1]]
-    return op.results[0]
-
-
-def known_sharding(f: Folding, op: ShardingOp) -> SSAValue | None:
-    """Constants in a sharding are written down; halos of no width and offsets of equal shards are left out."""
-    halos = _filled(op.static_halo_sizes.get_values(), op.dynamic_halo_sizes)
-    offsets = _filled(op.static_sharded_dims_offsets.get_values(), op.dynamic_sharded_dims_offsets)
-    lists = [
-        offsets or ([*op.static_sharded_dims_offsets.get_values()], [*op.dynamic_sharded_dims_offsets]),
-        halos or ([*op.static_halo_sizes.get_values()], [*op.dynamic_halo_sizes]),
-    ]
-    if lists[1][0] and not any(lists[1][0]):
-        lists[1] = ([], [])
-    if lists[0][0] and not lists[0][1] and _are_equal(f, op, lists[0][0]):
-        lists[0] = ([], [])
-    new = ShardingOp(
-        op.grid,
-        op.split_axes,
-        lists[0][1],
-        lists[1][1],
-        static_sharded_dims_offsets=lists[0][0],
-        static_halo_sizes=lists[1][0],
-    )
-    if new.properties == op.properties:
-        new.erase()
-        return None
-    new.attributes = dict(op.attributes)
-    return f.add(new)
-
-
-def _are_equal(f: Folding, op: ShardingOp, offsets: list[int]) -> bool:
-    shape, rest = f.grids.shapes[op.grid.root_reference.data], list(offsets)
-    for axes in op.split_axes.axes:
-        parts = prod(shape[a] for a in axes.get_values())
-        if not len(axes.get_values()):
-            continue
-        row, rest = rest[: parts + 1], rest[parts + 1 :]
-        if len({b - a for a, b in pairwise(row)}) > 1:
-            return False
-    return True
 
 
 COLLECTIVES = (

@@ -14,6 +14,7 @@ from shardwise.errors import ProgramError
 from shardwise.ir.interpret.program import op_text
 from shardwise.ir.interpret.shardings import Sharding
 from shardwise.ir.shard import GetShardingOp, GridOp, ReductionKindAttr, ShardingOp, ShardOp
+from shardwise.ir.shard.attributes import axes_attribute, reduction_attribute
 from shardwise.layout.axis import Axis
 from shardwise.layout.layout import Layout, Shape
 from shardwise.layout.mesh import DeviceMesh
@@ -118,31 +119,34 @@ def numbers(axes: Sequence[Axis]) -> list[int]:
     return [number(axis) for axis in axes]
 
 
-def sharding_of(layout: Layout) -> ShardingOp:
-    """Return the op that says a layout; it belongs to no block yet.
+def sharding_of(layout: Layout, shape: Shape) -> ShardingOp:
+    """Return the op that says a layout of tensors of a shape; it belongs to no block yet.
 
-    >>> print(sharding_of(Layout(DeviceMesh((2, 4), ("axis0", "axis1"), name="g"), ["axis1", None])))
+    >>> print(sharding_of(Layout(DeviceMesh((2, 4), ("axis0", "axis1"), name="g"), ["axis1", None]), (8, 8)))
     %0 = shard.sharding @g split_axes = [[1], []] : !shard.sharding
     """
-    cuts = [cut for cut in layout.dims if cut.axes]
-    halos = [n for cut in cuts for n in cut.halo] if layout.has_halo else None
+    spare = [k for k, size in enumerate(layout.mesh.mesh_shape) if size == 1]
+    lists, cuts = [], []
+    for k, cut in enumerate(layout.dims):
+        # A dim in one piece has a halo only where an axis of one device splits it.
+        axes = numbers(cut.axes) or ([spare.pop(0)] if cut.halo != (0, 0) else [])
+        lists.append(axes)
+        cuts += [(k, cut)] if axes else []
+    halos = [n for _, cut in cuts for n in cut.halo] if layout.has_halo else None
     offsets = None
-    if any(cut.offsets is not None for cut in cuts):
-        offsets = [n for cut in cuts for n in (cut.offsets or ())]
-    op = ShardingOp(
-        layout.mesh.name,
-        [numbers(cut.axes) for cut in layout.dims],
-        None,
-        None,
-        static_halo_sizes=halos,
-        static_sharded_dims_offsets=offsets,
-    )
+    if any(cut.offsets is not None for _, cut in cuts):
+        dims = layout.tiling(shape).dims
+        offsets = [n for k, _ in cuts for n in (*(dims[k].interval(i)[0] for i in range(dims[k].parts)), shape[k])]
+    op = ShardingOp(layout.mesh.name, lists, None, None, static_halo_sizes=halos, static_sharded_dims_offsets=offsets)
     if layout.partial and layout.reduce_op is not None:
-        from shardwise.ir.shard.attributes import axes_attribute, reduction_attribute
-
         op.attributes["partial_axes"] = axes_attribute(numbers(layout.partial))
         op.attributes["partial_type"] = reduction_attribute(REDUCTIONS[layout.reduce_op])
     return op
+
+
+def is_sayable(layout: Layout) -> bool:
+    """Whether a sharding can say a layout: it has halos or offsets, not both."""
+    return not (layout.has_halo and any(cut.offsets is not None for cut in layout.dims))
 
 
 # -- types -----------------------------------------------------------------------------------------------

@@ -6,41 +6,20 @@ its layout on the way asks the planner how.
 
 from __future__ import annotations
 
-from collections import ChainMap
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from dataclasses import dataclass, field
-from typing import Any
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 
-from xdsl.dialects import arith, scf
-from xdsl.dialects.builtin import IndexType, IntegerAttr, ModuleOp, TensorType
-from xdsl.dialects.func import CallOp, FuncOp, ReturnOp
-from xdsl.ir import Block, Operation, Region, SSAValue
+from xdsl.dialects.builtin import ModuleOp
+from xdsl.dialects.func import FuncOp
+from xdsl.ir import Operation, SSAValue
 
 from shardwise.errors import ProgramError
 from shardwise.ir.interpret.program import op_text
 from shardwise.ir.interpret.run import is_local
-from shardwise.ir.interpret.values import dtype_of
-from shardwise.ir.passes.boundaries import Boundary, boundary_of, made_as, producer, said
-from shardwise.ir.passes.layouts import Grids, grids_of, is_static, local_type, shape_of
-from shardwise.ir.passes.local_ops import localized
-from shardwise.ir.passes.resharding import resharded
-from shardwise.ir.passes.rules import rule_of
-from shardwise.ir.passes.sources import is_source, made
-from shardwise.ir.passes.ways import End, cheapest
-from shardwise.ir.passes.writer import Writer
-from shardwise.ir.shard import GetShardingOp, GridOp, ShardingOp, ShardOp
-from shardwise.layout.layout import Layout, Shape
-from shardwise.layout.mesh import DeviceMesh
-from shardwise.plan.plan import Plan
-
-
-@dataclass(frozen=True, slots=True)
-class Reshard:
-    """A change of layout that partitioning wrote: for which op, and by which plan."""
-
-    op: Operation
-    plan: Plan
+from shardwise.ir.passes.boundaries import boundary_of
+from shardwise.ir.passes.device_function import DeviceFunction, Reshard
+from shardwise.ir.passes.layouts import Grids, grids_of
+from shardwise.ir.shard import GridOp, ShardOp
 
 
 @dataclass(frozen=True)
@@ -50,15 +29,6 @@ class Partition:
     module: ModuleOp
     moves: list[Reshard]
     largest: dict[SSAValue, int]
-
-
-@dataclass(slots=True)
-class Held:
-    """What a device holds of a value: the local value and its layout, or a source that can be made in any."""
-
-    layout: Layout
-    local: SSAValue | None = None
-    source: Operation | None = None
 
 
 def partition(module: ModuleOp, grids: Mapping[str, Sequence[int]] | None = None) -> ModuleOp:
@@ -104,7 +74,7 @@ def partitioned(module: ModuleOp, grids: Mapping[str, Sequence[int]] | None = No
     largest: dict[SSAValue, int] = {}
     for op in module.body.block.ops:
         if isinstance(op, FuncOp) and op not in kept:
-            writing = _Function(op, known, boundaries, moves, largest)
+            writing = DeviceFunction(op, known, boundaries, moves, largest)
             out.append(writing.written())
         else:
             out.append(_grid(op, known) if isinstance(op, GridOp) else op.clone())
@@ -130,321 +100,3 @@ def _is_local(function: FuncOp) -> bool:
             " one device.\n  say the one or the other."
         )
     return True
-
-
-@dataclass
-class _Function:
-    """Writes one function: what each value of the old one is on a device."""
-
-    old: FuncOp
-    grids: Grids
-    boundaries: Mapping[str, Boundary]
-    moves: list[Reshard]
-    largest: dict[SSAValue, int]
-    held: dict[SSAValue, Held] = field(default_factory=dict)
-    plain: dict[SSAValue, SSAValue] = field(default_factory=dict)  # what is no tensor
-    known: ChainMap[tuple[SSAValue, Layout], SSAValue] = field(default_factory=lambda: ChainMap())
-    shardings: list[ShardingOp] = field(default_factory=list)
-
-    @property
-    def mesh(self) -> DeviceMesh:
-        """The first grid, for what is not spread at all."""
-        return self.grids.mesh(next(iter(self.grids.shapes)))
-
-    def written(self) -> FuncOp:
-        """Return the function of a device."""
-        name, boundary = self.old.sym_name.data, self.boundaries[self.old.sym_name.data]
-        properties = dict(self.old.properties)
-        if not self.old.body.blocks:
-            return self.old.clone()
-        if len(self.old.body.blocks) > 1:
-            raise ProgramError(f"@{name} has several blocks, which cannot be partitioned.\n  use scf.if and scf.for.")
-        block = self.old.body.block
-        body = Block()
-        self.writer = Writer(body)
-        for arg, layout in zip(block.args, boundary.arguments, strict=True):
-            self._argument(body, arg, layout)
-        self.results = boundary.results
-        self._block(block)
-        for op in self.shardings:
-            if op.result.first_use is None:
-                op.detach()
-                op.erase()
-        self.writer.finish(body)
-        last = body.last_op
-        outputs = [x.type for x in last.operands] if last is not None else []
-        function = FuncOp(name, ([arg.type for arg in body.args], outputs), Region(body), self.old.sym_visibility)
-        function.properties = {**properties, **function.properties}
-        function.attributes = dict(self.old.attributes)
-        function.location = self.old.location
-        return function
-
-    def _argument(self, body: Block, arg: SSAValue, layout: Layout | None) -> None:
-        new = body.insert_arg(self._type(arg, layout), len(body.args))
-        new.name_hint = arg.name_hint
-        self._hold(arg, new, layout)
-
-    def _type(self, x: SSAValue, layout: Layout | None) -> Any:
-        if layout is None or not isinstance(x.type, TensorType):
-            return x.type
-        if not is_static(x.type):
-            if not layout.is_replicated:
-                raise ProgramError(f"{x.type} is to be spread as {layout}, but not all of its sizes are known.")
-            return x.type
-        return local_type(layout, shape_of(x), x.type.element_type)
-
-    def _hold(self, x: SSAValue, local: SSAValue, layout: Layout | None) -> None:
-        if not isinstance(x.type, TensorType):
-            self.plain[x] = local
-            return
-        self._held(x, Held(layout if layout is not None else self._whole(x), local))
-
-    def _held(self, x: SSAValue, held: Held) -> None:
-        self.held[x] = held
-        if held.local is not None and not is_static(held.local.type) and is_static(x.type):
-            self.largest[held.local] = held.layout.max_local_bytes(shape_of(x), dtype_of(x.type))
-
-    def _whole(self, x: SSAValue) -> Layout:
-        assert isinstance(x.type, TensorType)
-        return Layout.replicated(self.mesh, len(x.type.get_shape()))
-
-    # -- ops ---------------------------------------------------------------------------------------
-
-    def _block(self, block: Block) -> None:
-        for op in block.ops:
-            self._op(op)
-
-    def _op(self, op: Operation) -> None:
-        if isinstance(op, ShardingOp | GetShardingOp):
-            self._sharding(op)
-        elif isinstance(op, ShardOp):
-            self._annotation(op)
-        elif isinstance(op, ReturnOp):
-            self._return(op)
-        elif isinstance(op, CallOp) and op.callee.root_reference.data in self.boundaries:
-            self._call(op, self.boundaries[op.callee.root_reference.data])
-        elif isinstance(op, scf.IfOp):
-            self._if(op)
-        elif isinstance(op, scf.ForOp):
-            self._for(op)
-        elif op.name == "tensor.dim" and self._known_dim(op):
-            pass
-        elif is_source(op):
-            self.held[op.results[0]] = Held(self._whole(op.results[0]), source=op)
-        else:
-            self._computation(op)
-
-    def _sharding(self, op: ShardingOp | GetShardingOp) -> None:
-        # Kept only for those who ask about it while the program runs.
-        if isinstance(op, GetShardingOp):
-            if isinstance(op.source.owner, ShardOp):
-                self.plain[op.result] = self.plain[op.source.owner.sharding]
-                return
-            raise ProgramError(f"{op_text(op)} asks for the sharding of a value that no shard.shard makes.")
-        copy = op.clone(self.plain)
-        self.writer.add(copy)
-        self.plain[op.result] = copy.result
-        self.shardings.append(copy)
-
-    def _annotation(self, op: ShardOp) -> None:
-        layout = said(op, self.grids)
-        assert layout is not None
-        if not is_static(op.src.type):
-            self._type(op.src, layout)
-            self.held[op.result] = self.held[op.src]
-            return
-        local = self._local(op.src, layout, op)
-        self._held(op.result, Held(layout, local))
-
-    def _known_dim(self, op: Operation) -> bool:
-        # The size of the whole, not that of a shard.
-        dim, source = op.operands[1].owner, op.operands[0]
-        if not isinstance(dim, arith.ConstantOp) or not isinstance(dim.value, IntegerAttr):
-            return False
-        assert isinstance(source.type, TensorType)
-        size = source.type.get_shape()[dim.value.value.data]
-        if size < 0:
-            return False
-        self.plain[op.results[0]] = self.writer.add(arith.ConstantOp(IntegerAttr(size, IndexType())))
-        return True
-
-    def _computation(self, op: Operation) -> None:
-        rule = rule_of(op)
-        if rule is None:
-            self._replicated(op)
-            return
-        operands = tuple(self._end(x) for x in op.operands)
-        results = tuple(self._wanted(x) for x in op.results)
-        way = cheapest(rule, operands, results, self._mesh_of(operands, results))
-        locals_ = [
-            self.plain[x] if layout is None else self._local(x, layout, op)
-            for x, layout in zip(op.operands, way.operands, strict=True)
-        ]
-        made = localized(self.writer, op, rule, way, locals_, self.plain)
-        for old, new, layout, end in zip(op.results, made, way.results, results, strict=True):
-            new.name_hint = old.name_hint
-            self._produced(op, old, new, layout, end.layout)
-
-    def _produced(self, op: Operation, old: SSAValue, new: SSAValue, layout: Layout, wanted: Layout | None) -> None:
-        # What is pending is resolved where it is used, if there is one such place; so it goes straight to the layout
-        # that is needed there.
-        to = wanted if wanted is not None else layout.resolved()
-        uses = list(old.uses)
-        if wanted is None and layout.partial and len(uses) == 1 and uses[0].operation.parent is op.parent:
-            to = layout
-        local = self._moved(new, layout, to, shape_of(old), op)
-        self._held(old, Held(to, local))
-
-    def _mesh_of(self, operands: Sequence[End | None], results: Sequence[End]) -> DeviceMesh:
-        layouts = [end.layout for end in (*results, *operands) if end is not None and end.layout is not None]
-        return next((layout.mesh for layout in layouts if layout.sharded_axes), self.mesh)
-
-    def _end(self, x: SSAValue) -> End | None:
-        if not isinstance(x.type, TensorType):
-            return None
-        held = self.held[x]
-        layout = None if held.source is not None else held.layout
-        return End(shape_of(x), dtype_of(x.type), layout)
-
-    def _wanted(self, x: SSAValue) -> End:
-        said_ = producer(x)
-        if said_ is None:
-            found = made_as(x)
-            said_ = found if found is not None and found.parent is self._parent(x) else None
-        return End(shape_of(x), dtype_of(x.type), said(said_, self.grids))
-
-    def _parent(self, x: SSAValue) -> Block | None:
-        return x.owner.parent if isinstance(x.owner, Operation) else x.owner
-
-    def _replicated(self, op: Operation) -> None:
-        # An op without a rule does the same on every device.
-        mapping: dict[SSAValue, SSAValue] = {}
-        for x in dict.fromkeys(x for inner in op.walk() for x in inner.operands):
-            if x in self.held:
-                mapping[x] = self._local(x, self._whole_like(x), op)
-            elif x in self.plain:
-                mapping[x] = self.plain[x]
-        copy = op.clone(mapping)
-        self.writer.block.add_op(copy)
-        for old, new in zip(op.results, copy.results, strict=True):
-            self._hold(old, new, None)
-
-    def _whole_like(self, x: SSAValue) -> Layout:
-        return Layout.replicated(self.held[x].layout.mesh, self.held[x].layout.rank)
-
-    # -- layouts -----------------------------------------------------------------------------------
-
-    def _local(self, x: SSAValue, layout: Layout, op: Operation) -> SSAValue:
-        held = self.held[x]
-        if held.source is not None:
-            return self._sourced(held.source, layout)
-        assert held.local is not None
-        if held.layout is layout:
-            return held.local
-        return self._moved(held.local, held.layout, layout, shape_of(x), op)
-
-    def _sourced(self, source: Operation, layout: Layout) -> SSAValue:
-        key = (source.results[0], layout)
-        if key not in self.known:
-            self.known[key] = made(self.writer, source, [self.plain[x] for x in source.operands], layout)
-            self.known[key].name_hint = source.results[0].name_hint
-        return self.known[key]
-
-    def _moved(self, local: SSAValue, src: Layout, dst: Layout, shape: Shape, op: Operation) -> SSAValue:
-        if src is dst or (src.is_replicated and dst.is_replicated):
-            return local
-        if src.is_replicated:  # on whichever grid
-            src = Layout.replicated(dst.mesh, dst.rank)
-        key = (local, dst)
-        if key not in self.known:
-            self.known[key], plan = resharded(self.writer, local, src, dst, shape)
-            if plan is not None:
-                self.moves.append(Reshard(op, plan))
-        return self.known[key]
-
-    # -- control -----------------------------------------------------------------------------------
-
-    def _return(self, op: ReturnOp) -> None:
-        self.writer.block.add_op(ReturnOp(*self._delivered(op.operands, self.results, op)))
-
-    def _delivered(
-        self, values: Sequence[SSAValue], layouts: Sequence[Layout | None], op: Operation
-    ) -> Iterator[SSAValue]:
-        for x, layout in zip(values, layouts, strict=True):
-            if isinstance(x.type, TensorType):
-                yield self._local(x, layout if layout is not None else self._whole_like(x), op)
-            else:
-                yield self.plain[x]
-
-    def _call(self, op: CallOp, boundary: Boundary) -> None:
-        operands = list(self._delivered(op.operands, boundary.arguments, op))
-        kinds = [self._type(x, layout) for x, layout in zip(op.results, boundary.results, strict=True)]
-        call = CallOp(op.callee, operands, kinds)
-        call.location = op.location
-        self.writer.block.add_op(call)
-        for old, new, layout in zip(op.results, call.results, boundary.results, strict=True):
-            self._hold(old, new, layout)
-
-    @contextmanager
-    def _region(self, block: Block) -> Any:
-        # Values made inside are not seen outside.
-        known, self.known = self.known, self.known.new_child()
-        with self.writer.inside(block):
-            yield block
-        self.known = known
-
-    def _if(self, op: scf.IfOp) -> None:
-        layouts: list[Layout | None] = [self._wanted(x).layout if is_static(x.type) else None for x in op.results]
-        regions = []
-        for region in op.regions:
-            if not region.blocks:
-                regions.append(Region())
-                continue
-            new = Block()
-            with self._region(new):
-                last = region.block.last_op
-                assert last is not None
-                self._inner(region.block)
-                layouts = [given or self._settled(x) for given, x in zip(layouts, last.operands, strict=True)]
-                new.add_op(scf.YieldOp(*self._delivered(last.operands, layouts, op)))
-            regions.append(Region(new))
-        kinds = [self._type(x, layout) for x, layout in zip(op.results, layouts, strict=True)]
-        made = scf.IfOp(self.plain[op.cond], kinds, *regions)
-        self._looped(op, made, layouts)
-
-    def _settled(self, x: SSAValue) -> Layout | None:
-        return self.held[x].layout.resolved() if isinstance(x.type, TensorType) else None
-
-    def _inner(self, block: Block) -> None:
-        for op in list(block.ops)[:-1]:
-            self._op(op)
-
-    def _for(self, op: scf.ForOp) -> None:
-        body = op.body.block
-        layouts: list[Layout | None] = []
-        for x, arg, init in zip(op.results, body.args[1:], op.iter_args, strict=True):
-            if not isinstance(x.type, TensorType):
-                layouts.append(None)
-                continue
-            given = self._wanted(x).layout if is_static(x.type) else None
-            layouts.append(given or said(producer(arg), self.grids) or self._settled(init))
-        inits = list(self._delivered(op.iter_args, layouts, op))
-        new = Block(arg_types=[body.args[0].type, *(x.type for x in inits)])
-        self.plain[body.args[0]] = new.args[0]
-        for arg, local, layout in zip(body.args[1:], new.args[1:], layouts, strict=True):
-            self._hold(arg, local, layout)
-        with self._region(new):
-            last = body.last_op
-            assert last is not None
-            self._inner(body)
-            new.add_op(scf.YieldOp(*self._delivered(last.operands, layouts, op)))
-        bounds = [self.plain[x] for x in (op.lb, op.ub, op.step)]
-        made = scf.ForOp(bounds[0], bounds[1], bounds[2], inits, Region(new))
-        self._looped(op, made, layouts)
-
-    def _looped(self, op: Operation, made: Operation, layouts: Sequence[Layout | None]) -> None:
-        made.location = op.location
-        self.writer.block.add_op(made)
-        for old, new, layout in zip(op.results, made.results, layouts, strict=True):
-            new.name_hint = old.name_hint
-            self._hold(old, new, layout)

@@ -24,7 +24,7 @@ from shardwise.ir.passes.rules import rule_of
 from shardwise.ir.passes.sources import is_source
 from shardwise.ir.passes.ways import End, Way, cheapest
 from shardwise.ir.shard import ShardingOp, ShardOp
-from shardwise.layout.layout import Layout
+from shardwise.layout.layout import Layout, Shape
 
 Direction = Literal["forward", "backward", "both"]
 SWEEPS = 16  # over a function; each but the last finds something new
@@ -90,7 +90,7 @@ class _Function:
     functions: Mapping[str, FuncOp]
     made: dict[SSAValue, Layout] = field(default_factory=dict)  # by the value without its annotations
     hard: set[SSAValue] = field(default_factory=set)
-    shardings: dict[Layout, ShardingOp] = field(default_factory=dict)
+    shardings: dict[tuple[Layout, Shape | None], ShardingOp] = field(default_factory=dict)
     changed: bool = False
 
     def propagate(self, direction: Direction) -> None:
@@ -225,7 +225,7 @@ class _Function:
         self._hoist()
 
     def _annotate(self, value: SSAValue, layout: Layout) -> None:
-        op = ShardOp(value, self._sharding(layout).result)
+        op = ShardOp(value, self._sharding(layout, shape_of(value)).result)
         op.result.name_hint = value.name_hint
         if isinstance(value, OpResult):
             block = value.op.parent
@@ -245,15 +245,17 @@ class _Function:
             return
         block = op.parent
         assert block is not None
-        seen = ShardOp(x, self._sharding(layout).result, annotate_for_users=True)
+        seen = ShardOp(x, self._sharding(layout, shape_of(x)).result, annotate_for_users=True)
         seen.result.name_hint = x.name_hint
         block.insert_op_before(seen, op)
         op.operands[index] = seen.result
 
-    def _sharding(self, layout: Layout) -> ShardingOp:
-        if layout not in self.shardings:
-            self.shardings[layout] = sharding_of(layout)
-        return self.shardings[layout]
+    def _sharding(self, layout: Layout, shape: Shape) -> ShardingOp:
+        # Bounds that are not said depend on the shape.
+        key = layout, shape if any(cut.offsets is not None for cut in layout.dims) else None
+        if key not in self.shardings:
+            self.shardings[key] = sharding_of(layout, shape)
+        return self.shardings[key]
 
     def _hoist(self) -> None:
         # What is said by constants stands at the top, once.

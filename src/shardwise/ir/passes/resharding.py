@@ -11,11 +11,13 @@ from xdsl.ir import SSAValue
 from shardwise.errors import ProgramError
 from shardwise.ir.interpret.values import dtype_of
 from shardwise.ir.passes.layouts import REDUCTIONS, local_sizes, local_type, numbers
+from shardwise.ir.passes.permutes import permuted
 from shardwise.ir.passes.rounds import rounds
 from shardwise.ir.passes.swaps import swapped
 from shardwise.ir.passes.writer import Writer, element_of
 from shardwise.ir.shard import AllGatherOp, AllReduceOp, AllSliceOp, AllToAllOp, ReduceScatterOp, UpdateHaloOp
 from shardwise.layout.axis import Axis, without
+from shardwise.layout.cut import Cut
 from shardwise.layout.layout import Layout, Shape
 from shardwise.plan.kinds import Kind, remainder
 from shardwise.plan.plan import Plan, plan_reshard
@@ -34,6 +36,11 @@ def resharded(w: Writer, x: SSAValue, src: Layout, dst: Layout, shape: Shape) ->
     if src.mesh is not dst.mesh:
         return _between(w, x, src, dst, shape)
     plan = plan_reshard(src, dst, shape, dtype_of(x.type))
+    if not shape and src.partial:  # one number is not sent in parts
+        return _summed(w, x, src, src.partial), plan
+    middle = _middle(plan)
+    if middle is not None:
+        return _through(w, x, src, middle, dst, shape), plan
     for step in plan.steps:
         x = STEPS[step.kind](w, x, step, shape)
     return w.cast(x, local_type(dst, shape, element_of(x))), plan
@@ -66,6 +73,7 @@ def _layouts(step: Step) -> tuple[Layout, Layout] | None:
 
 def sliced(w: Writer, x: SSAValue, src: Layout, dst: Layout, shape: Shape) -> SSAValue:
     """Return the part of a shard that a finer layout, or one with smaller halos, leaves to this device."""
+    x, src = _padded(w, x, src, dst, shape)
     sizes = list(local_sizes(src, shape))
     offsets = [0] * len(shape)
     left = []
@@ -92,6 +100,21 @@ def sliced(w: Writer, x: SSAValue, src: Layout, dst: Layout, shape: Shape) -> SS
     return w.slice(x, starts, w.sizes(dst, shape))
 
 
+def _padded(w: Writer, x: SSAValue, src: Layout, dst: Layout, shape: Shape) -> tuple[SSAValue, Layout]:
+    # Dims in one piece with what lies outside of the tensor, as far as the halos of the target reach.
+    halos = [
+        old.halo if old.axes else (max(old.halo[0], new.halo[0]), max(old.halo[1], new.halo[1]))
+        for old, new in zip(src.dims, dst.dims, strict=True)
+    ]
+    if all(old.halo == halo for old, halo in zip(src.dims, halos, strict=True)):
+        return x, src
+    cuts = [Cut(c.axes, offsets=c.offsets, halo=halo, edge="pad") for c, halo in zip(src.dims, halos, strict=True)]
+    wide, element = Layout(src.mesh, cuts), element_of(x)
+    into = w.splat(w.scalar(0, element), w.sizes(wide, shape), element)
+    lows = [halo[0] - old.halo[0] for old, halo in zip(src.dims, halos, strict=True)]
+    return w.insert(x, into, lows, w.sizes(src, shape)), wide
+
+
 def _is_even(layout: Layout, shape: Shape, dim: int) -> bool:
     return layout.tiling(shape).dims[dim].is_even
 
@@ -110,7 +133,10 @@ def _all_gather(w: Writer, x: SSAValue, step: Step, shape: Shape) -> SSAValue:
     found = _layouts(step)
     if found is None:
         return rounds(w, x, step, shape)
-    src, dst = found
+    return _gather(w, x, *found, shape)
+
+
+def _gather(w: Writer, x: SSAValue, src: Layout, dst: Layout, shape: Shape) -> SSAValue:
     sizes = list(local_sizes(src, shape))
     for dim, (old, new) in enumerate(zip(src.dims, dst.dims, strict=True)):
         axes = remainder(old.axes, new.axes)
@@ -152,21 +178,30 @@ def _all_even(src: Layout, dst: Layout, shape: Shape) -> bool:
 
 
 def _all_reduce(w: Writer, x: SSAValue, step: Step, shape: Shape) -> SSAValue:
-    src = step.before
-    assert isinstance(src, Layout)
+    assert isinstance(step.before, Layout)
+    return _summed(w, x, step.before, step.axes)
+
+
+def _summed(w: Writer, x: SSAValue, src: Layout, axes: Sequence[Axis]) -> SSAValue:
     assert src.reduce_op is not None
     kind = REDUCTIONS[src.reduce_op]
-    return w.add(AllReduceOp(x.type, src.mesh.name, x, grid_axes=numbers(step.axes), reduction=kind))
+    return w.add(AllReduceOp(x.type, src.mesh.name, x, grid_axes=numbers(axes), reduction=kind))
 
 
 def _reduce_scatter(w: Writer, x: SSAValue, step: Step, shape: Shape) -> SSAValue:
     found = _layouts(step)
-    added = None if found is None else _scattered(*found, shape)
-    if found is None or added is None:
+    if found is None or _scattered(*found, shape) is None:
         return rounds(w, x, step, shape)
-    src, dst = found
+    return _scatter(w, x, *found, shape)
+
+
+def _scatter(w: Writer, x: SSAValue, src: Layout, dst: Layout, shape: Shape) -> SSAValue:
+    # What is replicated is sliced, what is pending is reduced and scattered.
+    added = _scattered(src, dst, shape)
+    assert added is not None
     assert src.reduce_op is not None
-    middle = Layout(src.mesh, [o if k in added else n for k, (o, n) in enumerate(zip(src.dims, dst.dims, strict=True))])
+    pairs = enumerate(zip(src.dims, dst.dims, strict=True))
+    middle = Layout(src.mesh, [_outer(n.axes, added[k]) if k in added else n for k, (_, n) in pairs])
     x = sliced(w, x, src.resolved(), middle, shape)
     sizes = list(local_sizes(middle, shape))
     for dim, axes in added.items():
@@ -177,8 +212,36 @@ def _reduce_scatter(w: Writer, x: SSAValue, step: Step, shape: Shape) -> SSAValu
     return x
 
 
+def _outer(axes: Sequence[Axis], last: Sequence[Axis]) -> tuple[Axis, ...]:
+    return tuple(axes[: len(axes) - len(last)])
+
+
+def _middle(plan: Plan) -> Layout | None:
+    # Where each device reduces a share and all are gathered: a layout whose shards are such shares.
+    kinds = [step.kind for step in plan.steps]
+    if kinds != ["reduce_scatter", "all_gather"] or isinstance(plan.steps[1].before, Layout):
+        return None
+    src, dst, shape = plan.src, plan.dst, plan.shape
+    if src.has_halo or any(remainder(o.axes, n.axes) is None for o, n in zip(src.dims, dst.dims, strict=True)):
+        return None
+    # Devices that have the same contributions share the work too.
+    shared = without(plan.steps[1].axes, (*src.partial, *src.sharded_axes))
+    parts = _count(shared) * _count(src.partial)
+    for dim, (cut, size) in enumerate(zip(src.dims, local_sizes(src, shape), strict=True)):
+        if cut.offsets is None and size != DYNAMIC_INDEX and size % parts == 0:
+            fine = (*cut.axes, *shared, *src.partial)
+            return Layout(src.mesh, [Cut(fine) if k == dim else c for k, c in enumerate(src.dims)])
+    return None
+
+
+def _through(w: Writer, x: SSAValue, src: Layout, middle: Layout, dst: Layout, shape: Shape) -> SSAValue:
+    x = _scatter(w, x, src, middle, shape)
+    x = _gather(w, x, middle, dst, shape)
+    return w.cast(x, local_type(dst, shape, element_of(x)))
+
+
 def _scattered(src: Layout, dst: Layout, shape: Shape) -> dict[int, list[Axis]] | None:
-    # Per dim the axes that become cuts by being reduced; None where it is no reduce_scatter of equal shards.
+    # Per dim the innermost axes, which become cuts by being reduced; None if it is no reduce_scatter of equal shards.
     added: dict[int, list[Axis]] = {}
     pending = without(src.partial, dst.partial)
     for dim, (old, new) in enumerate(zip(src.dims, dst.dims, strict=True)):
@@ -188,9 +251,10 @@ def _scattered(src: Layout, dst: Layout, shape: Shape) -> dict[int, list[Axis]] 
         reduced = without(more, without(more, pending))
         if not reduced:
             continue
-        if list(reduced) != more or not _is_even(src, shape, dim) or not _is_even(dst, shape, dim):
+        last = more[len(more) - len(reduced) :]
+        if sorted(reduced) != sorted(last) or not _is_even(src, shape, dim) or not _is_even(dst, shape, dim):
             return None
-        added[dim] = more
+        added[dim] = last
     found = [axis for axes in added.values() for axis in axes]
     return added if sorted(found) == sorted(pending) else None
 
@@ -220,7 +284,7 @@ STEPS: dict[Kind, Callable[[Writer, SSAValue, Step, Shape], SSAValue]] = {
     "all_to_all": _all_to_all,
     "all_reduce": _all_reduce,
     "reduce_scatter": _reduce_scatter,
-    "permute": rounds,
+    "permute": permuted,
     "exchange": rounds,
     "halo_exchange": _halo_exchange,
     "halo_accumulate": _accumulate,

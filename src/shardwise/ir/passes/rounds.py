@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
+from itertools import product
 from math import prod
 from typing import cast
 
@@ -19,8 +20,8 @@ from shardwise.engine.arrays import identity
 from shardwise.errors import ProgramError
 from shardwise.ir.interpret.groups import group_of, multi_index
 from shardwise.ir.interpret.values import dtype_of
-from shardwise.ir.passes.layouts import number
-from shardwise.ir.passes.writer import Number, Writer, element_of, fitted
+from shardwise.ir.passes.layouts import local_sizes, number
+from shardwise.ir.passes.writer import Number, Writer, element_of, fitted, formula
 from shardwise.ir.shard import RecvOp, SendOp
 from shardwise.ir.shard.attributes import DYNAMIC_INDEX
 from shardwise.layout.layout import Layout, Shape
@@ -74,8 +75,8 @@ class Movement:
 
     @property
     def same(self) -> list[bool]:
-        """Which dims are cut alike before and after, without halos."""
-        if self.src.mesh is not self.dst.mesh:
+        """Which dims travel whole: those that are cut alike before and after, without halos."""
+        if self.src.mesh is not self.dst.mesh or not isinstance(self.move, DirectMove):
             return [False] * len(self.shape)
         return [o == n and o.halo == (0, 0) for o, n in zip(self.src.dims, self.dst.dims, strict=True)]
 
@@ -151,12 +152,19 @@ def _pieces(movement: Movement) -> tuple[list[int], list[Piece], list[Piece]]:
     if not axes or not isinstance(_side(movement.move), MeshSide):
         axes = every
     found = movement.pieces(group_of(mesh.mesh_shape, tuple(axes), 0).devices)
-    last = movement.pieces(group_of(mesh.mesh_shape, tuple(axes), mesh.num_devices - 1).devices)
-    if found is None or found != last:  # groups are not alike, so that there is one of all devices
+    corners = (group_of(mesh.mesh_shape, tuple(axes), device).devices for device in _corners(mesh, axes))
+    if found is None or any(movement.pieces(group) != found for group in corners):
+        # Groups are not alike, so that there is one of all devices.
         axes = every
         found = movement.pieces(tuple(range(mesh.num_devices)))
     assert found is not None, "no device is outside of the mesh"
     return axes, *found
+
+
+def _corners(mesh: DeviceMesh, axes: Sequence[int]) -> Iterator[int]:
+    # Devices at the ends of the other axes: where shards differ in size, they differ there.
+    ends = [(0,) if a in axes else sorted({0, size - 1}) for a, size in enumerate(mesh.mesh_shape)]
+    return (mesh.index(place) for place in product(*ends))
 
 
 def _side(move: Move) -> object:
@@ -247,7 +255,16 @@ class _Table:
         def copy() -> list[SSAValue]:
             return [self.put(into, self.take(x, pieces), pieces, combine)]
 
-        return self._guarded({p.target for p in pieces}, copy, [into])[0]
+        if self._is_whole(pieces) and not isinstance(self.movement.move, ReduceMove):
+            return x  # devices that keep nothing are given all of their shard in the rounds to come
+        return self._guarded({p.target: p.target for p in pieces}, copy, [into])[0]
+
+    def _is_whole(self, pieces: Sequence[Piece]) -> bool:
+        src, dst, shape = self.movement.src, self.movement.dst, self.movement.shape
+        sizes = local_sizes(dst, shape)
+        if dst.has_halo or sizes != local_sizes(src, shape) or DYNAMIC_INDEX in sizes:
+            return False
+        return all(n in (-1, size) for p in pieces for n, size in zip(p.size, sizes, strict=True))
 
     def exchanged(self, x: SSAValue, into: SSAValue, pieces: Sequence[Piece], combine: Combine) -> SSAValue:
         """Return a shard after a round."""
@@ -268,19 +285,20 @@ class _Table:
             got = self.w.add(RecvOp(room.type, self.mesh.name, room, dynamic, grid_axes=self.axes, source=static))
             return [self.put(into, got, pieces, combine)]
 
-        self._guarded(set(targets), send, [])
-        return self._guarded(set(sources), receive, [into])[0]
+        self._guarded(targets, send, [])
+        return self._guarded(sources, receive, [into])[0]
 
     def _guarded(
-        self, active: set[int], write: Callable[[], list[SSAValue]], otherwise: Sequence[SSAValue]
+        self, peers: dict[int, int], write: Callable[[], list[SSAValue]], otherwise: Sequence[SSAValue]
     ) -> list[SSAValue]:
         # Devices that have nothing to do in a round do nothing.
         count = prod(self.mesh.mesh_shape[a] for a in self.axes)
-        if len(active) == count:
+        if len(peers) == count:
             return write()
-        flag = fitted(self.w, self.mesh, self.axes, [0 if k in active else -1 for k in range(count)])
-        assert isinstance(flag, SSAValue)
-        condition = self.w.not_negative(flag)
+        condition = self._elsewhere(peers, count)
+        if condition is None:
+            flag = fitted(self.w, self.mesh, self.axes, [0 if k in peers else -1 for k in range(count)])
+            condition = self.w.not_negative(self.w.value(flag))
         then, other = Block(), Block()
         with self.w.inside(then):
             made = write()
@@ -290,6 +308,22 @@ class _Table:
         op = scf.IfOp(condition, kinds, Region(then), Region(other) if kinds else Region())
         self.w.block.add_op(op)
         return list(op.results)
+
+    def _elsewhere(self, peers: dict[int, int], count: int) -> SSAValue | None:
+        # Whether the peer of a device is another device, if a formula says so.
+        if any(k == peer for k, peer in peers.items()):
+            return None
+        shape = tuple(self.mesh.mesh_shape[a] for a in self.axes)
+        places = [multi_index(shape, peers.get(k, k)) for k in range(count)]
+        tables = [tuple(place[i] for place in places) for i in range(len(shape))]
+        if any(formula(shape, table) is None for table in tables):
+            return None
+        out = None
+        for axis, table in zip(self.axes, tables, strict=True):
+            own, other = self.w.coordinate(self.mesh, axis), fitted(self.w, self.mesh, self.axes, table)
+            if other is not own:
+                out = self.w.either(out, self.w.unequal(own, self.w.value(other)))
+        return out
 
     def _number(self, entries: dict[int, int]) -> Number:
         count = prod(self.mesh.mesh_shape[a] for a in self.axes)

@@ -9,7 +9,8 @@ from xdsl.dialects.builtin import ModuleOp
 from xdsl.ir import Block, Operation, SSAValue
 from xdsl.traits import Pure
 
-from shardwise.ir.passes.folds import FOLDS, Folding
+from shardwise.ir.passes.folding import Folding
+from shardwise.ir.passes.folds import FOLDS
 from shardwise.ir.passes.layouts import Grids, grids_of
 from shardwise.ir.passes.replication import Replication
 from shardwise.ir.shard import ShardOp
@@ -64,7 +65,7 @@ def _simplified(module: ModuleOp, grids: Grids) -> bool:
 def _block(block: Block, grids: Grids, replication: Replication, seen: ChainMap[Any, Operation]) -> bool:
     changed = False
     for op in list(block.ops):
-        if _is_pure(op) and not isinstance(op, ShardOp) and (key := _key(op)) is not None:
+        if _is_pure(op) and (key := _key(op)) is not None:
             first = seen.setdefault(key, op)
             if first is not op:
                 _replace(op, list(first.results))
@@ -106,7 +107,8 @@ def _replace(op: Operation, values: list[SSAValue]) -> None:
 
 
 def _is_pure(op: Operation) -> bool:
-    if not op.results or op.name in TERMINATORS:
+    # What is said of a value holds for it wherever it is used, also if nobody uses the annotation itself.
+    if not op.results or op.name in TERMINATORS or isinstance(op, ShardOp):
         return False
     return op.has_trait(Pure) or op.name.startswith(PURE)
 

@@ -10,6 +10,7 @@ from math import prod
 
 import numpy as np
 
+from shardwise.ir.passes.layouts import is_sayable
 from shardwise.ir.passes.rules import OpRule
 from shardwise.layout.axis import overlap
 from shardwise.layout.cut import Cut
@@ -126,6 +127,8 @@ def _way(
         for dims, end in zip(rule.operands[:count], operands[:count], strict=True)
     ]
     inits = [layout.resolved() for layout in made] if rule.inits is not None else []
+    if not all(is_sayable(layout) for layout in (*given, *made) if layout is not None):
+        return None
     return Way((*given, *inits), tuple(made))
 
 

@@ -113,6 +113,11 @@ class Writer:
         x, y = self.value(a), self.value(b)
         return self.early(("quotient", x, y), lambda: arith.DivUIOp(x, y))
 
+    def remainder(self, a: Number, b: int) -> SSAValue:
+        """Return the remainder of what is not negative."""
+        x, y = self.value(a), self.value(b)
+        return self.early(("remainder", x, y), lambda: arith.RemUIOp(x, y))
+
     def entry(self, table: Sequence[int], position: Number) -> Number:
         """Return the entry of a table at a position."""
         if isinstance(position, int):
@@ -126,6 +131,14 @@ class Writer:
         """Return whether a value is 0 or more."""
         zero = self.value(0)
         return self.early(("not negative", a), lambda: arith.CmpiOp(a, zero, "sge"))
+
+    def unequal(self, a: SSAValue, b: SSAValue) -> SSAValue:
+        """Return whether two values differ."""
+        return self.early(("unequal", a, b), lambda: arith.CmpiOp(a, b, "ne"))
+
+    def either(self, a: SSAValue | None, b: SSAValue) -> SSAValue:
+        """Return whether one of two conditions holds, or the only one there is."""
+        return b if a is None else self.early(("either", a, b), lambda: arith.OrIOp(a, b))
 
     # -- where a device is -------------------------------------------------------------------------
 
@@ -248,7 +261,7 @@ def fitted(w: Writer, mesh: DeviceMesh, axes: Sequence[int], table: Sequence[int
 
     A table that is a sum of multiples of coordinates becomes that sum.
     """
-    factors = _factors(tuple(mesh.mesh_shape[a] for a in axes), tuple(table))
+    factors = formula(tuple(mesh.mesh_shape[a] for a in axes), tuple(table))
     if factors is None:
         return w.entry([0 if n is None else n for n in table], w.position(mesh, axes))
     total: Number = factors[0]
@@ -259,8 +272,12 @@ def fitted(w: Writer, mesh: DeviceMesh, axes: Sequence[int], table: Sequence[int
 
 
 @lru_cache(maxsize=8192)
-def _factors(shape: Shape, table: tuple[int | None, ...]) -> tuple[int, ...] | None:
-    # The constant and the factor of each coordinate, if the table is such a sum.
+def formula(shape: Shape, table: tuple[int | None, ...]) -> tuple[int, ...] | None:
+    """Return the constant and the factor of each coordinate of which a table over positions is the sum, if it is one.
+
+    >>> formula((2, 2), (0, 2, 1, None)), formula((2, 2), (0, 0, 0, 1))
+    ((0, 1, 2), None)
+    """
     known = [(i, n) for i, n in enumerate(table) if n is not None]
     if len({n for _, n in known}) < 2:
         return (known[0][1] if known else 0, *(0 for _ in shape))

@@ -1,0 +1,67 @@
+"""Folding: what the rules of simplification look at, and where the ops they make go."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from math import prod
+from typing import Any, TypeVar
+
+from xdsl.dialects.builtin import DYNAMIC_INDEX, TensorType
+from xdsl.ir import Operation, SSAValue
+
+from shardwise.ir.passes.layouts import Grids
+from shardwise.ir.passes.replication import Replication
+from shardwise.ir.shard import (
+    CollectiveOperation,
+)
+
+
+@dataclass
+class Folding:
+    """What rules need to know, and where the ops they make go: before the op that is replaced."""
+
+    grids: Grids
+    replication: Replication
+    op: Operation
+
+    def add(self, op: Operation) -> SSAValue:
+        """Insert an op before the one that is looked at; return its first result."""
+        block = self.op.parent
+        assert block is not None
+        op.location = self.op.location
+        block.insert_op_before(op, self.op)
+        return op.results[0]
+
+    def count(self, op: CollectiveOperation) -> int | None:
+        """Return how many devices a group has; None if that is not known."""
+        shape = self.grids.shapes.get(op.grid.root_reference.data, ())
+        sizes = [shape[axis] for axis in axes_of(op) if axis < len(shape)]
+        return None if len(sizes) < len(axes_of(op)) or any(n < 0 for n in sizes) else prod(sizes)
+
+
+Fold = Callable[[Folding, Any], SSAValue | None]
+Made = TypeVar("Made", bound=Operation)
+
+
+def axes_of(op: CollectiveOperation) -> tuple[int, ...]:
+    """Return the grid axes of a collective."""
+    return tuple(int(a) for a in op.grid_axes.get_values())
+
+
+def maker(value: SSAValue, kind: type[Made], alone: bool = True) -> Made | None:
+    """Return the op that makes a value, if it is of a kind and (unless told otherwise) for this use alone."""
+    op = value.owner
+    if not isinstance(op, kind) or (alone and len(list(value.uses)) != 1):
+        return None
+    return op
+
+
+def is_static(*values: SSAValue) -> bool:
+    """Whether all sizes of some tensors are known."""
+    return all(isinstance(x.type, TensorType) and DYNAMIC_INDEX not in x.type.get_shape() for x in values)
+
+
+def element_of(value: SSAValue) -> Any:
+    """Return the type of the elements of a tensor."""
+    return value.type.element_type if isinstance(value.type, TensorType) else None

@@ -1,0 +1,36 @@
+"""LLVM's own tool accepts what partitioning and simplification make, where its version has the ops."""
+
+import subprocess
+
+from shardwise.ir import parse_module, print_module
+from shardwise.ir.passes import partition, propagate, simplify
+from tests.ir.passes.programs import program
+from tests.ir.passes.transitions import GRIDS, module_of, shape_for, transitions
+
+
+def accepted(modules: list[str]) -> None:
+    """Have LLVM read and verify modules."""
+    command = ["mlir-opt-19", "--split-input-file", "-"]
+    done = subprocess.run(command, input="\n// -----\n".join(modules), text=True, capture_output=True, check=False)
+    assert done.returncode == 0, done.stderr[:2000]
+
+
+def test_transitions_are_accepted():
+    modules = []
+    for grid in GRIDS:
+        for rank in (1, 2, 3):
+            for even in (True, False):
+                shape = shape_for(grid, rank, even)
+                for src, dst in list(transitions(grid, rank))[:: 301 if len(grid) == 3 else 17]:
+                    local = partition(module_of(grid, shape, src, dst))
+                    modules += [print_module(m, "mesh19") for m in (local, simplify(local))]
+    assert len(modules) > 150
+    accepted(modules)
+
+
+def test_programs_are_accepted():
+    modules = []
+    for seed in range(0, 60, 2):
+        said = propagate(parse_module(program(seed, details=False)[0]))
+        modules += [print_module(m, "mesh19") for m in (said, simplify(partition(said)))]
+    accepted(modules)
