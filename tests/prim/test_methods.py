@@ -130,3 +130,39 @@ def test_what_is_no_operand_says_so() -> None:
     for op in (operator.add, operator.mul, operator.matmul, operator.lt):
         with pytest.raises(shardwise.ArgumentError, match=r"numbers were expected"):
             op(x, "a")
+
+
+METHODS = [
+    "exp",
+    "log",
+    "sqrt",
+    "square",
+    "abs",
+    "sin",
+    "cos",
+    "tanh",
+    "sign",
+    "floor",
+    "ceil",
+    "round",
+    "conj",
+    "relu",
+]
+METHODS += ["sigmoid", "gelu", "silu", "clip", "softmax", "logsumexp", "norm", "flip"]
+
+
+@pytest.mark.parametrize("name", METHODS)
+def test_a_method_is_the_function_of_its_name(name):
+    x = shard(np.arange(1.0, 9.0).reshape(2, 4), DeviceMesh((2,), ("x",)), P("x"))
+    got, want = getattr(x, name)(), getattr(shardwise, name)(x)
+    assert got.layout is want.layout
+    assert np.array_equal(got.numpy(), want.numpy())
+
+
+def test_methods_along_a_dim():
+    values = np.arange(8.0).reshape(2, 4)
+    x = shard(values, DeviceMesh((2,), ("x",)), P("x"))
+    assert np.array_equal(x.cumulative_sum(1).numpy(), values.cumsum(1))
+    assert np.array_equal(x.take([3, 0], axis=1).numpy(), values[:, [3, 0]])
+    assert np.array_equal(x.roll(1, axis=0).numpy(), np.roll(values, 1, 0))
+    assert np.array_equal(x.clip(2.0, 5.0).numpy(), values.clip(2.0, 5.0))

@@ -225,3 +225,107 @@ class Methods:
     def squeeze(self, axis: int | Sequence[int]) -> Any:
         """Return the tensor without dims of size one."""
         return _function("squeeze")(self, axis)
+
+    # -- elementwise -------------------------------------------------------------------------------
+
+    def exp(self) -> Any:
+        """Return the exponential, element by element."""
+        return _function("exp")(self)
+
+    def log(self) -> Any:
+        """Return the natural logarithm, element by element."""
+        return _function("log")(self)
+
+    def sqrt(self) -> Any:
+        """Return the square root, element by element."""
+        return _function("sqrt")(self)
+
+    def square(self) -> Any:
+        """Return the square, element by element."""
+        return _function("square")(self)
+
+    def abs(self) -> Any:
+        """Return the absolute value, element by element."""
+        return _function("abs")(self)
+
+    def sin(self) -> Any:
+        """Return the sine, element by element."""
+        return _function("sin")(self)
+
+    def cos(self) -> Any:
+        """Return the cosine, element by element."""
+        return _function("cos")(self)
+
+    def tanh(self) -> Any:
+        """Return the hyperbolic tangent, element by element."""
+        return _function("tanh")(self)
+
+    def sign(self) -> Any:
+        """Return the sign, element by element."""
+        return _function("sign")(self)
+
+    def floor(self) -> Any:
+        """Return the elements rounded down, element by element."""
+        return _function("floor")(self)
+
+    def ceil(self) -> Any:
+        """Return the elements rounded up, element by element."""
+        return _function("ceil")(self)
+
+    def round(self) -> Any:
+        """Return the elements rounded to even, element by element."""
+        return _function("round")(self)
+
+    def conj(self) -> Any:
+        """Return the complex conjugate, element by element."""
+        return _function("conj")(self)
+
+    def relu(self) -> Any:
+        """Return the positive part, element by element."""
+        return _function("relu")(self)
+
+    def sigmoid(self) -> Any:
+        """Return 1 / (1 + exp(-x)), element by element."""
+        return _function("sigmoid")(self)
+
+    def gelu(self) -> Any:
+        """Return the Gaussian error linear unit, element by element."""
+        return _function("gelu")(self)
+
+    def silu(self) -> Any:
+        """Return x sigmoid(x), element by element."""
+        return _function("silu")(self)
+
+    def clip(self, min: Any = None, max: Any = None) -> Any:
+        """Return the elements limited to [min, max]."""
+        return _function("clip")(self, min, max)
+
+    # -- along dims ----------------------------------------------------------------------------------
+
+    def softmax(self, axis: int = -1) -> Any:
+        """Return exp(x) divided by its sum along a dim."""
+        return _function("softmax")(self, axis=axis)
+
+    def logsumexp(self, axis: Axis = None, *, keepdims: bool = False) -> Any:
+        """Return log(sum(exp(x))) over dims."""
+        return _function("logsumexp")(self, axis=axis, keepdims=keepdims)
+
+    def norm(self, axis: Axis = None, *, keepdims: bool = False, ord: float = 2) -> Any:
+        """Return the vector norm over dims."""
+        return _function("norm")(self, axis=axis, keepdims=keepdims, ord=ord)
+
+    def cumulative_sum(self, axis: int | None = None) -> Any:
+        """Return the sums of all elements up to each along a dim."""
+        return _function("cumulative_sum")(self, axis=axis)
+
+    def take(self, indices: Any, axis: int | None = None) -> Any:
+        """Return the elements of a dim at these indices."""
+        return _function("take")(self, indices, axis=axis)
+
+    def flip(self, axis: Axis = None) -> Any:
+        """Return the elements in reverse order along dims."""
+        return _function("flip")(self, axis=axis)
+
+    def roll(self, shift: Any, axis: Axis = None) -> Any:
+        """Return the elements moved along by `shift` places."""
+        return _function("roll")(self, shift, axis=axis)
