@@ -185,7 +185,7 @@ class DeviceFunction:
 
     def _computation(self, op: Operation) -> None:
         rule = rule_of(op)
-        if rule is None:
+        if rule is None or self._reads_from_outside(op):
             self._replicated(op)
             return
         operands = tuple(self._end(x) for x in op.operands)
@@ -199,6 +199,10 @@ class DeviceFunction:
         for old, new, layout, end in zip(op.results, made, way.results, results, strict=True):
             new.name_hint = old.name_hint
             self._produced(op, old, new, layout, end.layout)
+
+    def _reads_from_outside(self, op: Operation) -> bool:
+        # A body that picks elements of a tensor by index may need any of them.
+        return any(x in self.held for inner in op.walk() if inner is not op for x in inner.operands)
 
     def _produced(self, op: Operation, old: SSAValue, new: SSAValue, layout: Layout, wanted: Layout | None) -> None:
         # What is pending is resolved where it is used, if there is one such place; so it goes straight to the layout
