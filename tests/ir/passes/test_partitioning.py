@@ -397,3 +397,18 @@ def test_the_same_under_any_hash_seed():
     }
     assert len(printed) == 1
     assert "shard.grid" in printed.pop()
+
+
+def test_offsets_may_leave_only_the_middle_of_an_axis_something_to_do():
+    text = """
+    shard.grid @g(shape = 2x3)
+    func.func @f(%x: tensor<3x3x2xi32>) -> tensor<2xi32> {
+      %s = shard.sharding @g split_axes = [[], [1, 0], []] : !shard.sharding
+      %0 = shard.shard %x to %s annotate_for_users : tensor<3x3x2xi32>
+      %1 = arith.constant dense<[0, 1]> : tensor<2xi32>
+      %2 = linalg.reduce { arith.addi } ins(%0 : tensor<3x3x2xi32>) outs(%1 : tensor<2xi32>) dimensions = [0, 1]
+      %t = shard.sharding @g split_axes = [[1]] sharded_dims_offsets = [0, 0, 2, 2] : !shard.sharding
+      %3 = shard.shard %2 to %t : tensor<2xi32>
+      return %3 : tensor<2xi32>
+    }"""
+    assert check_partition(parse_module(text), np.arange(18, dtype="int32").reshape(3, 3, 2)).agree

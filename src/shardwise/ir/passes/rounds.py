@@ -152,7 +152,7 @@ def _pieces(movement: Movement) -> tuple[list[int], list[Piece], list[Piece]]:
     if not axes or not isinstance(_side(movement.move), MeshSide):
         axes = every
     found = movement.pieces(group_of(mesh.mesh_shape, tuple(axes), 0).devices)
-    corners = (group_of(mesh.mesh_shape, tuple(axes), device).devices for device in _corners(mesh, axes))
+    corners = (group_of(mesh.mesh_shape, tuple(axes), device).devices for device in _corners(movement, axes))
     if found is None or any(movement.pieces(group) != found for group in corners):
         # Groups are not alike, so that there is one of all devices.
         axes = every
@@ -161,9 +161,16 @@ def _pieces(movement: Movement) -> tuple[list[int], list[Piece], list[Piece]]:
     return axes, *found
 
 
-def _corners(mesh: DeviceMesh, axes: Sequence[int]) -> Iterator[int]:
-    # Devices at the ends of the other axes: where shards differ in size, they differ there.
-    ends = [(0,) if a in axes else sorted({0, size - 1}) for a, size in enumerate(mesh.mesh_shape)]
+def _corners(movement: Movement, axes: Sequence[int]) -> Iterator[int]:
+    # Devices at the ends of the other axes: where shards differ in size, they differ there. Only offsets that are
+    # given can differ anywhere.
+    mesh = movement.src.mesh
+    cuts = [cut for layout in (movement.src, movement.dst) for cut in layout.dims if cut.offsets is not None]
+    anywhere = {number(axis) for cut in cuts for axis in cut.axes}
+    ends = [
+        (0,) if a in axes else range(size) if a in anywhere else sorted({0, size - 1})
+        for a, size in enumerate(mesh.mesh_shape)
+    ]
     return (mesh.index(place) for place in product(*ends))
 
 
