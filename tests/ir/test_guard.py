@@ -92,6 +92,13 @@ def test_aliases_that_grow_are_refused_and_others_read():
         parse_module(many)
 
 
+@pytest.mark.parametrize("name", [r"\"t", "a b", "", "builtin.unregistered", "1a", "a\u00e9"])
+def test_a_name_that_no_op_can_have_is_refused(name: str):
+    for allowed in (False, True):
+        with pytest.raises(ParseError, match=r"<text>:1:\d+: "):
+            parse_module(f'"{name}"() : () -> ()', allow_unregistered=allowed)
+
+
 @pytest.mark.parametrize("text", SEEDS)
 def test_the_seeds_of_mutations_are_valid(text: str):
     verify(parse_module(text))

@@ -36,6 +36,7 @@ PROPERTY_NAMES = {"mesh": "grid", "mesh_axes": "grid_axes", "scatter_dim": "scat
 BITS = re.compile(r'<\s*+"0x((?:[0-9A-Fa-f]{2})*+)"\s*+>')
 TRUTHS = re.compile(r"\s*+:\s*+(?:tensor|vector)\s*+<[0-9x\s]*+i1>")
 LOCATION_ALIAS = re.compile(r"^(#loc[0-9]*+)[ \t]*+=[ \t]*+(loc\()", re.MULTILINE)
+OP_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_$.-]*+")
 ONE_VALUE = re.compile(r"<\s*+[^\s\[\">]")
 
 
@@ -54,7 +55,9 @@ class BothVocabularies(Context):
     """A context in which the names of the `mesh` dialect mean those of `shard`."""
 
     def get_optional_op(self, name: str, *, dialect_stack: Sequence[str] = ()) -> type[Operation] | None:
-        """Return the class of an op."""
+        """Return the class of an op; a name that could not be printed again is refused."""
+        if not OP_NAME.fullmatch(name) or name == UnregisteredOp.name:
+            raise ValueError(f"{name[:40]!r} is no name of an op")
         return super().get_optional_op(current_name(name), dialect_stack=dialect_stack)
 
     def get_optional_type(self, name: str) -> type[Type] | None:
