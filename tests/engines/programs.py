@@ -284,7 +284,7 @@ def lists(n: int) -> Any:
     parts = [graph_ops.transfer_to(whole(i + 1, 2, seed=i), CPU(i)) for i in range(count)]
     out: list[Any] = [graph_ops.allgather(parts, buffers), parts]
     if count > 1:
-        out.append(graph_ops.distributed_broadcast(whole(3), buffers))
+        out.append(graph_ops.distributed_broadcast(graph_ops.transfer_to(whole(3), CPU(0)), buffers))
         places = [CPU(i) for i in range(count)]
         out.append(graph_ops.shard_and_stack([whole(2 * count), whole(2 * count, seed=1)], places))
     return out

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
     from shardwise.engine.guard import CollectiveGuard
     from shardwise.engine.verbs import Engine
+    from shardwise.engine.wire import Wire
     from shardwise.layout.mesh import DeviceMesh
 
 ENGINES = ("local", "torch")
@@ -83,6 +84,8 @@ def _torch_engine(chosen: Settings, mesh: DeviceMesh | None) -> Engine:
         store = opened(chosen.start)
         guard = _met(store, rank, size, chosen, mesh)
         cuda = torch.cuda.is_available() and dist.is_nccl_available()
+        if guard is not None:  # which says what failed; torch would end the process, and what it holds would be lost
+            os.environ.setdefault("TORCH_NCCL_ASYNC_ERROR_HANDLING", "0")
         dist.init_process_group(
             "cpu:gloo,cuda:nccl" if cuda else "gloo",
             store=PrefixStore("torch", store),
@@ -91,9 +94,10 @@ def _torch_engine(chosen: Settings, mesh: DeviceMesh | None) -> Engine:
             timeout=timedelta(seconds=chosen.timeout),
         )
         atexit.register(_leave, os.getpid())
+    wire = Wire(chosen.timeout)
+    atexit.register(_close, wire, os.getpid())
     if guard is not None:
         atexit.register(_say_goodbye, guard)  # which comes before leaving, so that nobody has to guess
-    wire = Wire(chosen.timeout)
     wire.guard = guard
     os.register_at_fork(after_in_child=lambda: _disown(dist.group.WORLD, wire))
     return DistributedEngine(wire)
@@ -150,6 +154,11 @@ def _check_environment() -> None:
     rank, size = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
     if rank >= size:
         raise EngineError(f"RANK is {rank}, but WORLD_SIZE is {size}: ranks are 0 to {size - 1}.")
+
+
+def _close(wire: Wire, pid: int) -> None:
+    if pid == os.getpid():
+        wire.close()
 
 
 def _leave(pid: int) -> None:

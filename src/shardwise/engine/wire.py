@@ -15,6 +15,7 @@ import torch.distributed as dist
 from torch.distributed.distributed_c10d import PrefixStore
 
 from shardwise.engine.route import Call
+from shardwise.errors import CollectiveError
 
 if TYPE_CHECKING:
     from torch import Tensor as Bytes  # one-dimensional, of uint8
@@ -111,6 +112,19 @@ class Wire:
         options._timeout = self.timeout
         return dist.ProcessGroupNCCL(store, at, len(ranks), options)
 
+    def close(self) -> None:
+        """Give back the groups of NCCL that were made here; torch itself sees to the one of all processes."""
+        for (device, ranks), group in self._groups.items():
+            if device != "cpu" and len(ranks) != self.size:
+                group.shutdown()
+        self._groups.clear()
+
+    def abandon(self) -> None:
+        """Stop what NCCL still waits for, so that accelerators can be read again; nothing can be shared after that."""
+        for (device, _), group in self._groups.items():
+            if device != "cpu":
+                group.abort()
+
     def exchange(self, call: Call, out: Bytes, sizes: Sequence[int], given: Bytes, splits: Sequence[int]) -> Pending:
         """Send every member of the group its split of `given`, in order, and take what they send: one library call."""
 
@@ -152,7 +166,11 @@ class Wire:
         self.sequence += 1
         sequence, guard = self.sequence, self.guard
         if guard is not None:
-            guard.before(sequence, call)
+            try:
+                guard.before(sequence, call)
+            except CollectiveError:
+                self.abandon()
+                raise
         try:
             bringing, sending = start()
         except RuntimeError as error:
