@@ -1,0 +1,81 @@
+"""Areas: what is measured, by which module, beside which peers."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from importlib import import_module
+from importlib.util import find_spec
+from typing import Protocol, cast
+
+from benchmarks.clock import Effort
+from benchmarks.row import Row
+
+EXTRAS = {"torch": "torch", "jax": "jax", "xdsl": "mlir"}  # which extra of shardwise brings a package
+
+
+class AreaError(Exception):
+    """An area that does not exist, or lacks a package."""
+
+
+class Module(Protocol):
+    """What the module of an area has."""
+
+    def count(self, effort: Effort) -> int:
+        """Return how many rows there will be."""
+        ...
+
+    def rows(self, effort: Effort) -> Iterator[Row]:
+        """Measure, and yield the rows as they are done."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Area:
+    """One part of the report."""
+
+    name: str
+    title: str
+    needs: tuple[str, ...]
+    text: str
+
+    @property
+    def module(self) -> Module:
+        """What measures it."""
+        return cast(Module, import_module(f"benchmarks.{self.name}"))
+
+
+AREAS = [
+    Area(
+        "traffic",
+        "Bytes against the lower bound",
+        ("torch",),
+        "Every transition of a tensor of rank 2, 8192x8192 float32, between placements on a mesh: the bytes that all "
+        "devices receive, beside the least that any plan can do with. DTensor's collectives are counted as well done "
+        "as they can be. *Partial* are the transitions that reduce something.",
+    ),
+]
+NAMES = tuple(area.name for area in AREAS)
+
+
+def chosen(names: Sequence[str]) -> list[Area]:
+    """Return areas by their names, in the order of the report; all without names.
+
+    >>> [area.name for area in chosen(["traffic"])]
+    ['traffic']
+    """
+    unknown = [name for name in names if name not in NAMES]
+    if unknown:
+        raise AreaError(f"unknown area {unknown[0]!r}.\n  areas: {', '.join(NAMES)}")
+    return [area for area in AREAS if not names or area.name in names]
+
+
+def require(areas: Sequence[Area]) -> None:
+    """Refuse areas whose peers are not installed."""
+    lacking = {need: area for area in reversed(areas) for need in area.needs if find_spec(need) is None}
+    if not lacking:
+        return
+    extras = ",".join(sorted(EXTRAS[need] for need in lacking))
+    lines = [f"the area {area.name!r} compares with {need}, which is not installed." for need, area in lacking.items()]
+    fix = f"  pip install 'shardwise[{extras}]', or `make bench` in a checkout, which installs the pinned versions"
+    raise AreaError("\n".join([*sorted(lines), fix]))
