@@ -52,7 +52,24 @@ AREAS = [
         ("torch",),
         "Every transition of a tensor of rank 2, 8192x8192 float32, between placements on a mesh: the bytes that all "
         "devices receive, beside the least that any plan can do with. DTensor's collectives are counted as well done "
-        "as they can be. *Partial* are the transitions that reduce something.",
+        "as they can be. Partial are the transitions that reduce something.",
+    ),
+    Area(
+        "planning",
+        "Planning",
+        ("torch",),
+        "Seconds of a plan: cold of random transitions of tensors of rank 1 to 5 that were never asked for before, "
+        "warm of the same ones again. Its graph search is given fewer of them. The last rows are what is asked for "
+        "often, on a mesh of a million devices.",
+    ),
+    Area(
+        "local",
+        "Reshards and collectives in one process",
+        ("torch", "jax"),
+        "Eight virtual devices, float32. The floor is the fastest of several ways to write the same by hand in NumPy, "
+        "with all views and buffers ready: copies of the parts in common, one strided copy, wide elements, sums in "
+        "blocks. Cold is the first call in the process, once. A letter is a mesh axis: [x|y] splits dim 0 by x and "
+        "dim 1 by y; S0 is split in dim 0, R replicated, P eight arrays to be added up.",
     ),
 ]
 NAMES = tuple(area.name for area in AREAS)

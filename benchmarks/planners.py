@@ -59,11 +59,14 @@ def arrives(case: Transition, infos: list[Any]) -> bool:
 
 
 def received(case: Transition, infos: list[Any], itemsize: int = 4) -> float:
-    """Return what all devices receive in a plan of DTensor, with each collective done as well as it can be."""
+    """Return what all devices receive in a plan of DTensor, with each collective done as well as it can be.
+
+    All-reduces one after the other are one over the flattened axes, as DTensor makes them where it has such a mesh; for
+    other collectives that is the same.
+    """
     local = prod(case.shape) / prod(n for n, p in zip(case.mesh, case.src, strict=True) if isinstance(p, int))
     total = 0.0
-    for info in infos:
-        (old, new), n = info.src_dst_placements, case.mesh[info.mesh_dim]
+    for (old, new), n in _merged(case, infos):
         if old.is_partial():
             total += local * (n - 1) / n * (2 if new.is_replicate() else 1)
             local /= 1 if new.is_replicate() else n
@@ -75,3 +78,19 @@ def received(case: Transition, infos: list[Any], itemsize: int = 4) -> float:
         elif new.is_shard():
             local /= n
     return total * prod(case.mesh) * itemsize
+
+
+def _merged(case: Transition, infos: list[Any]) -> Iterator[tuple[tuple[Any, Any], int]]:
+    """Yield from what to what each collective leads, and over how many devices."""
+    reduced, pair = 1, (None, None)
+    for info in infos:
+        (old, new), n = info.src_dst_placements, case.mesh[info.mesh_dim]
+        if old.is_partial() and new.is_replicate():
+            reduced, pair = reduced * n, (old, new)
+            continue
+        if reduced > 1:
+            yield pair, reduced
+            reduced = 1
+        yield (old, new), n
+    if reduced > 1:
+        yield pair, reduced
