@@ -71,6 +71,30 @@ AREAS = [
         "blocks. Cold is the first call in the process, once. A letter is a mesh axis: [x|y] splits dim 0 by x and "
         "dim 1 by y; S0 is split in dim 0, R replicated, P eight arrays to be added up.",
     ),
+    Area(
+        "dispatch",
+        "What a call costs",
+        ("torch", "jax"),
+        "Ops on 16x16 and reshards of 64x64 float32 over eight virtual devices, so small that nothing else matters. "
+        "The floor is the same calls of NumPy on the same shards, made by hand. Cold is the first call in the process, "
+        "once; JAX compiles in it.",
+    ),
+    Area(
+        "training",
+        "Training steps",
+        ("torch", "jax"),
+        "A step (forward, backward, update) of a network of two layers, float32: batch over two devices, hidden units "
+        "over four, in one process. The floor is the step in NumPy on one device, derivatives written by hand.",
+    ),
+    Area(
+        "gloo",
+        "Between processes",
+        ("torch",),
+        "Four processes on this machine over gloo, one thread each, float32; ours guarded, as it is by default, where "
+        "nothing else is said. By hand is the best of the collectives that a person would call, with the packing that "
+        "they need: one all_to_all_single of just the bytes that are needed, all_gather, all_reduce, reduce_scatter. "
+        "DTensor has its axes flattened, so that it merges collectives. A round's time is that of the slowest process.",
+    ),
 ]
 NAMES = tuple(area.name for area in AREAS)
 

@@ -55,16 +55,6 @@ def sums(arrays: list[np.ndarray]) -> list[tuple[Call, Read]]:
     return [(partial(_next, _summed, cycle(way)), lambda _: outs[0]) for way in ways]
 
 
-def copies(pairs: Pairs) -> Call:
-    """Return what makes copies."""
-    return lambda: _copied(pairs)
-
-
-def additions(out: np.ndarray, terms: list[np.ndarray]) -> Call:
-    """Return what adds terms up."""
-    return lambda: _summed([[out, *terms]])
-
-
 def _next(call: Callable[[Any], None], turns: Iterator[Any]) -> None:
     call(next(turns))
 
@@ -87,7 +77,7 @@ def _cut(arrays: list[np.ndarray], size: int) -> list[list[np.ndarray]]:
 
 
 def _fine(target: np.ndarray, source: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Return both as views with the same six dims: of each dim the coarse parts, the fine ones in them, the elements."""
+    """Return both as views with the same six dims: of each dim coarse parts, the fine ones in them, and elements."""
     coarse = [min(target.shape[k], source.shape[k]) for k in (0, 1)]
     fine = [max(target.shape[k], source.shape[k]) for k in (0, 1)]
     views = []

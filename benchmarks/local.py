@@ -70,7 +70,7 @@ def rows(effort: Effort) -> Iterator[Row]:
         into = np.ones_like(data)
         copy = interleaved({"copy": Case.of(lambda into=into, data=data: np.copyto(into, data))}, effort)["copy"]
         for change in CHANGES:
-            for row in _rows(change, data, effort, f"{mebibytes} MiB"):
+            for row in compared("local", change, data, f"{mebibytes} MiB", effort):
                 yield row if row.state == "cold" else _noted(row, Measure.of(copy))
 
 
@@ -84,7 +84,7 @@ def _noted(row: Row, copy: Measure) -> Row:
     return replace(row, note=f"one copy of the tensor takes {copy.median * 1e3:.3g} ms")
 
 
-def _rows(change: Change, data: np.ndarray, effort: Effort, size: str) -> Iterator[Row]:
+def compared(area: str, change: Change, data: np.ndarray, size: str, effort: Effort) -> Iterator[Row]:
     """Measure one change: first calls, then all in turn."""
     found: dict[str, tuple[Case, Read]] = {"ours": ours(change, data)}
     missing = {}
@@ -105,7 +105,7 @@ def _rows(change: Change, data: np.ndarray, effort: Effort, size: str) -> Iterat
     call, read = best(by_hand(change, data))
     wrong += [BY_HAND] if not np.array_equal(read(call()), want) else []
     checked = f"failed: another result: {', '.join(wrong)}" if wrong else EQUAL
-    where = ("local", change.name, size, change.mesh)
+    where = (area, change.name, size, change.mesh)
     yield Row(*where, "cold", "seconds", colds.pop("ours"), colds, checked=checked, missing=missing)
     cases = {name: case for name, (case, _) in found.items()} | {BY_HAND: Case.of(call)}
     warm = {name: Measure.of(seconds) for name, seconds in interleaved(cases, effort).items()}
