@@ -95,6 +95,24 @@ AREAS = [
         "they need: one all_to_all_single of just the bytes that are needed, all_gather, all_reduce, reduce_scatter. "
         "DTensor has its axes flattened, so that it merges collectives. A round's time is that of the slowest process.",
     ),
+    Area(
+        "dialect",
+        "Passes over modules of the shard dialect",
+        ("xdsl",),
+        "Modules of MLIR's shard dialect, from text to text, by the number of their ops: layers of a network that is "
+        "annotated once a layer, and a chain in which every second op changes the sharding. mlir-opt-19 reads and "
+        "prints the same module in its own words (the mesh dialect); its times are those that it takes itself, without "
+        "starting. It is compiled C++, ours is Python.",
+    ),
+    Area(
+        "growth",
+        "How it grows",
+        ("torch", "jax"),
+        "One change of layout, S0 -> S1, by the bytes of the tensor on eight devices, and by the number of devices at "
+        "64 KiB a device; and a tensor split by every axis of a mesh of two devices an axis, whose axes change "
+        "places. Fits are lines through the logarithms of all points, constant costs included. Where other areas have "
+        "rows by size, their fits are with them.",
+    ),
 ]
 NAMES = tuple(area.name for area in AREAS)
 
