@@ -8,8 +8,8 @@ A mark is a pair of comments, and what is between them is written here:
     <!-- figure: ours planning | a layout -->43 µs<!-- /figure -->
 
 Its first word says what: `ours`, `floor`, `ratio` (ours / floor), a peer in quotes (`"JAX jit"`), `against "JAX jit"`
-(the peer / ours), `table` of an area, `plots` of an area, `machine`, or `mean "JAX jit"` of an area (the geometric mean
-of peer / ours). The rest names the row: its area and name, and of size, mesh and state what tells it from others.
+(the peer / ours), `table`, `plots`, `machine`, or `mean "JAX jit"` (the geometric mean of peer / ours). The rest names
+the row: its area and name, and of size, mesh and state what tells it from others; or rows, by what they have in common.
 """
 
 from __future__ import annotations
@@ -54,15 +54,8 @@ def figure(report: Report, key: str) -> str:
     names = [part.strip() for part in where.split("|") if part.strip()]
     if what == "machine":
         return str(report.machine)
-    if what in ("table", "plots", "mean") and (len(names) != 1 or not report.of(names[0])):
-        areas = ", ".join(area.name for area in AREAS if report.of(area.name))
-        raise ReportError(f"{what!r} needs one area of the run, got {where!r}.\n  areas: {areas}")
-    if what == "table":
-        return "\n\n" + table(report.of(names[0])) + "\n\n"
-    if what == "plots":
-        return "\n\n" + "\n".join(plots(report.of(names[0]))) + "\n\n"
-    if what == "mean" and peer is not None:
-        return times(_named(means(report.of(names[0])), peer, names[0]))
+    if what in ("table", "plots", "mean"):
+        return _of_rows(report, what, peer, names)
     row = report.find(*names)
     if what in (None, "against") and peer is not None:
         theirs = _named(row.peers, peer, where).median
@@ -74,6 +67,17 @@ def figure(report: Report, key: str) -> str:
     if what == "ratio" and row.ratio is not None:
         return times(row.ratio)
     raise ReportError(f"the figure {key!r} is none: ours, floor, ratio, a peer in quotes, against, mean, table, plots.")
+
+
+def _of_rows(report: Report, what: str, peer: str | None, names: list[str]) -> str:
+    """Return a figure of all rows of an area, or of those with a certain name, size, mesh or state."""
+    rows = [row for row in report.of(names[0]) if set(names) <= set(row.key)] if names else []
+    if not rows:
+        areas = ", ".join(area.name for area in AREAS if report.of(area.name))
+        raise ReportError(f"no rows for {what!r} are {' | '.join(names)!r}.\n  areas: {areas}")
+    if what == "mean":
+        return times(_named(means(rows), peer or "", " | ".join(names)))
+    return "\n\n" + (table(rows) if what == "table" else "\n".join(plots(rows))) + "\n\n"
 
 
 def _named(found: Mapping[str, Any], peer: str, where: str) -> Any:
@@ -142,6 +146,7 @@ SCHEMA = """
 | `seconds` | how long each area took |
 | `failures` | areas that stopped, and why; empty in a good run |
 | `rows` | the rows, in the order in which they were measured |
+| `fits` | of rows that differ in one number alone (`along`), the powers of it that contenders and the floor grow with |
 
 Each row:
 

@@ -40,7 +40,13 @@ def test_a_report_is_shown_and_written(ran, tmp_path):
     result = CliRunner().invoke(main, ["bench", *options])
     assert result.exit_code == 0, result.output
     assert ran == [(["traffic", "local", "gloo"], "quick")]
-    for words in ("Bytes against the lower bound", "won 2× (JAX jit)", "7 rows in 1 s", "a processor, 2 cores"):
+    for words in (
+        "Bytes against the lower bound",
+        "won 2× (JAX jit)",
+        "7 rows in 1 s",
+        "a processor, 2 cores",
+        "ours 1.00",
+    ):
         assert words in result.output
     assert json.loads(files[0].read_text(encoding="utf-8")) == report().to_json()
     assert files[1].read_text(encoding="utf-8").startswith("<!doctype html>")
