@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from operator import is_
 from typing import Any
 
 import numpy as np
@@ -11,6 +12,7 @@ import numpy as np
 from shardwise.engine.arrays import Array, copy_into, dtype_of, is_torch, readonly, reduce_into, to_numpy
 from shardwise.engine.current import Engine, current_engine
 from shardwise.engine.execute import compiled
+from shardwise.engine.grid import Grid, grid
 from shardwise.engine.held import Held
 from shardwise.engine.storage import Storage, region, storage_of
 from shardwise.errors import ArgumentError, BindingError, ConversionError, EngineError
@@ -304,7 +306,8 @@ def moved(x: Tensor, layout: Layout) -> Tensor:
         # Between meshes the memory may differ: an accelerator's, or the host's.
         storage, device = storage_of(layout, x.shape), layout.mesh.device
         made = arrays
-        arrays = engine.each(storage, x.dtype, lambda i, at: engine.place(made[i], device(at)), made)
+        placed = engine.each(storage, x.dtype, lambda i, at: engine.place(made[i], device(at)), made)
+        arrays = made if isinstance(made, Grid) and all(map(is_, placed, made)) else placed
     return Tensor(arrays, layout, x.shape, x.dtype, engine)
 
 
@@ -364,7 +367,7 @@ def host_array(data: Any, dtype: Any = None) -> Array:
 def _own(array: Array) -> Array:
     # A tensor never changes, so it does not share memory with what the user may write to.
     if is_torch(array):
-        return array.clone()
+        return array.clone(memory_format=__import__("torch").contiguous_format)
     out = current_engine().empty(array.shape, array.dtype)
     if isinstance(out, np.ndarray):
         copy_into(out, array)
@@ -380,6 +383,8 @@ def placed(data: Any, layout: Layout) -> Tensor:
     arrays = engine.each(whole, dtype, lambda i, at: engine.place(array, device(at)), (array,), array)
     parts = moved(Tensor(arrays, everywhere, shape, dtype, engine), layout).arrays
     given = arrays
+    if isinstance(parts, Grid) and _shares(parts.whole, given[0]):
+        return Tensor(grid(_own(parts.whole)), layout, shape, dtype, engine)
 
     def own(index: int, at: int) -> Array:
         return _own(parts[index]) if _shares(parts[index], given[0]) else parts[index]
