@@ -54,7 +54,8 @@ class Comparison:
 
     def __str__(self) -> str:
         if self.agree:
-            return f"{len(self.results)} results agree on {self.devices} devices"
+            said = "1 result agrees" if len(self.results) == 1 else f"{len(self.results)} results agree"
+            return f"{said} on {self.devices} devices"
         lines = [f"{len(self.differences)} of {len(self.results) * self.devices} shards differ:"]
         lines += [f"  {difference}" for difference in self.differences[:SHOWN]]
         return "\n".join(lines)
@@ -97,7 +98,7 @@ def check_partition(
     ...   return %1 : tensor<4xf32>
     ... }''')
     >>> print(check_partition(module, np.arange(4, dtype="float32")))
-    1 results agree on 2 devices
+    1 result agrees on 2 devices
     """
     whole = _listed(execute(module, *inputs, function=function, grids=grids))
     made, boundary = _run(module, inputs, function, grids)
