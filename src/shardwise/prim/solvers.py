@@ -17,6 +17,7 @@ from shardwise.errors import ArgumentError, LayoutError
 from shardwise.layout.layout import Layout, Shape
 from shardwise.layout.placement import reductions_of
 from shardwise.plan.plan import plan_reshard
+from shardwise.plan.steps import COUNTED
 from shardwise.prim.infer import Candidate
 
 PER_BYTE = 32  # multiplications that take as long as to send a byte; a cautious guess: accelerators do far more
@@ -45,6 +46,11 @@ class Question:
     def bytes(self, way: Candidate) -> int:
         """Return how many bytes that moves between devices in all, as the planner estimates it."""
         return sum(self._plan(i, src, dst).estimate for i, src, dst in self.moves(way))
+
+    def counted(self, way: Candidate) -> int:
+        """Return the same counted, not estimated, on meshes that are small enough for that."""
+        plans = [self._plan(i, src, dst) for i, src, dst in self.moves(way)]
+        return sum(p.received.total if p.src.mesh.num_devices <= COUNTED else p.estimate for p in plans)
 
     def cost(self, way: Candidate) -> tuple[float, float, float]:
         """Return the bytes to bring the operands there and begin to resolve the result, work counted as bytes; the
@@ -155,7 +161,8 @@ def _refusal(solver: str, question: Question, way: Candidate) -> str:
 
 
 def _message(question: Question, way: Candidate) -> str:
-    lines = [f"{question.op} at {user_line()} reshards its operands ({question.bytes(way)} bytes in all):"]
+    said = f"{question.counted(way)} bytes in all"
+    lines = [f"{question.op} at {user_line()} reshards its operands ({said}):"]
     for i, src, dst in question.moves(way):
         lines.append(f"  operand {i}: {src} -> {dst}")
         lines.append(f"    fix: x{i} = shard(x{i}, mesh, {_spec(dst)})")

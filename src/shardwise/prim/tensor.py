@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NoReturn
 
 import numpy as np
 
@@ -230,6 +230,9 @@ class Tensor(Methods):
 
     def __iter__(self):
         raise TypeError("a Tensor is not iterable: it is one value spread over devices; x.numpy() gives its elements.")
+
+    def __setitem__(self, key: Any, value: Any) -> NoReturn:
+        raise TypeError("a Tensor does not change; x.at[...].set(value) returns a new one.")
 
     __hash__ = object.__hash__
 
