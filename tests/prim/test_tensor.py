@@ -91,9 +91,7 @@ def test_reading_what_is_not_there() -> None:
         x.local(4)
     with pytest.raises(TypeError, match=r"a Tensor is not iterable: it is one value .* x.numpy\(\) gives its elements"):
         iter(x)
-    with pytest.raises(
-        TypeError, match=r"^a Tensor does not change; x\.at\[\.\.\.\]\.set\(value\) returns a new one\.$"
-    ):
+    with pytest.raises(TypeError, match=r"^a Tensor does not change; x\.at\[...\]\.set\(value\) returns a new one\.$"):
         x[0] = 1.0
     with pytest.raises(TypeError, match="0-d"):
         len(asarray(1.0))
