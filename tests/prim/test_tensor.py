@@ -99,6 +99,7 @@ def test_reading_what_is_not_there() -> None:
     with sw.engine_context(sw.AbstractEngine()):
         y = shard(np.zeros(4), M4, P("x"))
         assert repr(y) == "Tensor(float64[4@x] on x=4, abstract)"
+        assert repr(asarray([1.0])) == "Tensor(float64[1] on cpu:0, abstract)"
         with pytest.raises(EngineError, match="a tensor on the abstract engine has a layout but no values"):
             y.numpy()
 

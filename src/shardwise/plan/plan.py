@@ -40,6 +40,17 @@ class Plan:
     >>> plan = plan_reshard(P("dp", "tp"), P(None, "dp"), (1024, 4096), "float32", mesh=mesh)
     >>> plan.received.max == plan.lower_bound.max
     True
+    >>> plan.received.of(0), plan.sent.of(0), plan.estimate, plan.rounds, plan.staging_bytes
+    (6291456, 6291456, 67108864, 1, 8388608)
+    >>> f"{plan.time:.6f} s", len(plan.digest)
+    ('0.000346 s', 16)
+    >>> plan.transfers(0)[0][0]
+    Transfer(source=1, target=0, box=((0, 512), (1024, 2048)))
+    >>> plan.traffic()[0]
+    array([      0, 2097152, 2097152, 2097152,       0,       0,       0,
+                 0])
+    >>> [way.name for way in plan.explain().alternatives]
+    ['gather, then slice', 'axis by axis', 'one direct exchange']
     """
 
     src: Layout

@@ -28,7 +28,12 @@ from shardwise.prim.methods import Methods
 
 @dataclass(frozen=True, slots=True)
 class Shard:
-    """What one device holds: the box, halo included, in global coordinates, and the array."""
+    """What one device holds: the box, halo included, in global coordinates, and the array.
+
+    >>> from shardwise import DeviceMesh, P, shard
+    >>> shard(np.arange(8.0), DeviceMesh((4,), ("x",)), P("x")).shards[2]
+    Shard(device=CPU(2), index=2, box=((4, 6),), array=array([4., 5.]))
+    """
 
     device: Device
     index: int
@@ -45,6 +50,14 @@ class Tensor(Methods):
     Tensor([0., 1., 2., 3., 4., 5., 6., 7.], float64[8@x] on x=4)
     >>> x.local(2)
     array([4., 5.])
+    >>> x.ndim, x.size, x.nbytes, x.mesh, x.type_text, x.sharding.dim_specs[0].axes
+    (1, 8, 64, DeviceMesh(x=4), 'float64[8@x]', ('x',))
+    >>> x.shards[3].box, x.numpy().tolist() == x.gather().local(0).tolist(), x.gather().type_text
+    (((6, 8),), True, 'float64[8]')
+    >>> x.device, x.engine.name, len(x.arrays), x.storage.count
+    (None, 'local', 4, 4)
+    >>> x[3].item(), x[3:5].numpy()
+    (3.0, array([3., 4.]))
     """
 
     __slots__ = ("_arrays", "_engine", "_settled", "dtype", "layout", "shape")
@@ -89,7 +102,11 @@ class Tensor(Methods):
 
     @property
     def device(self) -> Device | None:
-        """The device that holds the tensor, or None if it is spread over several."""
+        """The device that holds the tensor, or None if it is spread over several.
+
+        >>> asarray([1.0]).device
+        CPU(0)
+        """
         return self.mesh.device(0) if self.mesh.is_single or self.mesh.is_simulated else None
 
     @property
@@ -201,15 +218,14 @@ class Tensor(Methods):
         return type_text(self.dtype, self.shape, self.layout)
 
     def __repr__(self) -> str:
+        where = str(self.mesh) or self.mesh.device(0)
         if self._engine.name == "abstract":
-            return f"Tensor({self.type_text} on {self.mesh}, abstract)"
+            return f"Tensor({self.type_text} on {where}, abstract)"
         if isinstance(self._arrays, Held) and not self._arrays.is_whole:
             here = ", ".join(map(str, self._engine.addressable(self.mesh))) or "none"
-            return (
-                f"Tensor({self.type_text} on {str(self.mesh) or self.mesh.device(0)}, of which device {here} is here)"
-            )
+            return f"Tensor({self.type_text} on {where}, of which device {here} is here)"
         values = np.array2string(self.numpy(), separator=", ", threshold=50, edgeitems=2, prefix="Tensor(")
-        return f"Tensor({values}, {self.type_text} on {str(self.mesh) or self.mesh.device(0)})"
+        return f"Tensor({values}, {self.type_text} on {where})"
 
     def __len__(self) -> int:
         if not self.shape:

@@ -29,7 +29,11 @@ TOLERANCES = {
 
 @dataclass(frozen=True)
 class Difference:
-    """Where a device holds something else than its part of the whole."""
+    """Where a device holds something else than its part of the whole.
+
+    >>> print(Difference(0, 3, "element (1,) is 2.0, not 3.0"))
+    result 0 on device 3: element (1,) is 2.0, not 3.0
+    """
 
     result: int
     device: int
@@ -41,7 +45,12 @@ class Difference:
 
 @dataclass(frozen=True)
 class Comparison:
-    """The results of the run on the whole, and where those of the devices differ from them."""
+    """The results of the run on the whole, and where those of the devices differ from them.
+
+    >>> same = Comparison((np.zeros(2),), 4)
+    >>> same.agree, str(same)
+    (True, '1 result agrees on 4 devices')
+    """
 
     results: tuple[np.ndarray, ...]
     devices: int
