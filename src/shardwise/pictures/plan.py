@@ -26,7 +26,7 @@ def plain(table: RenderableType) -> str:
     """Return what a terminal would show, as plain text."""
     console = Console(width=120, color_system=None, force_terminal=False, legacy_windows=False)
     with console.capture() as capture:
-        console.print(table)
+        console.print(table, crop=False)
     return "\n".join(line.rstrip() for line in capture.get().rstrip().splitlines())
 
 
@@ -55,9 +55,7 @@ def explanation_table(explanation: Explanation) -> RenderableType:
 
 def plan_table(plan: Plan) -> RenderableType:
     """Return the table of a plan: step, group, bytes in and out per device, extra memory and time."""
-    shape = "x".join(map(str, plan.shape)) or "0-d"
-    where = f"on {plan.src.mesh}" if plan.src.mesh is plan.dst.mesh else f"from {plan.src.mesh} to {plan.dst.mesh}"
-    title = Text(f"{plan.src} -> {plan.dst}  {plan.dtype}[{shape}] {where}", style="bold")
+    title = Text(plan_title(plan), style="bold")
     if not plan.steps:
         return Group(title, Text("nothing to do"))
     table = Table(box=None, pad_edge=False, header_style="bold")
@@ -65,7 +63,23 @@ def plan_table(plan: Plan) -> RenderableType:
         table.add_column(name, justify="left" if name in ("step", "over", "to") else "right")
     for step in plan.steps:
         table.add_row(*map(Text, _row(step)))
-    return Group(title, table, _total(plan))
+    return Group(title, table, Text(plan_total(plan)))
+
+
+def plan_title(plan: Plan) -> str:
+    """Return what a plan is for: layouts, dtype, shape and mesh."""
+    shape = "x".join(map(str, plan.shape)) or "0-d"
+    where = f"on {plan.src.mesh}" if plan.src.mesh is plan.dst.mesh else f"from {plan.src.mesh} to {plan.dst.mesh}"
+    return f"{plan.src} -> {plan.dst}  {plan.dtype}[{shape}] {where}"
+
+
+def step_text(step: Step) -> str:
+    """Return what a device receives and sends in a step, and how long it takes, in one line."""
+    if step.is_local:
+        return "local"
+    _, _, _, received, sent, staging, chunks, time = _row(step)
+    out = f"receives {received} a device" + ("" if sent == "-" else f", sends {sent}")
+    return f"{out}, staging {staging}" + (f" in {chunks} chunks" if step.chunks > 1 else "") + f", {time}"
 
 
 def _row(step: Step) -> list[str]:
@@ -87,10 +101,13 @@ def _row(step: Step) -> list[str]:
     ]
 
 
-def _total(plan: Plan) -> Text:
+def plan_total(plan: Plan) -> str:
+    """Return the bytes and the time of a plan as a whole."""
+    if not plan.steps:
+        return "nothing to do"
     if plan.search.ground.count > COUNTED:
-        return Text(f"time {time_text(plan.time)}, staging {size_text(plan.staging_bytes)} a device")
-    return Text(f"receives {_verdict(plan)}, time {time_text(plan.time)}")
+        return f"time {time_text(plan.time)}, staging {size_text(plan.staging_bytes)} a device"
+    return f"receives {_verdict(plan)}, time {time_text(plan.time)}"
 
 
 def _verdict(plan: Plan) -> str:
