@@ -46,6 +46,7 @@ class Picture:
     title: str
     draw: Callable[[], str]
     show: Callable[[int | None], RenderableType]
+    parts: Callable[[], list[str]] | None = None  # of the page, where it is more than the drawing
 
     @cached_property
     def svg(self) -> str:
@@ -55,9 +56,9 @@ class Picture:
     @property
     def html(self) -> str:
         """The drawing as a page that needs nothing else."""
-        from shardwise.pictures.page import page
+        from shardwise.pictures.page import page, scrolled
 
-        return page(self.title, [self.svg])
+        return page(self.title, [scrolled(self.svg)] if self.parts is None else self.parts())
 
     @cached_property
     def text(self) -> str:

@@ -12,7 +12,7 @@ from rich.text import Text
 from shardwise.plan.steps import COUNTED
 
 if TYPE_CHECKING:
-    from shardwise.plan.explain import Explanation
+    from shardwise.plan.explain import Alternative, Explanation
     from shardwise.plan.plan import Plan
     from shardwise.plan.steps import Step
 
@@ -38,19 +38,20 @@ def explanation_text(explanation: Explanation) -> str:
 def explanation_table(explanation: Explanation) -> RenderableType:
     """Return the alternatives to a plan as a table, with the reason below it."""
     table = Table(box=None, pad_edge=False, header_style="bold")
-    for name in ("way", "steps", "receives at most", "all devices", "time"):
-        table.add_column(name, justify="left" if name in ("way", "steps") else "right")
+    for k, name in enumerate(WAYS):
+        table.add_column(name, justify="left" if k < 2 else "right")
     for way in (explanation.chosen, *explanation.alternatives):
-        steps = ", ".join(way.steps) or "nothing"
-        row = [
-            way.name,
-            steps,
-            size_text(way.received_max),
-            size_text(way.received_total),
-            time_text(way.time),
-        ]
-        table.add_row(*map(Text, row), style="green" if way is explanation.chosen else None)
+        table.add_row(*map(Text, way_row(way)), style="green" if way is explanation.chosen else None)
     return Group(table, Text(explanation.why))
+
+
+WAYS = ("way", "steps", "receives at most", "all devices", "memory", "time")
+
+
+def way_row(way: Alternative) -> list[str]:
+    """Return one way to make a transition as the texts of a row; a device needs so much memory."""
+    sizes = map(size_text, (way.received_max, way.received_total, way.memory))
+    return [way.name, ", ".join(way.steps) or "nothing", *sizes, time_text(way.time)]
 
 
 def plan_table(plan: Plan) -> RenderableType:
@@ -59,10 +60,10 @@ def plan_table(plan: Plan) -> RenderableType:
     if not plan.steps:
         return Group(title, Text("nothing to do"))
     table = Table(box=None, pad_edge=False, header_style="bold")
-    for name in ("step", "over", "to", "receives", "sends", "staging", "chunks", "time"):
-        table.add_column(name, justify="left" if name in ("step", "over", "to") else "right")
+    for k, name in enumerate(STEPS):
+        table.add_column(name, justify="left" if k < 3 else "right")
     for step in plan.steps:
-        table.add_row(*map(Text, _row(step)))
+        table.add_row(*map(Text, step_row(step)))
     return Group(title, table, Text(plan_total(plan)))
 
 
@@ -77,12 +78,16 @@ def step_text(step: Step) -> str:
     """Return what a device receives and sends in a step, and how long it takes, in one line."""
     if step.is_local:
         return "local"
-    _, _, _, received, sent, staging, chunks, time = _row(step)
+    _, _, _, received, sent, staging, chunks, time = step_row(step)
     out = f"receives {received} a device" + ("" if sent == "-" else f", sends {sent}")
     return f"{out}, staging {staging}" + (f" in {chunks} chunks" if step.chunks > 1 else "") + f", {time}"
 
 
-def _row(step: Step) -> list[str]:
+STEPS = ("step", "over", "to", "receives", "sends", "staging", "chunks", "time")
+
+
+def step_row(step: Step) -> list[str]:
+    """Return a step as the texts of a row: bytes in and out per device, extra memory and time."""
     over = ", ".join(map(str, step.axes)) or ("" if step.is_local else "all")
     if step.is_local:
         return [step.kind, over, str(step.after), "-", "-", "-", "-", "-"]
