@@ -11,6 +11,8 @@ from math import prod
 from shardwise.errors import BindingError
 from shardwise.layout.axis import Axis
 from shardwise.layout.layout import Layout
+from shardwise.layout.mesh import DeviceMesh
+from shardwise.layout.order import virtual_order
 from shardwise.layout.shape import Dim, checked_dims
 from shardwise.layout.tiling import Box, Interval, Tiling
 
@@ -123,3 +125,16 @@ def _offsets(layout: Layout, axes: Sequence[Axis]) -> list[int]:
     steps = [(layout.mesh.divisor(a), min(a.size, MOST_DEVICES)) for a in axes]
     every = product(*(range(0, number * divisor, divisor) for divisor, number in steps))
     return [sum(offsets) for offsets in islice(every, count)]
+
+
+def order_text(mesh: DeviceMesh) -> str:
+    """Return which devices stand in the slots of a mesh, or nothing where each has the number of its slot.
+
+    >>> from shardwise import CPU
+    >>> order_text(DeviceMesh((2,), ("x",), [CPU(3), CPU(1)])), order_text(DeviceMesh((2,), ("x",)))
+    ('0 is cpu:3, 1 is cpu:1', '')
+    """
+    if mesh.order == virtual_order(mesh.mesh_shape):
+        return ""
+    named = [f"{index} is {mesh.device(index)}" for index in range(min(mesh.num_devices, MOST_DEVICES))]
+    return ", ".join(named) + (", ..." if mesh.num_devices > MOST_DEVICES else "")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from hashlib import sha256
 from xml.sax.saxutils import escape, quoteattr
@@ -10,11 +10,13 @@ from xml.sax.saxutils import escape, quoteattr
 from rich.cells import cell_len
 
 from shardwise.pictures.palette import DARK, HUES, LIGHT, fills
+from shardwise.pictures.unfolding import Lead, Unfolding, unfolded
 
 FONT = 12  # height of the letters
 LINE = 16  # from one line of text to the next
 LETTER = 0.62 * FONT  # at least as wide as a letter of any common font of equal widths
 MARGIN = 16
+WIDEST = 1100  # that a drawing should be
 
 
 @dataclass(frozen=True)
@@ -91,6 +93,20 @@ def below(blocks: Sequence[Block], gap: float = MARGIN) -> Block:
             out.append(block.at(0, y))
             y += block.height + gap
     return Block(max((b.width for b in blocks), default=0), max(0.0, y - gap), tuple(out))
+
+
+def fitting(parts: Sequence[int], most: int, panel: Callable[[Unfolding, Lead], Block]) -> tuple[Unfolding, Block]:
+    """Return the unfolding with the most parts whose panels are not too wide, and the panels in rows."""
+    while True:
+        unfolding = unfolded(parts, most)
+        panels = [panel(unfolding, lead) for lead in unfolding.panels]
+        widest = max(block.width for block in panels)
+        if widest <= WIDEST or most <= 2:
+            break
+        most -= 2
+    across = min(unfolding.panels_across, max(1, int((WIDEST + 2 * MARGIN) // (widest + 2 * MARGIN))))
+    rows = [beside(panels[k : k + across], 2 * MARGIN) for k in range(0, len(panels), across)]
+    return unfolding, below(rows)
 
 
 def svg(block: Block, title: str) -> str:

@@ -7,22 +7,21 @@ from dataclasses import dataclass
 from itertools import product
 
 from shardwise.layout.tiling import DimTiling, Interval
-from shardwise.pictures.binding import Bound, span_text
+from shardwise.pictures.binding import Bound, order_text, span_text
 from shardwise.pictures.canvas import (
     LETTER,
     LINE,
-    MARGIN,
     Block,
     below,
-    beside,
+    fitting,
     group,
     paragraph,
     rect,
     text_width,
     words,
 )
-from shardwise.pictures.palette import HUES
-from shardwise.pictures.unfolding import MOST_PARTS, Lead, Part, Unfolding, unfolded
+from shardwise.pictures.palette import hue
+from shardwise.pictures.unfolding import MOST_PARTS, Lead, Part, Unfolding
 
 WIDE, HIGH = 400, 220  # of a tensor drawn on one panel, if its texts do not need more
 RIM = 12  # width of a halo
@@ -61,11 +60,9 @@ class Lane:
 def layout_block(drawn: Bound, most: int = MOST_PARTS) -> Block:
     """Return the drawing of a layout, with what its marks mean below it."""
     layout = drawn.layout
-    unfolding = unfolded([layout.parts(dim) for dim in range(layout.rank)], most)
-    panels = [_panel(drawn, unfolding, lead) for lead in unfolding.panels]
-    across = min(unfolding.panels_across, max(1, int(1100 // max(p.width for p in panels))))
-    rows = [beside(panels[k : k + across], 2 * MARGIN) for k in range(0, len(panels), across)]
-    return below([below(rows), legend(drawn, unfolding)], LINE / 2)
+    parts = [layout.parts(dim) for dim in range(layout.rank)]
+    unfolding, rows = fitting(parts, most, lambda found, lead: _panel(drawn, found, lead))
+    return below([rows, legend(drawn, unfolding)], LINE / 2)
 
 
 def _panel(drawn: Bound, unfolding: Unfolding, lead: Lead) -> Block:
@@ -129,7 +126,7 @@ def _lines(drawn: Bound, tile: tuple[int, ...] | None) -> list[str]:
     first = drawn.devices(tile) if op is None else f"{SYMBOLS[op.value]} {drawn.devices(tile)}"
     if not drawn.is_known:
         return [first]
-    return [first, "empty" if _is_empty(drawn, tile) else _shape(drawn, tile)]
+    return [first, *filter(None, ["empty" if _is_empty(drawn, tile) else _shape(drawn, tile)])]
 
 
 def _shape(drawn: Bound, tile: tuple[int, ...]) -> str:
@@ -174,7 +171,7 @@ def _tile(drawn: Bound, tile: tuple[int, ...] | None, x: Lane, y: Lane, lines: l
     if tile is None:
         return "".join(_centred(lines, x.middle, y.middle, "middle", "soft"))
     layout, out = drawn.layout, []
-    colour = f"c{layout.first_holder(tile) % len(HUES)}"
+    colour = f"c{hue(layout.first_holder(tile))}"
     own = "empty" if drawn.is_known and _is_empty(drawn, tile) else colour + (" pending" if layout.partial else "")
     if layout.replicated_axes:
         out.append(rect(x.start + CARD, y.start - CARD, x.width, y.width, own))
@@ -227,6 +224,7 @@ def legend(drawn: Bound, unfolding: Unfolding) -> Block:
     if any(None in parts for parts in unfolding.shown):
         counts = "x".join(str(layout.parts(dim)) for dim in range(layout.rank))
         out.append(f"…: left out; there are {counts} parts")
+    out += filter(None, [order_text(layout.mesh)])
     return paragraph(out, "soft")
 
 

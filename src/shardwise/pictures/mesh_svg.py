@@ -9,10 +9,9 @@ from shardwise.layout.order import virtual_order
 from shardwise.pictures.canvas import (
     LETTER,
     LINE,
-    MARGIN,
     Block,
     below,
-    beside,
+    fitting,
     group,
     line,
     paragraph,
@@ -20,8 +19,8 @@ from shardwise.pictures.canvas import (
     text_width,
     words,
 )
-from shardwise.pictures.palette import HUES
-from shardwise.pictures.unfolding import Lead, Part, Unfolding, unfolded
+from shardwise.pictures.palette import hue
+from shardwise.pictures.unfolding import MOST_PARTS, Lead, Part, Unfolding
 
 GAP = 22  # between neighbours
 STYLES = ("solid", "dashed")  # of the links along the last axis and the one before
@@ -29,11 +28,8 @@ STYLES = ("solid", "dashed")  # of the links along the last axis and the one bef
 
 def mesh_block(mesh: DeviceMesh) -> Block:
     """Return the drawing of a mesh: its last two axes as columns and rows, the others as panels."""
-    unfolding = unfolded(mesh.mesh_shape)
-    panels = [_panel(mesh, unfolding, lead) for lead in unfolding.panels]
-    across = min(unfolding.panels_across, max(1, int(1100 // max(p.width for p in panels))))
-    rows = [beside(panels[k : k + across], 2 * MARGIN) for k in range(0, len(panels), across)]
-    return below([below(rows), _legend(mesh, unfolding)], LINE / 2)
+    unfolding, rows = fitting(mesh.mesh_shape, MOST_PARTS, lambda found, lead: _panel(mesh, found, lead))
+    return below([rows, _legend(mesh, unfolding)], LINE / 2)
 
 
 def node_label(mesh: DeviceMesh, index: int) -> list[str]:
@@ -69,9 +65,13 @@ def _panel(mesh: DeviceMesh, unfolding: Unfolding, lead: Lead) -> Block:
         words(left - LETTER, ys[row] + height / 2, side, "soft", "end") for row, side in zip(rows, sides, strict=True)
     ]
     for row, (a, b) in product(rows, pairwise(columns)):
+        if None in (row, a, b):
+            continue
         y = ys[row] + height / 2
         out.append(line(xs[a] + width, y, xs[b], y, "link"))
     for column, (a, b) in product(columns, pairwise(rows)):
+        if None in (column, a, b):
+            continue
         x = xs[column] + width / 2
         out.append(line(x, ys[a] + height, x, ys[b], "link link1"))
     for row, column in product(rows, columns):
@@ -103,7 +103,7 @@ def _node(mesh: DeviceMesh, tile: tuple[int, ...] | None, label: list[str], at: 
     if tile is None:
         return "".join(texts)
     index = mesh.index(tile)
-    box = rect(x, y, width, height, f"c{index % len(HUES)}", 8)
+    box = rect(x, y, width, height, f"c{hue(index)}", 8)
     where = f" at {place_text(mesh, tile)}" if tile else ""
     return group([box, *texts], "node", f"device {index}{where}: {mesh.device(index)!r}", index=str(index))
 

@@ -6,7 +6,7 @@ from rich.text import Text
 
 from shardwise.layout.mesh import DeviceMesh
 from shardwise.pictures.mesh_svg import node_label, place_head
-from shardwise.pictures.palette import INKS
+from shardwise.pictures.palette import INKS, hue
 from shardwise.pictures.text import fitting
 from shardwise.pictures.unfolding import Lead, Unfolding, unfolded
 
@@ -52,4 +52,4 @@ def _cell(mesh: DeviceMesh, tile: tuple[int, ...] | None) -> tuple[str, str]:
     if tile is None:
         return "...", "dim"
     index = mesh.index(tile)
-    return " ".join(node_label(mesh, index)), INKS[index % len(INKS)]
+    return " ".join(node_label(mesh, index)), INKS[hue(index)]

@@ -1,6 +1,6 @@
 """Colours that can be told apart by all eyes, on light and on dark ground."""
 
-# After Okabe and Ito, and a grey. One hue stands for one device, modulo their number; nothing is said by hue alone.
+# After Okabe and Ito, and a grey. Nothing is said by hue alone.
 HUES = ("#0072b2", "#e69f00", "#009e73", "#cc79a7", "#56b4e9", "#d55e00", "#f0e442", "#808080")
 
 LIGHT = {"ground": "#ffffff", "ink": "#1f2328", "soft": "#57606a", "edge": "#d0d7de"}
@@ -8,6 +8,19 @@ DARK = {"ground": "#0d1117", "ink": "#f0f6fc", "soft": "#9da7b3", "edge": "#3d44
 
 # In a terminal the ground is not known: these read on black and on white.
 INKS = ("#2f86c4", "#b37a00", "#00976e", "#c0679a", "#3a93c5", "#d55e00", "#8a8200", "#808080")
+
+
+def hue(device: int) -> int:
+    """Return which hue stands for a device; neighbours along the axes of most meshes differ.
+
+    >>> [hue(device) for device in (0, 1, 7, 8, 9, 256, 512)]
+    [0, 1, 7, 1, 2, 4, 1]
+    """
+    total = 0
+    while device:
+        total += device
+        device //= len(HUES)
+    return total % len(HUES)
 
 
 def mixed(colour: str, ground: str, part: float) -> str:

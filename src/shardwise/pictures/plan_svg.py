@@ -20,7 +20,7 @@ from shardwise.pictures.canvas import (
     words,
 )
 from shardwise.pictures.layout_svg import layout_block
-from shardwise.pictures.palette import HUES
+from shardwise.pictures.palette import hue
 from shardwise.pictures.plan import plan_total, size_text, step_text
 from shardwise.pictures.traffic import MOST_STEPS, Round, rounds, sentence, unit_of
 from shardwise.plan.plan import Plan
@@ -94,7 +94,7 @@ def _matrix(found: Round, scale: int) -> Block:
             continue
         boxes = found.flows[source, target]
         text = words(x + width / 2 - 1, y + height / 2 - 1, shown[source, target], "", "middle")
-        box = rect(x, y, width - 2, height - 2, f"c{source % len(HUES)}")
+        box = rect(x, y, width - 2, height - 2, f"c{hue(source)}")
         size = size_text(found.bytes(source, target))
         some = " ".join("[" + ", ".join(map(span_text, b)) + "]" for b in boxes[:4])
         title = f"{names[i]} → {names[k]}: {size}, {some}{' …' if len(boxes) > 4 else ''}"

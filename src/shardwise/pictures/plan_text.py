@@ -8,7 +8,7 @@ from rich.text import Text
 
 from shardwise.layout.layout import Layout
 from shardwise.pictures.binding import bound
-from shardwise.pictures.palette import INKS
+from shardwise.pictures.palette import INKS, hue
 from shardwise.pictures.plan import plan_table, step_text
 from shardwise.pictures.text import bound_rich
 from shardwise.pictures.traffic import MOST_STEPS, Round, rounds, sentence, unit_of
@@ -53,6 +53,6 @@ def _round(found: Round) -> list[RenderableType]:
         row = [Text(found.name(source))]
         for target in found.slots:
             size = found.bytes(source, target)
-            row.append(Text(f"{size / scale:.3g}" if size else "·", style=INKS[source % len(INKS)] if size else "dim"))
+            row.append(Text(f"{size / scale:.3g}" if size else "·", style=INKS[hue(source)] if size else "dim"))
         table.add_row(*row)
     return [Text(note), table]

@@ -8,8 +8,8 @@ from rich.cells import cell_len
 from rich.text import Text
 
 from shardwise.layout.layout import Layout
-from shardwise.pictures.binding import Bound, bound
-from shardwise.pictures.palette import INKS
+from shardwise.pictures.binding import Bound, bound, order_text
+from shardwise.pictures.palette import INKS, hue
 from shardwise.pictures.unfolding import MOST_PARTS, Lead, Part, Unfolding, unfolded
 
 
@@ -34,7 +34,8 @@ def bound_rich(drawn: Bound, width: int | None = None) -> Text:
     out = fitting(lambda most: _panels(drawn, unfolded(parts, most)), width)
     if layout.partial:
         out.append(f"\n+ : {layout.reduce_op} over {', '.join(map(str, layout.partial))}")
-    return out
+    order = order_text(layout.mesh)
+    return out.append(f"\n{order}" if order else "")
 
 
 def fitting(drawing: Callable[[int], Text], width: int | None) -> Text:
@@ -97,4 +98,4 @@ def _label(drawn: Bound, dim: int, part: Part) -> str:
 def _cell(drawn: Bound, tile: tuple[int, ...] | None) -> tuple[str, str]:
     if tile is None:
         return "...", "dim"
-    return drawn.devices(tile), INKS[drawn.layout.first_holder(tile) % len(INKS)]
+    return drawn.devices(tile), INKS[hue(drawn.layout.first_holder(tile))]

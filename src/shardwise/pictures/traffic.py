@@ -18,7 +18,8 @@ from shardwise.plan.transfer import Transfer
 MOST_SENDERS = 16  # devices whose traffic is drawn as a matrix
 MOST_LISTED = 8  # transfers that are listed where a matrix is too large
 MOST_STEPS = 12  # of a plan that are drawn
-MOST_ASKED = 4096  # devices in a group that may be looked at to find out who sends
+MOST_ASKED = 4096  # devices in a group that are looked at to find out who sends,
+MOST_SHARING = 1 << 14  # and devices that share the reducing of a tile
 
 
 @dataclass(frozen=True)
@@ -88,7 +89,7 @@ def _round(step: Step, index: int) -> Round:
         slots, group = tuple(range(count)), count
     else:
         group = _group_size(step)
-        slots = tuple(_first_group(step)) if group <= MOST_SENDERS else ()
+        slots = tuple(_first_group(step)) if group <= MOST_SENDERS and _sharing(move) <= MOST_SHARING else ()
     if slots:
         flows: dict[tuple[int, int], tuple[Box, ...]] = {}
         for slot in slots:
@@ -96,7 +97,7 @@ def _round(step: Step, index: int) -> Round:
                 flows[source, target] = (*flows.get((source, target), ()), box)
         return Round(step, index, slots, flows, group, count // group)
     listed = ()
-    if group <= MOST_ASKED:
+    if group <= MOST_ASKED and _sharing(move) <= MOST_SHARING:
         listed = tuple(Transfer(*found) for found in islice(_incoming(step, move, 0), MOST_LISTED))
     return Round(step, index, (), {}, group, count // group, listed)
 
@@ -106,6 +107,14 @@ def _incoming(step: Step, move: Move, slot: int) -> Iterator[tuple[int, int, Box
         assert isinstance(source, int)
         assert isinstance(target, int)
         yield (target, source, box) if step.reverses else (source, target, box)
+
+
+def _sharing(move: Move) -> int:
+    # How many devices have to be looked at, tile by tile, to find out who reduces what.
+    if move.shares is None:
+        return 0
+    sides = (move.shares.src.layout, move.shares.dst.layout)
+    return max(prod(a.size for a in side.mesh.rest(side.sharded_axes)) for side in sides)
 
 
 def _group_size(step: Step) -> int:

@@ -8,7 +8,8 @@ from itertools import islice, product
 from math import prod
 
 MOST_PARTS = 12  # of one dim that are drawn; the middle ones beyond that are left out
-MOST_CELLS = 400  # in one drawing
+MOST_LEADS = 4  # parts of a dim drawn as panels, if it has too many for all
+MOST_CELLS = 256  # in one drawing
 MOST_PANELS = 36  # in one drawing
 
 Part = int | None  # None stands for the parts that are left out
@@ -67,7 +68,8 @@ class Unfolding:
 
 def unfolded(parts: Sequence[int], most: int = MOST_PARTS) -> Unfolding:
     """Return the unfolding of dims cut into so many parts; at most `most` of one dim are drawn."""
-    limits = [min(count, most) for count in parts]
+    limits = [count if count <= most else min(most, MOST_LEADS) for count in parts[:-2]]
+    limits += [min(count, most) for count in parts[-2:]]
     while prod(limits) > MOST_CELLS:
         dim = max(range(len(limits)), key=lambda k: (limits[k], -k))
         if limits[dim] <= 2:
