@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from hashlib import sha256
+from textwrap import wrap
 from xml.sax.saxutils import escape, quoteattr
 
 from rich.cells import cell_len
@@ -71,7 +72,8 @@ def group(elements: Iterable[str], style: str, title: str, **data: str) -> str:
 
 
 def paragraph(lines: Sequence[str], style: str = "") -> Block:
-    """Return lines of text as a block."""
+    """Return lines of text as a block; long ones are broken."""
+    lines = [part for text in lines for part in wrap(text, int(WIDEST / LETTER)) or [""]]
     elements = [words(0, LINE * (k + 0.5), text, style) for k, text in enumerate(lines)]
     return Block(max(map(text_width, lines), default=0), LINE * len(lines), tuple(elements))
 
