@@ -10,7 +10,7 @@ from math import prod
 MOST_PARTS = 12  # of one dim that are drawn; the middle ones beyond that are left out
 MOST_LEADS = 4  # parts of a dim drawn as panels, if it has too many for all
 MOST_CELLS = 256  # in one drawing
-MOST_PANELS = 16  # in one drawing
+MOST_PANELS = 36  # in one drawing
 
 Part = int | None  # None stands for the parts that are left out
 Lead = tuple[Part, ...]
