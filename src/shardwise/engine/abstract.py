@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from math import prod
+from time import perf_counter
 from typing import Any
 from weakref import finalize
 
@@ -187,7 +188,8 @@ class AbstractEngine:
             if size:
                 self.counters.moved(kind, size)
         for log in active_logs():
-            log.records += [Record(*note, moved.get(note.kind, 0), 0.0, user_line()) for note in steps]
+            line, now = user_line(), perf_counter()
+            log.records += [Record(*note, moved.get(note.kind, 0), 0.0, line, now) for note in steps]
 
 
 def _traffic(program: Program) -> tuple[tuple[StepNote, int], ...]:

@@ -166,8 +166,8 @@ class LocalEngine:
         for note in stage.steps:
             size = self.counters.bytes_moved.get(note.kind, 0) - moved.get(note.kind, 0)
             for log in active_logs():
-                log.records.append(Record(*note, size, seconds, line))
-            seconds = 0.0  # steps that are run as one take their time together
+                log.records.append(Record(*note, size, seconds, line, start))
+            start, seconds = start + seconds, 0.0  # steps that are run as one take their time together
         return out
 
     def _run(self, stage: Stage, arrays: Sequence[Array], dtype: np.dtype) -> list[Array]:

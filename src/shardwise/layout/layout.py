@@ -14,6 +14,7 @@ from shardwise.errors import ArgumentError, BindingError, LayoutError, as_int, l
 from shardwise.layout.axis import Axis, check_disjoint, merged
 from shardwise.layout.context import current_mesh
 from shardwise.layout.cut import AxisLike, Cut, cut_of
+from shardwise.layout.drawn import Drawn
 from shardwise.layout.mesh import DeviceMesh
 from shardwise.layout.placement import ReduceOp, checked_dtype
 from shardwise.layout.tiling import Box, DimTiling, Radix, Tiling, tile_of
@@ -27,7 +28,7 @@ _interned: WeakValueDictionary[tuple[Any, ...], Layout] = WeakValueDictionary()
 _lock = Lock()
 
 
-class Layout:
+class Layout(Drawn):
     """How one tensor is spread over one mesh: per dim a `Cut`, and the axes that are partial.
 
     Every vocabulary (placements, named specs, sharding specs) converts to and from it. It is canonical:

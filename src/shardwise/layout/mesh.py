@@ -13,6 +13,7 @@ from weakref import WeakValueDictionary
 from shardwise.errors import ArgumentError, LayoutError, MeshError, as_int, did_you_mean, listed
 from shardwise.layout.axis import SUB_AXIS, Axis, check_disjoint, gaps
 from shardwise.layout.device import Device
+from shardwise.layout.drawn import Drawn
 from shardwise.layout.order import RegularOrder, fitted, joined, virtual_order
 
 Order = RegularOrder | tuple[Device, ...]
@@ -21,7 +22,7 @@ _interned: WeakValueDictionary[tuple[Any, ...], DeviceMesh] = WeakValueDictionar
 _lock = Lock()
 
 
-class DeviceMesh:
+class DeviceMesh(Drawn):
     """An n-dimensional grid of devices whose axes have names.
 
     Equal meshes are the same object. Nothing that grows with the number of devices is built until

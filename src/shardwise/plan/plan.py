@@ -13,6 +13,7 @@ import numpy as np
 from shardwise.errors import ArgumentError, PlanError
 from shardwise.layout.context import current_mesh
 from shardwise.layout.conversion import LayoutLike, as_layout
+from shardwise.layout.drawn import Drawn
 from shardwise.layout.layout import Layout, Shape, checked_shape
 from shardwise.layout.mesh import DeviceMesh
 from shardwise.layout.placement import checked_dtype
@@ -32,7 +33,7 @@ STAGING = 64 * 2**20  # bytes that a device may use beside its shards, unless to
 
 
 @dataclass(frozen=True)
-class Plan:
+class Plan(Drawn):
     """The steps that take a tensor from layout `src` to layout `dst`, with their traffic and time.
 
     >>> from shardwise import DeviceMesh, P

@@ -17,6 +17,7 @@ from shardwise.errors import ArgumentError, BindingError, ConversionError, Engin
 from shardwise.layout.context import current_mesh
 from shardwise.layout.conversion import LayoutLike, as_layout
 from shardwise.layout.device import Device, default_device
+from shardwise.layout.drawn import Drawn
 from shardwise.layout.layout import Layout, Shape, checked_shape
 from shardwise.layout.mesh import DeviceMesh
 from shardwise.layout.placement import ReduceOp
@@ -41,7 +42,7 @@ class Shard:
     array: Array
 
 
-class Tensor(Methods):
+class Tensor(Methods, Drawn):
     """An immutable value, seen as a whole, that is spread over a mesh by a layout.
 
     >>> from shardwise import DeviceMesh, P, shard
