@@ -7,6 +7,7 @@ from shardwise.commands.cost import cost
 from shardwise.commands.execution import exec_
 from shardwise.commands.opt import opt
 from shardwise.commands.run import run
+from shardwise.commands.transition import explain
 
 
 @click.group(context_settings={"help_option_names": ["-h", "--help"]})
@@ -27,4 +28,5 @@ def tour() -> None:
 main.add_command(opt)
 main.add_command(exec_)
 main.add_command(cost)
+main.add_command(explain)
 main.add_command(run)

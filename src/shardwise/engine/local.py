@@ -43,7 +43,27 @@ BYTE = np.dtype(np.uint8)
 
 
 class LocalEngine:
-    """Runs programs on arrays in this process, NumPy's by default or torch's."""
+    """Runs programs on arrays in this process, NumPy's by default or torch's.
+
+    >>> from shardwise import CPU, DeviceMesh, Layout, P, plan_reshard, zeros
+    >>> from shardwise.engine.execute import compiled
+    >>> from shardwise.engine.job import Job
+    >>> from shardwise.engine.storage import storage_of
+    >>> mesh, engine = DeviceMesh((2,), ("x",)), LocalEngine()
+    >>> engine.addressable(mesh), engine.place(np.ones(2), CPU(1)), engine.empty((3,), np.dtype("int8")).shape
+    (range(0, 2), array([1., 1.]), (3,))
+    >>> storage = storage_of(Layout(mesh, ["x"]), (4,))
+    >>> arrays = engine.each(storage, np.dtype(float), lambda which, device: np.full(2, float(device)))
+    >>> engine.work(np.negative, [arrays], Job(storage, (storage,)))
+    [array([-0., -0.]), array([-1., -1.])]
+    >>> engine.run(compiled(plan_reshard(P("x"), P(), (4,), "float64", mesh=mesh)), arrays)
+    (array([0., 0., 1., 1.]),)
+    >>> out = np.empty(4)
+    >>> engine.copy(out, arrays, 0, (), engine.counters)
+    >>> engine.reduce(out[:2], arrays, ReduceOp.SUM, (), engine.counters)
+    >>> out, engine.apply(np.sum, [out], ())
+    (array([1., 1., 1., 1.]), np.float64(4.0))
+    """
 
     name = "local"
 
@@ -149,8 +169,8 @@ class LocalEngine:
         for note in stage.steps:
             size = self.counters.bytes_moved.get(note.kind, 0) - moved.get(note.kind, 0)
             for log in active_logs():
-                log.records.append(Record(*note, size, seconds, line))
-            seconds = 0.0  # steps that are run as one take their time together
+                log.records.append(Record(*note, size, seconds, line, start))
+            start, seconds = start + seconds, 0.0  # steps that are run as one take their time together
         return out
 
     def _run(self, stage: Stage, arrays: Sequence[Array], dtype: np.dtype) -> Sequence[Array]:

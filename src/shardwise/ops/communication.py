@@ -154,7 +154,15 @@ def shard(
 
 
 def reshard(*args: Any, **kwargs: Any) -> Any:
-    """Deprecated: use `shard`, which takes tensors of any layout."""
+    """Deprecated: use `shard`, which takes tensors of any layout.
+
+    >>> import numpy as np
+    >>> from shardwise import DeviceMesh, P
+    >>> mesh = DeviceMesh((2,), ("x",))
+    >>> with warnings.catch_warnings(action="ignore"):
+    ...     reshard(shard(np.zeros(4), mesh, P("x")), mesh, P()).type_text
+    'float64[4]'
+    """
     warnings.warn(
         "reshard is deprecated; use shard, which takes tensors of any layout.", DeprecationWarning, stacklevel=2
     )
@@ -536,7 +544,11 @@ def to_device(x: Any, device: Device | None = None, *, sharding: Any = None) -> 
 
 @_tree
 def transfer_to(x: Any, device: Device | None = None, *, sharding: Any = None) -> Any:
-    """Move a tensor to one device, or to a sharding; the same as `to_device`."""
+    """Move a tensor to one device, or to a sharding; the same as `to_device`.
+
+    >>> transfer_to([1.0, 2.0], CPU(1)).device
+    CPU(1)
+    """
     return to_device(x, device, sharding=sharding)
 
 
@@ -552,11 +564,21 @@ def cpu(x: Any) -> Any:
 
 @_tree
 def gpu(x: Any) -> Any:
-    """Move a tensor to the first accelerator."""
+    """Move a tensor to the first accelerator.
+
+    >>> from shardwise import accelerator_count
+    >>> accelerator_count() == 0 or gpu([1.0]).device == Accelerator(0)
+    True
+    """
     return to_device(x, Accelerator())
 
 
 @_tree
 def accelerator(x: Any, device_id: int = 0) -> Any:
-    """Move a tensor to the accelerator with this number."""
+    """Move a tensor to the accelerator with this number.
+
+    >>> from shardwise import accelerator_count
+    >>> accelerator_count() < 2 or accelerator([1.0], 1).device == Accelerator(1)
+    True
+    """
     return to_device(x, Accelerator(device_id))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from operator import is_
-from typing import Any
+from typing import Any, NoReturn
 
 import numpy as np
 
@@ -19,6 +19,7 @@ from shardwise.errors import ArgumentError, BindingError, ConversionError, Engin
 from shardwise.layout.context import current_mesh
 from shardwise.layout.conversion import LayoutLike, as_layout
 from shardwise.layout.device import Device, default_device
+from shardwise.layout.drawn import Drawn
 from shardwise.layout.layout import Layout, Shape, checked_shape
 from shardwise.layout.mesh import DeviceMesh
 from shardwise.layout.placement import ReduceOp
@@ -30,7 +31,12 @@ from shardwise.prim.methods import Methods
 
 @dataclass(frozen=True, slots=True)
 class Shard:
-    """What one device holds: the box, halo included, in global coordinates, and the array."""
+    """What one device holds: the box, halo included, in global coordinates, and the array.
+
+    >>> from shardwise import DeviceMesh, P, shard
+    >>> shard(np.arange(8.0), DeviceMesh((4,), ("x",)), P("x")).shards[2]
+    Shard(device=CPU(2), index=2, box=((4, 6),), array=array([4., 5.]))
+    """
 
     device: Device
     index: int
@@ -38,7 +44,7 @@ class Shard:
     array: Array
 
 
-class Tensor(Methods):
+class Tensor(Methods, Drawn):
     """An immutable value, seen as a whole, that is spread over a mesh by a layout.
 
     >>> from shardwise import DeviceMesh, P, shard
@@ -47,6 +53,14 @@ class Tensor(Methods):
     Tensor([0., 1., 2., 3., 4., 5., 6., 7.], float64[8@x] on x=4)
     >>> x.local(2)
     array([4., 5.])
+    >>> x.ndim, x.size, x.nbytes, x.mesh, x.type_text, x.sharding.dim_specs[0].axes
+    (1, 8, 64, DeviceMesh(x=4), 'float64[8@x]', ('x',))
+    >>> x.shards[3].box, x.numpy().tolist() == x.gather().local(0).tolist(), x.gather().type_text
+    (((6, 8),), True, 'float64[8]')
+    >>> x.device, x.engine.name, len(x.arrays), x.storage.count
+    (None, 'local', 4, 4)
+    >>> x[3].item(), x[3:5].numpy()
+    (3.0, array([3., 4.]))
     """
 
     __slots__ = ("_arrays", "_engine", "_settled", "dtype", "layout", "shape")
@@ -91,7 +105,11 @@ class Tensor(Methods):
 
     @property
     def device(self) -> Device | None:
-        """The device that holds the tensor, or None if it is spread over several."""
+        """The device that holds the tensor, or None if it is spread over several.
+
+        >>> asarray([1.0]).device
+        CPU(0)
+        """
         return self.mesh.device(0) if self.mesh.is_single or self.mesh.is_simulated else None
 
     @property
@@ -203,15 +221,14 @@ class Tensor(Methods):
         return type_text(self.dtype, self.shape, self.layout)
 
     def __repr__(self) -> str:
+        where = str(self.mesh) or self.mesh.device(0)
         if self._engine.name == "abstract":
-            return f"Tensor({self.type_text} on {self.mesh}, abstract)"
+            return f"Tensor({self.type_text} on {where}, abstract)"
         if isinstance(self._arrays, Held) and not self._arrays.is_whole:
             here = ", ".join(map(str, self._engine.addressable(self.mesh))) or "none"
-            return (
-                f"Tensor({self.type_text} on {str(self.mesh) or self.mesh.device(0)}, of which device {here} is here)"
-            )
+            return f"Tensor({self.type_text} on {where}, of which device {here} is here)"
         values = np.array2string(self.numpy(), separator=", ", threshold=50, edgeitems=2, prefix="Tensor(")
-        return f"Tensor({values}, {self.type_text} on {str(self.mesh) or self.mesh.device(0)})"
+        return f"Tensor({values}, {self.type_text} on {where})"
 
     def __len__(self) -> int:
         if not self.shape:
@@ -232,6 +249,9 @@ class Tensor(Methods):
 
     def __iter__(self):
         raise TypeError("a Tensor is not iterable: it is one value spread over devices; x.numpy() gives its elements.")
+
+    def __setitem__(self, key: Any, value: Any) -> NoReturn:
+        raise TypeError("a Tensor does not change; x.at[...].set(value) returns a new one.")
 
     __hash__ = object.__hash__
 
