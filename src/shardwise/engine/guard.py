@@ -23,7 +23,7 @@ from shardwise.engine.watchdog import CUT, Watchdog
 from shardwise.errors import CollectiveError, CollectiveMismatch, CollectiveTimeout, EngineError, RankLost
 
 EARLY = 0.02  # seconds in which most processes come
-NEWS = 3.0  # seconds until it must be known why a connection closed
+NEWS = 5.0  # seconds until it must be known why a connection closed
 ERRORS: dict[str, type[CollectiveError]] = {kind.__name__: kind for kind in CollectiveError.__subclasses__()}
 KEPT = "\n  this process still has what it holds: x.shards and x.local(i) can be read and saved."
 
@@ -83,6 +83,10 @@ class CollectiveGuard:
             return self._late(late, sequence, call, user_line())
         text = f"{call.step} (sequence {sequence}, at {user_line()}) failed in torch.distributed:\n  {error}"
         return self._stop(CollectiveError(text + KEPT, ranks=call.ranks, step=call.step, sequence=sequence))
+
+    def unstarted(self, error: Exception, size: int) -> EngineError:
+        """Return the error that tells why torch.distributed could not start."""
+        return self.failure(error, 0, Call("init", tuple(range(size)), (), "", "", "", None, None, ""))
 
     def give_up(self, error: BaseException) -> None:
         """Tell the others that this process cannot take part in what it has begun."""
@@ -154,13 +158,13 @@ class CollectiveGuard:
     # -- errors ------------------------------------------------------------------------------------
 
     def _departed(self, ranks: Sequence[int], sequence: int, call: Call) -> CollectiveError | None:
-        # Who went by itself is to blame, rather than who was stopped by that and then went too.
-        gone = sorted(self.watchdog.gone(ranks, NEWS), key=lambda peer: (peer.follows, peer.clean))
-        if gone and not gone[0].follows:
-            return self._lost(gone[0].rank, sequence, call)
-        if self.watchdog.stopped is not None:
+        # Who went by itself is to blame, unless it went after something else had happened, of which all were told.
+        gone = [peer for peer in self.watchdog.gone(ranks, NEWS) if not peer.follows]
+        first = min(gone, key=lambda peer: peer.clean, default=None)
+        cause = self.watchdog.stopped
+        if cause is not None and (first is None or not _is_loss(cause, first.rank)):
             return self._told()
-        return self._lost(gone[0].rank, sequence, call) if gone else None
+        return None if first is None else self._lost(first.rank, sequence, call)
 
     def _lost(self, rank: int, sequence: int, call: Call) -> CollectiveError:
         peer = self.watchdog.peers[rank]
@@ -213,6 +217,10 @@ class CollectiveGuard:
             channel.close()
         if self._pid != os.getpid():
             self.watchdog.forget()
+
+
+def _is_loss(said: Mapping[str, Any], rank: int) -> bool:
+    return said["error"] == RankLost.__name__ and rank in said["ranks"]
 
 
 def _like(error: CollectiveError, text: str) -> CollectiveError:

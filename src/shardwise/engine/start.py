@@ -86,13 +86,20 @@ def _torch_engine(chosen: Settings, mesh: DeviceMesh | None) -> Engine:
         cuda = torch.cuda.is_available() and dist.is_nccl_available()
         if guard is not None:  # which says what failed; torch would end the process, and what it holds would be lost
             os.environ.setdefault("TORCH_NCCL_ASYNC_ERROR_HANDLING", "0")
-        dist.init_process_group(
-            "cpu:gloo,cuda:nccl" if cuda else "gloo",
-            store=PrefixStore("torch", store),
-            rank=rank,
-            world_size=size,
-            timeout=timedelta(seconds=chosen.timeout),
-        )
+        try:
+            dist.init_process_group(
+                "cpu:gloo,cuda:nccl" if cuda else "gloo",
+                store=PrefixStore("torch", store),
+                rank=rank,
+                world_size=size,
+                timeout=timedelta(seconds=chosen.timeout),
+            )
+        except RuntimeError as error:
+            if guard is None:
+                raise
+            found = guard.unstarted(error, size)
+            guard.close(found)
+            raise found from error
         atexit.register(_leave, os.getpid())
     wire = Wire(chosen.timeout)
     atexit.register(_close, wire, os.getpid())
