@@ -41,11 +41,16 @@ class CollectiveGuard:
         self._pid, self._thread = os.getpid(), 0
         os.register_at_fork(after_in_child=self._forget)
 
+    @property
+    def is_here(self) -> bool:
+        """Whether this is the process that was started, and not a fork of it."""
+        return self._pid == os.getpid()
+
     # -- what the wire asks ------------------------------------------------------------------------
 
     def before(self, sequence: int, call: Call) -> None:
         """Return when all processes of the group have come to this call; no data has moved until then."""
-        if self._thread != threading.get_ident() or self._pid != os.getpid():
+        if self._thread != threading.get_ident() or not self.is_here:
             self._refuse(call)
         self._check()
         self.watchdog.sequence = sequence
@@ -84,20 +89,28 @@ class CollectiveGuard:
         text = f"{call.step} (sequence {sequence}, at {user_line()}) failed in torch.distributed:\n  {error}"
         return self._stop(CollectiveError(text + KEPT, ranks=call.ranks, step=call.step, sequence=sequence))
 
+    def unfinished(self, sequence: int) -> CollectiveError:
+        """Return the error that tells why what was under way from a call on never came."""
+        reading = Call("reading", (self.rank, *self.watchdog.peers), (), "", "", "", None, None, "")
+        error = self._error or self._departed(reading.ranks[1:], self.watchdog.sequence, reading)
+        if error is None:
+            error = CollectiveError("NCCL was stopped.", ranks=(self.rank,), step="", sequence=sequence)
+        return _like(error, f"a value that was under way at sequence {sequence}, or made of it, never came:\n  {error}")
+
     def unstarted(self, error: Exception, size: int) -> EngineError:
         """Return the error that tells why torch.distributed could not start."""
         return self.failure(error, 0, Call("init", tuple(range(size)), (), "", "", "", None, None, ""))
 
     def give_up(self, error: BaseException) -> None:
         """Tell the others that this process cannot take part in what it has begun."""
-        if self._error is not None or self._pid != os.getpid():
+        if self._error is not None or not self.is_here:
             return
         text = f"rank {self.rank} gave up at sequence {self.watchdog.sequence}: {_brief(error)}"
         self._stop(RankLost(text + KEPT, ranks=(self.rank,), sequence=self.watchdog.sequence))
 
     def close(self, error: BaseException | None = None) -> None:
         """Say goodbye to the others, and why."""
-        if self._pid != os.getpid():
+        if not self.is_here:
             return
         said = "it left, cleanly" if error is None else f"it left with {_brief(error)}"
         self.watchdog.end(said, clean=error is None)
@@ -141,7 +154,7 @@ class CollectiveGuard:
             raise self._told()
 
     def _refuse(self, call: Call) -> None:
-        if self._pid != os.getpid():
+        if not self.is_here:
             raise EngineError(
                 f"{call.step}: this process was forked from rank {self.rank} after init, and is not one of the "
                 "processes: it shares its parent's connections and would mix up its messages.\n"
@@ -215,7 +228,7 @@ class CollectiveGuard:
     def _forget(self) -> None:
         for channel in self._channels.values():
             channel.close()
-        if self._pid != os.getpid():
+        if not self.is_here:
             self.watchdog.forget()
 
 

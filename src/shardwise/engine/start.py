@@ -104,7 +104,8 @@ def _torch_engine(chosen: Settings, mesh: DeviceMesh | None) -> Engine:
     wire = Wire(chosen.timeout)
     atexit.register(_close, wire, os.getpid())
     if guard is not None:
-        atexit.register(_say_goodbye, guard)  # which comes before leaving, so that nobody has to guess
+        guard.watchdog.on_loss = wire.groups.abandon
+        atexit.register(_say_goodbye, guard, wire)  # which comes before leaving, so that nobody has to guess
     wire.guard = guard
     os.register_at_fork(after_in_child=lambda: _disown(dist.group.WORLD, wire))
     return DistributedEngine(wire)
@@ -144,8 +145,11 @@ def _disown(*held: object) -> None:
         ctypes.pythonapi.Py_IncRef(ctypes.py_object(value))
 
 
-def _say_goodbye(guard: CollectiveGuard) -> None:
-    guard.close(getattr(sys, "last_value", None))  # what ends the process, if it is an error
+def _say_goodbye(guard: CollectiveGuard, wire: Wire) -> None:
+    error = getattr(sys, "last_value", None)  # what ends the process, if it is an error
+    if error is None and guard.is_here:
+        wire.settle()
+    guard.close(error)
 
 
 def _check_environment() -> None:

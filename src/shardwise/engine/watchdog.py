@@ -11,7 +11,7 @@ import os
 import selectors
 import socket
 import sys
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from threading import Condition, Thread
 from time import monotonic
@@ -53,6 +53,7 @@ class Watchdog:
         self.peers = {rank: Peer(rank, monotonic()) for rank in channels}
         self.stopped: dict[str, Any] | None = None  # what a process said that could not go on
         self.changed = Condition()  # held to send, and to change what is known: all that is heard at once
+        self.on_loss: Callable[[Sequence[int] | None], None] = lambda lost: None  # which ranks; None: nothing is shared
         self._channels, self._open = dict(channels), dict(channels)
         self._ended, self._until = False, float("inf")  # when this process leaves, whatever others do
         self.woken, self._wakes = socket.socketpair()  # readable when the thread that communicates should look
@@ -158,6 +159,9 @@ class Watchdog:
                 self.changed.notify_all()
         if any(news):
             self._nudge(self._wakes)
+            lost = [rank for rank, peer in self.peers.items() if peer.gone is not None and not peer.clean]
+            if lost or self.stopped is not None:
+                self.on_loss(lost if self.stopped is None else None)
         return closed
 
     def _note(self, peer: Peer, said: dict[str, Any]) -> bool:
