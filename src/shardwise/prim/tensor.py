@@ -168,9 +168,11 @@ class Tensor(Methods, Drawn):
                 "reading never communicates.\n  x.gather().numpy() in all processes gives all of it to each; x.shards "
                 "is what this one holds."
             )
-        if self.layout.is_replicated and not self.layout.has_halo:
-            return readonly(to_numpy(arrays[0]))
-        return readonly(assembled(self))
+        whole = self.layout.is_replicated and not self.layout.has_halo
+        out = readonly(to_numpy(arrays[0]) if whole else assembled(self))
+        if isinstance(arrays, Held) and arrays.check is not None:
+            arrays.check()  # what an accelerator waited for may have been abandoned meanwhile
+        return out
 
     def item(self) -> Any:
         """Return the only element as a Python scalar."""
