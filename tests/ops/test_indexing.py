@@ -18,6 +18,7 @@ from shardwise import (
     P,
     ReshardWarning,
     asarray,
+    current_engine,
     embedding,
     grad,
     jvp,
@@ -447,3 +448,13 @@ X = shard(np.ones((4, 3)), MESH, P("y"))
 def test_what_does_not_fit_says_so(call, error, text):
     with pytest.raises(error, match=text):
         call()
+
+
+def test_a_small_slice_is_copied_from_the_arrays_themselves_and_once():
+    value = np.arange(16.0).reshape(8, 2)
+    x, counters = shard(value, DeviceMesh((4,), ("x",)), P("x")), current_engine().counters
+    x[1:]
+    counters.reset()
+    assert np.array_equal(x[1:].numpy(), value[1:])
+    assert (counters.kernel_calls, counters.copies, counters.bytes_copied) == (0, 6, 6 * 16)  # the last part is a view
+    assert counters.bytes_moved == {"exchange": 3 * 16}

@@ -91,11 +91,23 @@ class Stage:
     free: Moved  # what devices receive in views of arrays that others hold
     itemsize: int
     order: tuple[int, ...] | None = None  # which of the arrays each array of the next layout is, if not its number
+    is_small: bool = False  # whether so little is copied that what a call costs is all that counts
 
     @cached_property
     def size(self) -> int:
         """The bytes that are written."""
         return sum(job.size for job in (*self.joins, *self.reduces))
+
+    @cached_property
+    def is_joined(self) -> bool:
+        """Whether every array is a view, the parts of others side by side, or empty."""
+        whole = len({join.out for join in self.joins}) == len(self.joins) and not any(join.at for join in self.joins)
+        return whole and not (self.blank or self.reduces or self.wholes)
+
+    @cached_property
+    def empties(self) -> tuple[int, ...]:
+        """The arrays of no elements, which nothing is copied to."""
+        return tuple(sorted({*self.fresh} - {job.out for job in (*self.joins, *self.reduces)}))
 
     @cached_property
     def shapes(self) -> tuple[Shape, ...]:
