@@ -397,14 +397,20 @@ def test_a_gather_that_reshards_is_refused_reported_or_warned_of():
     with mode(NoReshard()), pytest.raises(LayoutError) as error:
         embedding(index, table)
     text = str(error.value)
-    assert text.startswith("NoReshard does not allow the resharding that this needs.")
-    assert "take at" in text
+    assert text.startswith("NoReshard does not allow what this sends.")
+    assert "embedding at" in text
     assert "test_indexing.py" in text
     assert "operand 0: [y|-] -> [-|-]" in text
     assert "fix: x0 = shard(x0, mesh, P(None, None))" in text
-    with mode(GreedyReshard(on_reshard="raise")), pytest.raises(LayoutError, match=r"take at .* reshards its operands"):
+    with (
+        mode(GreedyReshard(on_reshard="raise")),
+        pytest.raises(LayoutError, match=r"embedding at .* reshards"),
+    ):
         embedding(index, table)
-    with mode(GreedyReshard(on_reshard="warn")), pytest.warns(ReshardWarning, match=r"take at .*\(\d+ bytes in all\)"):
+    with (
+        mode(GreedyReshard(on_reshard="warn")),
+        pytest.warns(ReshardWarning, match=r"embedding at .*\d+ bytes in all"),
+    ):
         embedding(index, table)
     with mode(NoReshard()):
         assert embedding(shard(np.zeros(8, int), MESH, P("x")), table).shape == (8, 4)

@@ -18,10 +18,12 @@ from shardwise.prim.dispatch import apply
 from shardwise.prim.gathers import gather, positions
 from shardwise.prim.iota import iota
 from shardwise.prim.mirror import mirror
+from shardwise.prim.needs import may_carry
 from shardwise.prim.relayout import relayout
 from shardwise.prim.row import Row
 from shardwise.prim.rule import elementwise_rule
 from shardwise.prim.shapes import expand, permute, squeeze
+from shardwise.prim.solvers import is_quiet
 from shardwise.prim.tensor import Tensor, asarray, together
 from shardwise.prim.windows import Index, Span, cutting, window, windowed
 
@@ -101,14 +103,18 @@ def sliced(x: Tensor, index: Index, reverse: Sequence[int] = ()) -> Tensor:
     """Return a window of a tensor, with some dims reversed, cut again as the tensor was."""
     if all(span == (0, size, 1) for span, size in zip(index, x.shape, strict=True)):
         return mirror(x, dims=tuple(reverse)) if reverse else x
-    if not reverse and not x.level and x.engine.name == "local":  # often, so it is done in one go
+    if not reverse and not x.level and x.engine.name == "local" and is_quiet():  # often, so it is done in one go
         layout = _sliced_layout(x.layout, x.shape, index)
         program = cutting(x.layout, layout, x.shape, index, x.dtype)
         if program is not None:
             return Tensor(x.engine.run(program, x.arrays), layout, program.target.shape, x.dtype, x.engine)
     out = window(x, index=index)
     layout = _cut_again(x.layout, out.layout)
-    return mirror(out, dims=tuple(reverse), layout=layout) if reverse else relayout(out, layout=layout)
+    if reverse:
+        return mirror(out, dims=tuple(reverse), layout=layout)
+    cut = [k for k, (span, size) in enumerate(zip(index, x.shape, strict=True)) if span != (0, size, 1)]
+    may_carry("x[...]", x, cut, out, layout)
+    return relayout(out, layout=layout)
 
 
 @lru_cache(maxsize=4096)

@@ -21,6 +21,7 @@ from shardwise.layout.placement import ReduceOp
 from shardwise.layout.tiling import Box
 from shardwise.plan.plan import plan_reshard
 from shardwise.prim.kernel import zeros
+from shardwise.prim.needs import brought
 from shardwise.prim.relayout import relayout
 from shardwise.prim.row import Row
 from shardwise.prim.tensor import Tensor, moved
@@ -158,7 +159,7 @@ def _within(y: Tensor, *, index: Index, layout: Layout, shape: Shape) -> Tensor:
     if sums and y.mesh is layout.mesh:
         layout = Layout(layout.mesh, layout.dims, y.layout.partial, y.layout.reduce_op or "sum")
     small = windowed(layout, shape, index)
-    y = moved(y, small)
+    (y,) = brought("x.at[...].add", [y], [small])
     window = tuple(span.length for span in index)
 
     def kernel(place: Place, array: Any) -> Any:
