@@ -7,10 +7,10 @@ from html import escape
 
 from benchmarks.areas import AREAS
 from benchmarks.fits import means, series
-from benchmarks.plots import curves, dots
+from benchmarks.plots import curves, dots_of
 from benchmarks.report import Report
 from benchmarks.row import Row
-from benchmarks.tables import notes, summary
+from benchmarks.tables import conditions, notes, summary
 from benchmarks.words import measure, times, verdict
 
 STYLE = """
@@ -47,8 +47,7 @@ def page(report: Report) -> str:
         f"<style>{STYLE}</style></head><body>",
         "<h1>shardwise beside its peers</h1>",
         f"<p>{escape(summary(report))}</p>",
-        f'<p class="dim">{escape(str(report.machine))}. A {report.effort} run of {report.date}; load of the machine '
-        f"in the minute before: {report.load:.2f}. Medians, with half the distance between the quartiles; a row is "
+        f'<p class="dim">{escape(conditions(report))} Medians, with half the distance between the quartiles; a row is '
         "even where the quartiles of ours and of the best peer overlap.</p>",
         f"<nav>{links}</nav>",
         *(f'<p class="failed">{escape(name)} failed: {escape(why)}</p>' for name, why in report.failures.items()),
@@ -56,11 +55,9 @@ def page(report: Report) -> str:
     for area in areas:
         rows = report.of(area.name)
         parts += [f'<h2 id="{area.name}">{escape(area.title)}</h2>', f"<p>{escape(area.text)}</p>", *_means(rows)]
-        drawn = series(rows)
-        plotted = [row for row in rows if not row.at]
-        parts.append(f"<figure>{dots(plotted, area.title)}</figure>" if plotted else "")
-        if drawn:
-            parts.append(f'<div class="grid">{"".join(f"<figure>{curves(s)}</figure>" for s in drawn)}</div>')
+        parts += [f"<figure>{drawn}</figure>" for drawn in dots_of(rows, area.title)]
+        grown = "".join(f"<figure>{curves(some)}</figure>" for some in series(rows))
+        parts.append(f'<div class="grid">{grown}</div>' if grown else "")
         parts.append(html_table(rows))
         parts += [f"<ul>{''.join(f'<li>{escape(note)}</li>' for note in notes(rows))}</ul>"] * bool(notes(rows))
     return "\n".join(filter(None, [*parts, "</body></html>\n"]))

@@ -99,6 +99,12 @@ def contenders(rows: Sequence[Row]) -> list[str]:
     return list(dict.fromkeys(["ours", *(peer for row in rows for peer in row.peers)]))
 
 
+def dots_of(rows: Sequence[Row], title: str) -> list[str]:
+    """Return plots of the rows with a floor, and of those without that have peers."""
+    floored, others = [r for r in rows if r.floor], [r for r in rows if r.peers and not r.floor]
+    return [dots(some, title) for some in (floored, others) if some]
+
+
 def dots(rows: Sequence[Row], title: str) -> str:
     """Return a plot with a line per row: contenders as multiples of the floor, or of ours where there is none."""
     shown = [(row, base) for row in rows if (base := _base(row))]
