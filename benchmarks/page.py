@@ -77,8 +77,10 @@ def html_table(rows: Sequence[Row]) -> str:
     out.append("</tr></thead><tbody>")
     for row in rows:
         cells = [measure(m, row.unit) for m in (row.ours, *(row.peers.get(peer) for peer in peers))]
-        floor = f"{measure(row.floor.measure, row.unit)} ({row.floor.name})" if row.floor else "–"
+        floor = measure(row.floor.measure if row.floor else None, row.unit)
+        tip = f' title="{escape(row.floor.name)}"' if row.floor else ""
         named = "".join(f"<td class=left>{escape(text)}</td>" for text in (row.name, row.size, row.mesh, row.state))
-        numbers = "".join(f"<td>{escape(text)}</td>" for text in (*cells, floor, times(row.ratio)))
+        numbers = "".join(f"<td>{escape(text)}</td>" for text in cells) + f"<td{tip}>{floor}</td>"
+        numbers += f"<td>{times(row.ratio)}</td>"
         out.append(f'<tr>{named}{numbers}<td class="{row.verdict}">{escape(verdict(row))}</td></tr>')
     return "".join([*out, "</tbody></table></div></details>"])

@@ -41,7 +41,7 @@ def rows(effort: Effort) -> Iterator[Row]:
 
 def _random(along: str, mesh: tuple[int, ...], effort: Effort) -> Iterator[Row]:
     """Cold planning of random transitions: ours and, on the same ones, DTensor's; and plans that were made before."""
-    # Whatever the devices, parts are even, and what all of them receive can be counted in 64 bits.
+    # Parts are even, what all receive can be counted in 64 bits, and no shape has met this mesh before: it is cold.
     ranks, size = (5, 2**8) if along == "axes" else (3, 2**20 if prod(mesh) > 2**12 else 2**12)
     cases = drawn(mesh, {"tiny": 5, "quick": 40, "full": 300}[effort.name], ranks, size)
     few = {"tiny": 2, "quick": 4, "full": 24}[effort.name] * (2 if len(mesh) < 4 else 1)
