@@ -76,7 +76,11 @@ def notes(rows: Sequence[Row]) -> list[str]:
         texts += [row.note] * bool(row.note) + [row.checked] * row.failed
         for text in texts:
             found.setdefault(text, []).append(f"{row.name} {row.size} {row.mesh}".strip())
-    return [f"{', '.join(dict.fromkeys(names))}: {text}" for text, names in found.items()]
+    return [f"{_few(list(dict.fromkeys(names)))}: {text}" for text, names in found.items()]
+
+
+def _few(names: list[str]) -> str:
+    return ", ".join(names) if len(names) < 4 else f"{names[0]} and {len(names) - 1} more"
 
 
 def conditions(report: Report) -> str:
