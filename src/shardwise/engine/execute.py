@@ -17,6 +17,7 @@ from typing import NamedTuple
 import numpy as np
 
 from shardwise.engine.boxes import Placed, disjoint, joined, merged
+from shardwise.engine.grid import Regrid, regrid_of
 from shardwise.engine.storage import Region, Storage, region, storage_of
 from shardwise.layout.axis import common
 from shardwise.layout.layout import Layout, Shape
@@ -98,6 +99,34 @@ class Stage:
         return sum(job.size for job in (*self.joins, *self.reduces))
 
     @cached_property
+    def regrid(self) -> Regrid | None:
+        """How one copy, or one view, makes all arrays, if it can."""
+        if self.reduces or self.wholes or self.blank or self.order or (self.takes and self.fresh):
+            return None
+        if not all(map(self._keeps, self.takes)):
+            return None
+        return regrid_of(self.before, self.after)
+
+    def _keeps(self, take: Take) -> bool:
+        # Whether elements keep their place in the tensor, as they do in a reshard and not in a permutation.
+        held = self.before.box(take.source)
+        return region(self.after.box(take.out), held) == (take.region or region(held, held))
+
+    @cached_property
+    def copies(self) -> int:
+        """How many arrays are copied from, over all targets."""
+        return sum(len(join.terms) for join in self.joins)
+
+    @cached_property
+    def moved(self) -> Moved:
+        """What all copies together are between devices."""
+        out: dict[str, int] = {}
+        for join in self.joins:
+            for kind, size in join.moved:
+                out[kind] = out.get(kind, 0) + size
+        return tuple(sorted(out.items()))
+
+    @cached_property
     def shapes(self) -> tuple[Shape, ...]:
         """The shapes of all arrays that the stage makes."""
         return (*self.after.shapes, *self.wholes)
@@ -161,7 +190,8 @@ class Program:
             return None
         # The target is on a mesh of its own, which the plan has put into the axes of the source's.
         ground, own = plan.search.ground, storage_of(plan.search.dst, plan.shape)
-        return tuple(own.index(ground.slot(plan.dst.mesh.device(ds[0]))) for ds in self.target.holders)
+        order = tuple(own.index(ground.slot(plan.dst.mesh.device(ds[0]))) for ds in self.target.holders)
+        return None if order == tuple(range(own.count)) else order
 
 
 def compiled(plan: Plan) -> Program:

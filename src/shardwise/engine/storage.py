@@ -12,7 +12,7 @@ from shardwise.layout.layout import Layout, Shape
 from shardwise.layout.tiling import Box, Tiling
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)  # `storage_of` makes equal ones the same, which are known by identity
 class Storage:
     """How a tensor of one layout and shape is stored: by tile and, where values are partial, by contribution.
 

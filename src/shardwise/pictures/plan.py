@@ -124,6 +124,15 @@ def _verdict(plan: Plan) -> str:
     return f"at most {size_text(received.max)} a device, {size_text(received.total)} in all{least}"
 
 
+def count_text(count: int, noun: str) -> str:
+    """Return a number with its noun.
+
+    >>> count_text(1, "step"), count_text(2, "step")
+    ('1 step', '2 steps')
+    """
+    return f"{count} {noun}{'' if count == 1 else 's'}"
+
+
 def size_text(size: float) -> str:
     """Return a number of bytes for people.
 

@@ -17,6 +17,7 @@ from shardwise.errors import ArgumentError, LayoutError
 from shardwise.layout.layout import Layout, Shape
 from shardwise.layout.placement import reductions_of
 from shardwise.plan.plan import plan_reshard
+from shardwise.plan.steps import COUNTED
 from shardwise.prim.infer import Candidate
 
 PER_BYTE = 32  # multiplications that take as long as to send a byte; a cautious guess: accelerators do far more
@@ -24,7 +25,16 @@ OnReshard = Literal["silent", "warn", "raise"]
 
 
 class ReshardWarning(UserWarning):
-    """An operand had to be resharded."""
+    """An operand had to be resharded.
+
+    >>> from shardwise import DeviceMesh, P, shard
+    >>> mesh = DeviceMesh((2,), ("x",))
+    >>> a, b = shard(np.ones((4, 4)), mesh, P("x")), shard(np.ones((4, 4)), mesh, P("x"))
+    >>> with warnings.catch_warnings(record=True, action="always") as found, mode(GreedyReshard(on_reshard="warn")):
+    ...     c = a @ b
+    >>> [warning.category.__name__ for warning in found]
+    ['ReshardWarning']
+    """
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,6 +55,11 @@ class Question:
     def bytes(self, way: Candidate) -> int:
         """Return how many bytes that moves between devices in all, as the planner estimates it."""
         return sum(self._plan(i, src, dst).estimate for i, src, dst in self.moves(way))
+
+    def counted(self, way: Candidate) -> int:
+        """Return the same counted, not estimated, on meshes that are small enough for that."""
+        plans = [self._plan(i, src, dst) for i, src, dst in self.moves(way)]
+        return sum(p.received.total if p.src.mesh.num_devices <= COUNTED else p.estimate for p in plans)
 
     def cost(self, way: Candidate) -> tuple[float, float, float]:
         """Return the bytes to bring the operands there and begin to resolve the result, work counted as bytes; the
@@ -71,7 +86,32 @@ class Question:
 
 @dataclass(frozen=True, slots=True)
 class GreedyReshard:
-    """Takes the cheapest way by the planner's cost, that of resolving the result included."""
+    """Takes the cheapest way by the planner's cost, that of resolving the result included.
+
+    >>> from shardwise import DeviceMesh, P, shard
+    >>> mesh = DeviceMesh((2,), ("x",))
+    >>> a, b = shard(np.ones((4, 4)), mesh, P("x")), shard(np.ones((4, 4)), mesh, P("x"))
+    >>> with mode(GreedyReshard(on_reshard="raise")):
+    ...     a @ b
+    Traceback (most recent call last):
+    shardwise.errors.LayoutError: einsum('xy,yz->xz') at ...:2 reshards its operands (128 bytes in all):
+      operand 1: [x|-] -> [-|-]
+        fix: x1 = shard(x1, mesh, P(None, None))
+
+    A solver of one's own says which ways it allows, or chooses among them:
+
+    >>> class Frugal(GreedyReshard):
+    ...     def allows(self, question, way):
+    ...         return super().allows(question, way) and question.bytes(way) <= 100
+    ...
+    ...     def choose(self, question, ways):
+    ...         print("asked for", question.op)
+    ...         return super().choose(question, ways)
+    >>> with mode(Frugal()):
+    ...     (a + b).type_text
+    asked for add
+    'float64[4@x, 4]'
+    """
 
     on_reshard: OnReshard = "silent"
 
@@ -93,7 +133,15 @@ class GreedyReshard:
 
 
 class NoReshard(GreedyReshard):
-    """Takes only ways for which nothing is sent before the op."""
+    """Takes only ways for which nothing is sent before the op.
+
+    >>> from shardwise import DeviceMesh, P, shard
+    >>> mesh = DeviceMesh((2,), ("x",))
+    >>> a, b = shard(np.ones((4, 4)), mesh, P("x")), shard(np.ones((4, 4)), mesh, P())
+    >>> with mode(NoReshard()):
+    ...     (a @ b).type_text
+    'float64[4@x, 4]'
+    """
 
     def allows(self, question: Question, way: Candidate) -> bool:
         """Whether all operands already have what they need."""
@@ -101,7 +149,14 @@ class NoReshard(GreedyReshard):
 
 
 class PartialsOnly(GreedyReshard):
-    """Lets pending reductions be resolved, and reshards nothing else."""
+    """Lets pending reductions be resolved, and reshards nothing else.
+
+    >>> from shardwise import DeviceMesh, P, exp, shard
+    >>> x = shard(np.ones(4), DeviceMesh((2,), ("x",)), P(unreduced=["x"]))
+    >>> with mode(PartialsOnly()):
+    ...     exp(x).type_text
+    'float64[4]'
+    """
 
     def allows(self, question: Question, way: Candidate) -> bool:
         """Whether operands change by being resolved at most."""
@@ -155,7 +210,8 @@ def _refusal(solver: str, question: Question, way: Candidate) -> str:
 
 
 def _message(question: Question, way: Candidate) -> str:
-    lines = [f"{question.op} at {user_line()} reshards its operands ({question.bytes(way)} bytes in all):"]
+    said = f"{question.counted(way)} bytes in all"
+    lines = [f"{question.op} at {user_line()} reshards its operands ({said}):"]
     for i, src, dst in question.moves(way):
         lines.append(f"  operand {i}: {src} -> {dst}")
         lines.append(f"    fix: x{i} = shard(x{i}, mesh, {_spec(dst)})")
