@@ -39,8 +39,9 @@ class Picture:
         ├─────┤
     2:4 │ 2,3 │
         └─────┘
-    >>> found.svg[:4], len(found.html) > len(found.svg)
-    ('<svg', True)
+    >>> found.svg[:4], found.html[:15], found.text.splitlines()[0]
+    ('<svg', '<!doctype html>', '[x|-] of 4x6 on x=2, y=2')
+    >>> found.save("layout.svg")  # doctest: +SKIP
     """
 
     title: str
