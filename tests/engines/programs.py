@@ -525,7 +525,10 @@ def logged(n: int) -> Any:
         x = shard(whole(8, 8), line(n), P("x"))
         shard(x, line(n), P(None, "x"))
         shift(shard(whole(2 * n), line(n), P("x")), "x")
-    return [(record.kind, record.axes, record.before, record.after) for record in log], prod(x.shape)
+    ours = {record.rank for record in log} == {getattr(sw.current_engine(), "rank", 0)}
+    starts = [record.start for record in log]
+    found = [(record.kind, record.axes, record.before, record.after) for record in log]
+    return found, prod(x.shape), ours and 0 < starts[0] and starts == sorted(starts)
 
 
 def staged(moves: Sequence[Move], library_gathers: bool | None) -> list[Any]:
