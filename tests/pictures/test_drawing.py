@@ -28,7 +28,6 @@ from shardwise import (
     vjp,
 )
 from shardwise.pictures.drawing import encodable
-from shardwise.pictures.palette import DARK, LIGHT, contrast, fills
 from tests.layout.strategies import Bound, bound_layouts
 
 MESH = DeviceMesh((2, 4), ("dp", "tp"))
@@ -175,13 +174,6 @@ def test_a_narrow_terminal_gets_fewer_parts():
         lines = console.export_text().splitlines()
         assert max(len(line.rstrip()) for line in lines) <= width
         assert lines[-1].rstrip().endswith("┘")
-
-
-def test_inks_read_on_their_fills_and_texts_on_their_grounds():
-    for theme in (LIGHT, DARK):
-        assert all(contrast(theme["ink"], fill) >= 4.5 for fill in fills(theme))
-        assert contrast(theme["ink"], theme["ground"]) >= 7
-        assert contrast(theme["soft"], theme["ground"]) >= 4.5
 
 
 def test_drawings_in_one_page_do_not_touch_each_other():
