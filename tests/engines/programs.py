@@ -528,7 +528,7 @@ def logged(n: int) -> Any:
     ours = {record.rank for record in log} == {getattr(sw.current_engine(), "rank", 0)}
     starts = [record.start for record in log]
     found = [(record.kind, record.axes, record.before, record.after) for record in log]
-    return found, prod(x.shape), ours and 0 < starts[0] and starts == sorted(starts)
+    return found, prod(x.shape), ours and starts[0] > 0 and starts == sorted(starts)
 
 
 def staged(moves: Sequence[Move], library_gathers: bool | None) -> list[Any]:

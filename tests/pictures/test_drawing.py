@@ -176,6 +176,14 @@ def test_a_narrow_terminal_gets_fewer_parts():
         assert lines[-1].rstrip().endswith("┘")
 
 
+def test_what_does_not_fit_at_all_is_marked():
+    console = Console(file=io.StringIO(), width=12, record=True)
+    console.print(picture(Layout(MESH, [None, "tp"]), (4, 4096)))
+    lines = console.export_text().splitlines()
+    assert max(map(len, lines)) <= 12
+    assert lines[-1].endswith("…")
+
+
 def test_drawings_in_one_page_do_not_touch_each_other():
     one, two = picture(LAYOUT, (4, 8)).svg, picture(LAYOUT, (4, 16)).svg
     names = [ElementTree.fromstring(svg).get("class") for svg in (one, two)]
