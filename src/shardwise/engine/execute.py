@@ -18,7 +18,7 @@ import numpy as np
 
 from shardwise.engine.boxes import Placed, disjoint, joined, merged
 from shardwise.engine.grid import Regrid, regrid_of
-from shardwise.engine.storage import Region, Storage, region, storage_of
+from shardwise.engine.storage import Region, Storage, covered, region, storage_of
 from shardwise.layout.axis import common
 from shardwise.layout.layout import Layout, Shape
 from shardwise.layout.placement import ReduceOp
@@ -92,6 +92,7 @@ class Stage:
     free: Moved  # what devices receive in views of arrays that others hold
     itemsize: int
     order: tuple[int, ...] | None = None  # which of the arrays each array of the next layout is, if not its number
+    is_small: bool = False  # whether so little is copied that what a call costs is all that counts
 
     @cached_property
     def size(self) -> int:
@@ -103,14 +104,24 @@ class Stage:
         """How one copy, or one view, makes all arrays, if it can."""
         if self.reduces or self.wholes or self.blank or self.order or (self.takes and self.fresh):
             return None
-        if not all(map(self._keeps, self.takes)):
-            return None
-        return regrid_of(self.before, self.after)
+        found = regrid_of(self.before, self.after)
+        return found if found is not None and self._keeps_places else None
 
-    def _keeps(self, take: Take) -> bool:
-        # Whether elements keep their place in the tensor, as they do in a reshard and not in a permutation.
-        held = self.before.box(take.source)
-        return region(self.after.box(take.out), held) == (take.region or region(held, held))
+    @property
+    def _keeps_places(self) -> bool:
+        # Whether every element stays where it is in the tensor, as in a reshard, unlike in a permutation or a flip.
+        joins = [(join.out, join.at, join.dim, join.terms) for join in self.joins]
+        takes = [(take.out, (), 0, ((take.source, take.region),)) for take in self.takes]
+        for out, at, dim, terms in (*joins, *takes):
+            into = covered(self.after.box(out), at)
+            start = into[dim][0]
+            for source, where in terms:
+                box = covered(self.before.box(source), where)
+                stop = start + box[dim][1] - box[dim][0]
+                if box != (*into[:dim], (start, stop), *into[dim + 1 :]) or any(s.step for s in where[:-1]):
+                    return False
+                start = stop
+        return True
 
     @cached_property
     def copies(self) -> int:
@@ -125,6 +136,17 @@ class Stage:
             for kind, size in join.moved:
                 out[kind] = out.get(kind, 0) + size
         return tuple(sorted(out.items()))
+
+    @cached_property
+    def is_joined(self) -> bool:
+        """Whether every array is a view, the parts of others side by side, or empty."""
+        whole = len({join.out for join in self.joins}) == len(self.joins) and not any(join.at for join in self.joins)
+        return whole and not (self.blank or self.reduces or self.wholes)
+
+    @cached_property
+    def empties(self) -> tuple[int, ...]:
+        """The arrays of no elements, which nothing is copied to."""
+        return tuple(sorted({*self.fresh} - {job.out for job in (*self.joins, *self.reduces)}))
 
     @cached_property
     def shapes(self) -> tuple[Shape, ...]:

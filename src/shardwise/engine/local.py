@@ -125,6 +125,9 @@ class LocalEngine:
         if job.located:
             jobs = zip(job.boxes, works, strict=True)
             made = [kernel(*told, *[arrays[i] for arrays, i in zip(operands, at, strict=False)]) for told, at in jobs]
+        elif len(operands) == 1:
+            (first,) = operands
+            made = [kernel(first[i]) for (i,) in works]
         elif len(operands) == 2:
             first, second = operands
             made = [kernel(first[i], second[j]) for i, j in works]
@@ -186,6 +189,8 @@ class LocalEngine:
 
     def _by_parts(self, stage: Stage, arrays: Sequence[Array], dtype: np.dtype) -> list[Array]:
         out: list[Array] = [None] * len(stage.shapes)
+        if stage.is_small and type(arrays[0]) is np.ndarray:
+            return self._join(stage, arrays, out, dtype)
         for target, source, where in stage.takes:
             out[target] = arrays[source][where] if where else arrays[source]
         for kind, size in stage.free:
@@ -216,6 +221,25 @@ class LocalEngine:
             self.copy(into, [source], 0, stage.moved, self.counters)
             self.counters.copies += stage.copies - 1  # what each array takes from another is a copy
         return grid(made)
+
+    def _join(self, stage: Stage, arrays: Sequence[Array], out: list[Array], dtype: np.dtype) -> list[Array]:
+        # Many small arrays, each put together of a few parts: new ones are as good as those of the pool.
+        counters = self.counters
+        for target, source, where in stage.takes:
+            out[target] = arrays[source][where] if where else arrays[source]
+        for kind, size in stage.free:
+            counters.moved(kind, size)
+        for target, _, dim, terms, moved, size in stage.joins:
+            parts = [arrays[i][where] if where else arrays[i] for i, where in terms]
+            out[target] = np.concatenate(parts, dim) if len(parts) > 1 else parts[0].copy()
+            counters.copies += len(parts)
+            counters.bytes_copied += size
+            counters.bytes_allocated += size
+            for kind, count in moved:
+                counters.moved(kind, count)
+        for target in stage.empties:
+            out[target] = np.empty(stage.shapes[target], dtype)
+        return out
 
     def _several(self, stage: Stage, dtype: np.dtype, like: Array) -> list[Array]:
         shapes = [stage.shapes[i] for i in stage.fresh]

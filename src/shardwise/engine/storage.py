@@ -126,6 +126,17 @@ def storage_of(layout: Layout, shape: Shape) -> Storage:
 Region = tuple[Any, ...]  # a slice per dim, then an ellipsis, without which NumPy makes scalars of 0-d arrays
 
 
+def covered(box: Box, where: Region) -> Box:
+    """Return the box of a region, or of all, of the array of a box.
+
+    >>> covered(((3, 9),), (slice(1, 3), ...))
+    ((4, 6),)
+    """
+    if not where:
+        return box
+    return tuple([(start + at.start, start + at.stop) for (start, _), at in zip(box, where[:-1], strict=True)])
+
+
 def region(box: Box, inside: Box) -> Region:
     """Return where a box lies in the array of another box.
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from math import prod
 from operator import is_
 from typing import Any, NoReturn
 
@@ -91,7 +92,7 @@ class Tensor(Methods, Drawn):
     @property
     def size(self) -> int:
         """How many elements the tensor has."""
-        return int(np.prod(self.shape, dtype=np.int64))
+        return prod(self.shape)
 
     @property
     def nbytes(self) -> int:
