@@ -51,3 +51,31 @@ def test_the_readme_shows_the_thing_working_in_its_first_screen():
     assert any(line.startswith(">>> ") for line in first)
     assert any(line.startswith("make run") for line in first)
     assert any(line.startswith("make test") for line in first)
+
+
+TEXTS = [ROOT / name for name in ("CONTRIBUTING.md", "CHANGELOG.md", "examples/README.md", *PAGES)]
+
+
+def anchors(text: str) -> set[str]:
+    """What the headings of a page are called in links to them."""
+    bare = re.sub(r"^```.*?^```", "", text, flags=re.M | re.S)
+    titles = re.findall(r"^#+ (.*)$", bare, re.M)
+    return {re.sub(r"[^\w\s-]", "", title).strip().lower().replace(" ", "-") for title in titles}
+
+
+@pytest.mark.parametrize("path", TEXTS, ids=lambda path: path.relative_to(ROOT).as_posix())
+def test_every_link_inside_the_project_leads_somewhere(path: Path):
+    text = re.sub(r"^```.*?^```", "", path.read_text(encoding="utf-8"), flags=re.M | re.S)
+    for target in re.findall(r"\]\(([^)\s]+)\)", text):
+        if target.startswith(("http://", "https://")):
+            continue
+        name, _, anchor = target.partition("#")
+        page = (path.parent / name).resolve() if name else path
+        assert page.exists(), f"{target} is not there"
+        if anchor:
+            assert anchor in anchors(page.read_text(encoding="utf-8")), f"{target}: no such heading"
+
+
+def test_every_page_is_in_the_navigation():
+    listed = set(re.findall(r"[\w/-]+\.md", (ROOT / "mkdocs.yml").read_text(encoding="utf-8")))
+    assert listed == {path.relative_to(ROOT / "docs").as_posix() for path in (ROOT / "docs").glob("**/*.md")}

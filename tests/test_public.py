@@ -87,7 +87,7 @@ def resolved(path: str) -> Any:
 
 
 def seen(room: ModuleType, name: str, text: str) -> bool:
-    """Whether a page that shows a whole module shows this member: a function that is not written with `def` is named."""
+    """Whether a page that shows a whole module shows a member; functions not written with `def` are named in it."""
     code = getattr(getattr(room, name), "__code__", None)
     return f"`{name}`" in text if code and code.co_name != name else not name.startswith("_")
 
