@@ -3,6 +3,7 @@
 import click
 
 from shardwise import __version__
+from shardwise.commands.bench import bench
 from shardwise.commands.cost import cost
 from shardwise.commands.execution import exec_
 from shardwise.commands.opt import opt
@@ -30,3 +31,4 @@ main.add_command(exec_)
 main.add_command(cost)
 main.add_command(explain)
 main.add_command(run)
+main.add_command(bench)

@@ -25,9 +25,10 @@ from shardwise.engine.arrays import (
 )
 from shardwise.engine.counters import Counters
 from shardwise.engine.execute import Moved, Program, Stage
+from shardwise.engine.grid import Grid, grid, whole_of
 from shardwise.engine.job import Job
 from shardwise.engine.log import Record, active_logs, user_line
-from shardwise.engine.pool import SMALLEST, Pool
+from shardwise.engine.pool import Pool
 from shardwise.engine.storage import Storage
 from shardwise.layout.device import Device
 from shardwise.layout.mesh import DeviceMesh
@@ -124,6 +125,9 @@ class LocalEngine:
         if job.located:
             jobs = zip(job.boxes, works, strict=True)
             made = [kernel(*told, *[arrays[i] for arrays, i in zip(operands, at, strict=False)]) for told, at in jobs]
+        elif len(operands) == 1:
+            (first,) = operands
+            made = [kernel(first[i]) for (i,) in works]
         elif len(operands) == 2:
             first, second = operands
             made = [kernel(first[i], second[j]) for i, j in works]
@@ -157,9 +161,11 @@ class LocalEngine:
         for stage in program.stages:
             arrays = run(stage, arrays, program.dtype)
         order = program.order
-        return tuple(arrays) if order is None else tuple([arrays[i] for i in order])
+        if order is not None:
+            return tuple([arrays[i] for i in order])
+        return arrays if isinstance(arrays, tuple) else tuple(arrays)
 
-    def _logged(self, stage: Stage, arrays: Sequence[Array], dtype: np.dtype) -> list[Array]:
+    def _logged(self, stage: Stage, arrays: Sequence[Array], dtype: np.dtype) -> Sequence[Array]:
         moved, start = dict(self.counters.bytes_moved), perf_counter()
         out = self._run(stage, arrays, dtype)
         seconds, line = perf_counter() - start, user_line()
@@ -170,8 +176,21 @@ class LocalEngine:
             start, seconds = start + seconds, 0.0  # steps that are run as one take their time together
         return out
 
-    def _run(self, stage: Stage, arrays: Sequence[Array], dtype: np.dtype) -> list[Array]:
+    def _run(self, stage: Stage, arrays: Sequence[Array], dtype: np.dtype) -> Sequence[Array]:
+        regrid = stage.regrid
+        whole = None if regrid is None else whole_of(arrays)
+        if regrid is None or whole is None or whole.shape != regrid.before:
+            return self._by_parts(stage, arrays, dtype)
+        if stage.fresh:
+            return self._regrid(stage, whole, dtype)
+        out = self._by_parts(stage, arrays, dtype)
+        seen = regrid.seen(whole)
+        return out if seen is None else grid(seen, out)
+
+    def _by_parts(self, stage: Stage, arrays: Sequence[Array], dtype: np.dtype) -> list[Array]:
         out: list[Array] = [None] * len(stage.shapes)
+        if stage.is_small and type(arrays[0]) is np.ndarray:
+            return self._join(stage, arrays, out, dtype)
         for target, source, where in stage.takes:
             out[target] = arrays[source][where] if where else arrays[source]
         for kind, size in stage.free:
@@ -191,10 +210,41 @@ class LocalEngine:
             return [out[i] for i in stage.order]
         return out[: stage.after.count] if stage.wholes else out
 
+    def _regrid(self, stage: Stage, whole: Array, dtype: np.dtype) -> Grid:
+        regrid = stage.regrid
+        assert regrid is not None
+        made = self.empty(regrid.after, dtype, whole)
+        source, into = regrid.matched(whole, made, stage.size > WIDE)
+        if self._shared(stage, [whole], 2):
+            self._share(self.copy, list(_copy_pieces(into, [source], 0, stage.moved)))
+        else:
+            self.copy(into, [source], 0, stage.moved, self.counters)
+            self.counters.copies += stage.copies - 1  # what each array takes from another is a copy
+        return grid(made)
+
+    def _join(self, stage: Stage, arrays: Sequence[Array], out: list[Array], dtype: np.dtype) -> list[Array]:
+        # Many small arrays, each put together of a few parts: new ones are as good as those of the pool.
+        counters = self.counters
+        for target, source, where in stage.takes:
+            out[target] = arrays[source][where] if where else arrays[source]
+        for kind, size in stage.free:
+            counters.moved(kind, size)
+        for target, _, dim, terms, moved, size in stage.joins:
+            parts = [arrays[i][where] if where else arrays[i] for i, where in terms]
+            out[target] = np.concatenate(parts, dim) if len(parts) > 1 else parts[0].copy()
+            counters.copies += len(parts)
+            counters.bytes_copied += size
+            counters.bytes_allocated += size
+            for kind, count in moved:
+                counters.moved(kind, count)
+        for target in stage.empties:
+            out[target] = np.empty(stage.shapes[target], dtype)
+        return out
+
     def _several(self, stage: Stage, dtype: np.dtype, like: Array) -> list[Array]:
         shapes = [stage.shapes[i] for i in stage.fresh]
         size, offsets = stage.memory
-        if len(shapes) == 1 or size < SMALLEST or is_torch(like):
+        if len(shapes) == 1 or is_torch(like):
             return [self.empty(shape, dtype, like) for shape in shapes]
         # The arrays of one result live and die together as a rule: one block serves them all.
         block = self.empty((size,), BYTE)

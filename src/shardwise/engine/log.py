@@ -9,6 +9,7 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field
 from pathlib import Path
+from types import FrameType
 from typing import TYPE_CHECKING
 
 from shardwise.errors import ArgumentError
@@ -110,7 +111,13 @@ def active_logs() -> tuple[CommunicationLog, ...]:
 
 def user_line() -> str:
     """Return file and line of the innermost call from outside this package."""
-    frame = sys._getframe(1)
-    while frame is not None and frame.f_code.co_filename.startswith(PACKAGE):
-        frame = frame.f_back
+    frame = calls()[0]
     return "" if frame is None else f"{frame.f_code.co_filename}:{frame.f_lineno}"
+
+
+def calls() -> tuple[FrameType | None, FrameType | None]:
+    """Return the innermost frame outside this package, and the one inside that it called."""
+    frame, inner = sys._getframe(1), None
+    while frame is not None and frame.f_code.co_filename.startswith(PACKAGE):
+        frame, inner = frame.f_back, frame
+    return frame, inner

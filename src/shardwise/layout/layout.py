@@ -50,7 +50,7 @@ class Layout(Drawn):
     ((1, 1), (5,), 5)
     """
 
-    __slots__ = ("__dict__", "__weakref__", "_hash", "dims", "mesh", "partial", "reduce_op")
+    __slots__ = ("__dict__", "__weakref__", "dims", "mesh", "partial", "reduce_op")
 
     mesh: DeviceMesh
     dims: tuple[Cut, ...]
@@ -86,12 +86,6 @@ class Layout(Drawn):
 
     def __reduce__(self) -> tuple[Any, ...]:
         return _intern, (self.mesh, self.dims, self.partial, self.reduce_op)
-
-    def __hash__(self) -> int:
-        return self._hash
-
-    def __eq__(self, other: object) -> bool:
-        return self is other
 
     def __setattr__(self, key: str, value: object) -> None:
         raise AttributeError(f"a Layout does not change; make a new one instead of setting {key!r}.")
@@ -338,7 +332,7 @@ def _intern(mesh: DeviceMesh, dims: tuple[Cut, ...], partial: tuple[Axis, ...], 
         layout = _interned.get(key)
         if layout is None:
             layout = object.__new__(Layout)
-            for slot, value in zip(("mesh", "dims", "partial", "reduce_op", "_hash"), (*key, hash(key)), strict=True):
+            for slot, value in zip(("mesh", "dims", "partial", "reduce_op"), key, strict=True):
                 object.__setattr__(layout, slot, value)
             _interned[key] = layout
     return layout

@@ -45,7 +45,7 @@ class DeviceMesh(Drawn):
     (False, False, True)
     """
 
-    __slots__ = ("__dict__", "__weakref__", "_axes", "_hash", "_order", "axis_names", "mesh_shape", "name")
+    __slots__ = ("__dict__", "__weakref__", "_axes", "_order", "axis_names", "mesh_shape", "name")
 
     mesh_shape: tuple[int, ...]
     axis_names: tuple[str, ...]
@@ -75,12 +75,6 @@ class DeviceMesh(Drawn):
 
     def __reduce__(self) -> tuple[Any, ...]:
         return _intern, (type(self), self.mesh_shape, self.axis_names, self._order, self.name)
-
-    def __hash__(self) -> int:
-        return self._hash
-
-    def __eq__(self, other: object) -> bool:
-        return self is other
 
     def __setattr__(self, key: str, value: object) -> None:
         raise AttributeError(f"a DeviceMesh does not change; make a new one instead of setting {key!r}.")
@@ -401,7 +395,6 @@ def _intern(
                 "name": name,
                 "_order": order,
                 "_axes": {},
-                "_hash": hash(key),
             }
             for slot, value in values.items():
                 object.__setattr__(mesh, slot, value)

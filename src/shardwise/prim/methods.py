@@ -16,6 +16,11 @@ def _function(name: str) -> Any:
     return getattr(import_module("shardwise"), name)
 
 
+@cache
+def _indexed() -> Any:
+    return import_module("shardwise.ops.indexing").indexed
+
+
 def _bound(name: str, *operands: Any) -> Any:
     return _function(name)(*operands)
 
@@ -170,7 +175,7 @@ class Methods:
 
     def __getitem__(self, key: Any) -> Any:
         """Return the elements at an index: integers, slices, None, an ellipsis, arrays of integers."""
-        return import_module("shardwise.ops.indexing").indexed(self, key)
+        return _indexed()(self, key)
 
     @property
     def at(self) -> Any:

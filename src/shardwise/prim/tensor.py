@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from math import prod
+from operator import is_
 from typing import Any, NoReturn
 
 import numpy as np
@@ -11,6 +13,7 @@ import numpy as np
 from shardwise.engine.arrays import Array, copy_into, dtype_of, is_torch, readonly, reduce_into, to_numpy
 from shardwise.engine.current import Engine, current_engine
 from shardwise.engine.execute import compiled
+from shardwise.engine.grid import Grid, grid
 from shardwise.engine.held import Held
 from shardwise.engine.storage import Storage, region, storage_of
 from shardwise.errors import ArgumentError, BindingError, ConversionError, EngineError
@@ -89,7 +92,7 @@ class Tensor(Methods, Drawn):
     @property
     def size(self) -> int:
         """How many elements the tensor has."""
-        return int(np.prod(self.shape, dtype=np.int64))
+        return prod(self.shape)
 
     @property
     def nbytes(self) -> int:
@@ -166,9 +169,11 @@ class Tensor(Methods, Drawn):
                 "reading never communicates.\n  x.gather().numpy() in all processes gives all of it to each; x.shards "
                 "is what this one holds."
             )
-        if self.layout.is_replicated and not self.layout.has_halo:
-            return readonly(to_numpy(arrays[0]))
-        return readonly(assembled(self))
+        whole = self.layout.is_replicated and not self.layout.has_halo
+        out = readonly(to_numpy(arrays[0]) if whole else assembled(self))
+        if isinstance(arrays, Held) and arrays.check is not None:
+            arrays.check()  # what an accelerator waited for may have been abandoned meanwhile
+        return out
 
     def item(self) -> Any:
         """Return the only element as a Python scalar."""
@@ -324,7 +329,8 @@ def moved(x: Tensor, layout: Layout) -> Tensor:
         # Between meshes the memory may differ: an accelerator's, or the host's.
         storage, device = storage_of(layout, x.shape), layout.mesh.device
         made = arrays
-        arrays = engine.each(storage, x.dtype, lambda i, at: engine.place(made[i], device(at)), made)
+        placed = engine.each(storage, x.dtype, lambda i, at: engine.place(made[i], device(at)), made)
+        arrays = made if isinstance(made, Grid) and all(map(is_, placed, made)) else placed
     return Tensor(arrays, layout, x.shape, x.dtype, engine)
 
 
@@ -384,7 +390,7 @@ def host_array(data: Any, dtype: Any = None) -> Array:
 def _own(array: Array) -> Array:
     # A tensor never changes, so it does not share memory with what the user may write to.
     if is_torch(array):
-        return array.clone()
+        return array.clone(memory_format=__import__("torch").contiguous_format)
     out = current_engine().empty(array.shape, array.dtype)
     if isinstance(out, np.ndarray):
         copy_into(out, array)
@@ -400,6 +406,8 @@ def placed(data: Any, layout: Layout) -> Tensor:
     arrays = engine.each(whole, dtype, lambda i, at: engine.place(array, device(at)), (array,), array)
     parts = moved(Tensor(arrays, everywhere, shape, dtype, engine), layout).arrays
     given = arrays
+    if isinstance(parts, Grid) and _shares(parts.whole, given[0]):
+        return Tensor(grid(_own(parts.whole)), layout, shape, dtype, engine)
 
     def own(index: int, at: int) -> Array:
         return _own(parts[index]) if _shares(parts[index], given[0]) else parts[index]
