@@ -197,8 +197,8 @@ class DistributedEngine:
         for note in leg.notes:
             size = self.counters.bytes_moved.get(note.kind, 0) - moved.get(note.kind, 0)
             for log in active_logs():
-                log.records.append(Record(*note, size, seconds, line))
-            seconds = 0.0  # steps that are run as one take their time together
+                log.records.append(Record(*note, size, seconds, line, start, self.rank))
+            start, seconds = start + seconds, 0.0  # steps that are run as one take their time together
         return out
 
     def _run(self, leg: Leg, arrays: Arrays, dtype: np.dtype, like: Array) -> Arrays:

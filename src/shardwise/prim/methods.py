@@ -16,12 +16,46 @@ def _function(name: str) -> Any:
     return getattr(import_module("shardwise"), name)
 
 
+@cache
+def _indexed() -> Any:
+    return import_module("shardwise.ops.indexing").indexed
+
+
 def _bound(name: str, *operands: Any) -> Any:
     return _function(name)(*operands)
 
 
 class Methods:
-    """What can be done to a tensor with operators and methods."""
+    """What can be done to a tensor with operators and methods.
+
+    >>> from shardwise import DeviceMesh, P, shard
+    >>> import numpy as np
+    >>> x = shard(np.array([[1.0, -2.0], [3.0, 0.5]]), DeviceMesh((2,), ("x",)), P("x"))
+    >>> (2 * x + 1).numpy().tolist(), (x @ x)[0, 1].item(), (x > 0).any().item(), (x > 0).all().item()
+    ([[3.0, -3.0], [7.0, 2.0]], -3.0, True, False)
+    >>> x.sum().item(), x.prod().item(), x.mean(0).numpy(), x.max(1).numpy(), x.min().item()
+    (2.5, -3.0, array([ 2.  , -0.75]), array([1., 3.]), -2.0)
+    >>> x.var().item(), round(x.std().item(), 4), x.argmax().item(), x.argmin(1).numpy()
+    (3.171875, 1.781, 2, array([1, 1]))
+    >>> x.T.type_text, x.mT.shape, x.reshape(4).type_text, x.transpose(1, 0).shape, x[None].squeeze(0).shape
+    ('float64[2, 2@x]', (2, 2), 'float64[4@x]', (2, 2), (2, 2))
+    >>> x.at[0, 1].set(9.0).numpy().tolist(), x.astype("int32").dtype
+    ([[1.0, 9.0], [3.0, 0.5]], dtype('int32'))
+    >>> x.abs().sqrt().log().exp().square().numpy().round(6).tolist()
+    [[1.0, 2.0], [3.0, 0.5]]
+    >>> [f().numpy().round(3).tolist()[0] for f in (x.sin, x.cos, x.tanh, x.sign, x.conj)]
+    [[0.841, -0.909], [0.54, -0.416], [0.762, -0.964], [1.0, -1.0], [1.0, -2.0]]
+    >>> [f().numpy().tolist()[1] for f in (x.floor, x.ceil, x.round, x.relu)]
+    [[3.0, 0.0], [3.0, 1.0], [3.0, 0.0], [3.0, 0.5]]
+    >>> [f().numpy().round(3).tolist()[0] for f in (x.sigmoid, x.gelu, x.silu, x.softmax)]
+    [[0.731, 0.119], [0.841, -0.045], [0.731, -0.238], [0.953, 0.047]]
+    >>> x.clip(-1, 1).numpy().tolist(), x.logsumexp().numpy().round(4), x.norm().numpy().round(4)
+    ([[1.0, -1.0], [1.0, 0.5]], np.float64(3.2023), np.float64(3.7749))
+    >>> x.cumulative_sum(0).numpy().tolist(), x.take([1], axis=1).numpy().tolist()
+    ([[1.0, -2.0], [4.0, -1.5]], [[-2.0], [0.5]])
+    >>> x.flip(0).numpy().tolist(), x.roll(1, 1).numpy().tolist()
+    ([[3.0, 0.5], [1.0, -2.0]], [[-2.0, 1.0], [0.5, 3.0]])
+    """
 
     __slots__ = ()
 
@@ -141,7 +175,7 @@ class Methods:
 
     def __getitem__(self, key: Any) -> Any:
         """Return the elements at an index: integers, slices, None, an ellipsis, arrays of integers."""
-        return import_module("shardwise.ops.indexing").indexed(self, key)
+        return _indexed()(self, key)
 
     @property
     def at(self) -> Any:

@@ -14,6 +14,7 @@ from shardwise.layout.device import CPU
 from shardwise.layout.layout import Layout, Shape
 from shardwise.layout.mesh import DeviceMesh
 from shardwise.plan.plan import plan_reshard
+from shardwise.prim.needs import may_send
 from shardwise.prim.row import Row
 from shardwise.prim.tensor import Tensor, moved
 from shardwise.prim.work import taken, worked
@@ -34,6 +35,7 @@ def _mirror(x: Tensor, *, dims: Dims, layout: Layout | None = None) -> Tensor:
         source, target, opposite = mirrored(x.layout, layout, shape, dims)
         plan = plan_reshard(source, target, shape, x.dtype)
         if plan.steps:
+            may_send("flip", x, dims, plan)
             there = Tensor(x.engine.run(compiled(plan), x.arrays), target, shape, x.dtype, x.engine)
             x = taken(there, layout, shape, opposite.__getitem__)
         else:

@@ -12,9 +12,10 @@ from array_api_compat import array_namespace
 from shardwise.layout.axis import Axis
 from shardwise.layout.cut import Cut
 from shardwise.layout.layout import Layout, Shape
+from shardwise.prim.needs import brought
 from shardwise.prim.relayout import cut_as
 from shardwise.prim.row import Row
-from shardwise.prim.tensor import Tensor, moved
+from shardwise.prim.tensor import Tensor
 from shardwise.prim.work import Place, worked
 
 
@@ -29,7 +30,7 @@ def _expand(x: Tensor, *, at: tuple[int, ...]) -> Tensor:
 def _squeeze(x: Tensor, *, at: tuple[int, ...]) -> Tensor:
     kept = [k for k in range(x.ndim) if k not in at]
     whole = [Cut() if k in at else cut for k, cut in enumerate(x.layout.dims)]
-    x = moved(x, cut_as(x.layout, tuple(whole)))
+    (x,) = brought("squeeze", [x], [cut_as(x.layout, tuple(whole))])
     cuts = [x.layout.dims[k] for k in kept]
     return _changed(x, cuts, tuple(x.shape[k] for k in kept))
 
@@ -73,7 +74,7 @@ permute = Row("permute_dims", _permute, _permute_vjp, linear=True)
 
 def _reshape(x: Tensor, *, shape: Shape) -> Tensor:
     before, after = reshaped_layouts(x.layout, x.shape, shape)
-    return worked(_in_shape, [moved(x, before)], after, shape, view=True)
+    return worked(_in_shape, brought("reshape", [x], [before]), after, shape, view=True)
 
 
 @lru_cache(maxsize=4096)
