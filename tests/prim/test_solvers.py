@@ -8,6 +8,8 @@ from shardwise import (
     DeviceMesh,
     GreedyReshard,
     LayoutError,
+    Link,
+    Links,
     NoReshard,
     P,
     PartialsOnly,
@@ -123,3 +125,21 @@ def test_a_pending_sum_passes_through_divisions_but_not_as_the_divisor(number):
     assert np.allclose((y / x).numpy(), [1 / 3, 1 / 3])
     assert not (number / x).layout.partial
     assert not (y / x).layout.partial
+
+
+def test_how_much_work_a_byte_is_worth_follows_from_the_machine():
+    # To gather the batch sends 2 x 8 x 128 x 4 bytes; to keep it sharded, twice as much, but half the work is done.
+    x, slope = (shard(np.ones((8, 128), "float32"), MESH, P("dp")) for _ in range(2))
+    call = lambda: str(einsum("bi,bj->ij", x, slope).layout)  # noqa: E731
+    with mode(GreedyReshard(links=Links(default=Link(0, 1e9), compute=1e15))):
+        assert call() == "[-|-]"
+    with mode(GreedyReshard(links=Links(default=Link(0, 1e9), compute=1e8))):
+        assert call() == "[-|-] sum(dp)"
+    assert Links().work_per_byte == 32
+
+
+def test_links_of_axes_that_a_mesh_does_not_have_do_not_concern_it():
+    with mode(GreedyReshard(links=Links({"elsewhere": Link()}))):
+        assert (shard(np.ones(8), MESH, P("dp")) + shard(np.ones(8), MESH, P("tp"))).shape == (8,)
+    with pytest.raises(ArgumentError, match="links are a Link"):
+        GreedyReshard(links=3)  # type: ignore[arg-type]

@@ -76,7 +76,7 @@ def _decision(
     shape = rule.shape(shapes)
     mesh = _mesh(layouts)
     seen = [layout if layout.mesh is mesh else Layout.replicated(mesh, layout.rank) for layout in layouts]
-    question = Question(name, layouts, shapes, dtypes, shape)
+    question = Question(name, layouts, shapes, dtypes, shape, links=solver.links)
     ways = candidates(rule, mesh, seen, shapes)
     if rule.reach is not None:
         ways = [way for way in map(partial(reached, rule.reach), ways) if way is not None]

@@ -15,12 +15,13 @@ import numpy as np
 from shardwise.engine.log import calls, user_line
 from shardwise.errors import ArgumentError, LayoutError
 from shardwise.layout.layout import Layout, Shape
+from shardwise.layout.mesh import DeviceMesh
 from shardwise.layout.placement import ReduceOp, reductions_of
+from shardwise.plan.cost import Links
 from shardwise.plan.plan import Plan, plan_reshard
 from shardwise.plan.steps import COUNTED
 from shardwise.prim.infer import Candidate
 
-PER_BYTE = 32  # multiplications that take as long as to send a byte; a cautious guess: accelerators do far more
 SIGNS = {"add": "+", "sub": "-", "mul": "*", "truediv": "/", "floordiv": "//", "mod": "%", "pow": "**", "matmul": "@"}
 SIGNS |= {"and": "&", "or": "|", "xor": "^", "lshift": "<<", "rshift": ">>"}
 SIGNS |= {"lt": "<", "le": "<=", "gt": ">", "ge": ">=", "eq": "==", "ne": "!="}
@@ -46,6 +47,7 @@ class Question:
     out: Shape
     own: tuple[Plan, ...] = ()
     along: tuple[int, ...] = ()
+    links: Links | None = None
 
     def moves(self, way: Candidate) -> list[tuple[int, Layout, Layout]]:
         """Return the operands that a way has to reshard: which, from and to."""
@@ -58,17 +60,19 @@ class Question:
 
     def cost(self, way: Candidate) -> tuple[float, float, float]:
         """Return the bytes to bring the operands there and begin to resolve the result, work counted as bytes; the
-        time of sending; and the elements that are touched."""
+        time of sending; and the elements that are touched. If links are given, the time of both comes first."""
         plans = [self.plan(i, src, dst) for i, src, dst in self.moves(way)]
         sent, time = sum(plan.estimate for plan in plans), sum(plan.time for plan in plans)
         if way.out.partial:
             # An all-reduce is a reduce-scatter and a gather. The first half is owed in any case; the second only
             # where everybody needs everything, and only once for all pending results that are added up before it.
-            owed = plan_reshard(way.out, way.out.resolved(), self.out, self._made(way))
+            owed = plan_reshard(way.out, way.out.resolved(), self.out, self._made(way), links=self._on(way.out.mesh))
             sent, time = sent + owed.estimate / 2, time + owed.time / 2
-        # Work that is done twice is not free either: data parallelism is not given up to send a little less.
-        sent += way.work * way.out.mesh.num_devices / PER_BYTE
         touched = sum(prod(a.tiling(s).largest) for a, s in zip(way.operands, self.shapes, strict=True))
+        # Work that is done twice is not free either: data parallelism is not given up to send a little less.
+        if self.links is not None:
+            return round(time + way.work / self.links.compute, 12), sent, float(touched)
+        sent += way.work * way.out.mesh.num_devices / Links().work_per_byte
         return sent, round(time, 12), float(touched)
 
     def _made(self, way: Candidate) -> np.dtype:
@@ -77,7 +81,11 @@ class Question:
 
     def plan(self, index: int, src: Layout, dst: Layout) -> Plan:
         """Return the plan that reshards an operand."""
-        return plan_reshard(src, dst, self.shapes[index], self.dtypes[index])
+        return plan_reshard(src, dst, self.shapes[index], self.dtypes[index], links=self._on(src.mesh, dst.mesh))
+
+    def _on(self, *meshes: DeviceMesh) -> Links | None:
+        # Links of axes that a mesh does not have do not concern it.
+        return None if self.links is None else self.links.among(meshes)
 
 
 def _sent(plan: Plan) -> int:
@@ -87,11 +95,22 @@ def _sent(plan: Plan) -> int:
 
 @dataclass(frozen=True, slots=True)
 class GreedyReshard:
-    """Takes the cheapest way by the planner's cost, that of resolving the result included."""
+    """Takes the cheapest way by the planner's cost, that of resolving the result included.
+
+    With `links` that is the time to send and to compute on this machine. Without, all bytes cost alike, and so do as
+    many multiplications as `Links().work_per_byte`, which is 32.
+
+    >>> from shardwise import Link, Links
+    >>> GreedyReshard(links=Links(default=Link(2e-6, 50e9), compute=5e14)).links.work_per_byte
+    10000.0
+    """
 
     on_reshard: OnReshard = "silent"
+    links: Links | None = None
 
     def __post_init__(self) -> None:
+        if self.links is not None:
+            object.__setattr__(self, "links", Links.of(self.links))
         if self.on_reshard not in ("silent", "warn", "raise"):
             raise ArgumentError(f"on_reshard is 'silent', 'warn' or 'raise', got {self.on_reshard!r}.")
 
@@ -141,7 +160,7 @@ class mode(ContextDecorator):
 
     >>> with mode(NoReshard()):
     ...     current_solver()
-    NoReshard(on_reshard='silent')
+    NoReshard(on_reshard='silent', links=None)
     """
 
     def __init__(self, solver: Solver) -> None:
