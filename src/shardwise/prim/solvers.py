@@ -217,17 +217,17 @@ def _message(question: Question, way: Candidate) -> str:
     lines = [f"{name} at {user_line()} {what} ({question.bytes(way)} bytes in all):"]
     for i, src, dst in moves:
         lines.append(f"  operand {i}: {src} -> {dst}")
-        lines.append(f"    fix: x{i} = shard(x{i}, mesh, {_spec(dst)})")
+        lines.append(f"    fix: x{i} = shard(x{i}, mesh, {as_spec(dst)})")
     if question.own:
         whole = "dims" if len(question.along) > 1 else "dim"
         layout = question.layouts[0]
         lines.append(f"  operand 0: {layout}, along {whole} {', '.join(map(str, question.along))}")
-        lines.append(f"    fix: x0 = shard(x0, mesh, {_spec(layout.resolved(), question.along)})")
+        lines.append(f"    fix: x0 = shard(x0, mesh, {as_spec(layout.resolved(), question.along)})")
     return "\n".join(lines)
 
 
-def _spec(layout: Layout, whole: tuple[int, ...] = ()) -> str:
-    # As a P, with dims whole that are cut in a way which it cannot say.
+def as_spec(layout: Layout, whole: tuple[int, ...] = ()) -> str:
+    """Return a layout as the text of a P, with dims whole that are cut in a way which it cannot say."""
     cuts = [() if k in whole or not cut.is_plain else cut.axes for k, cut in enumerate(layout.dims)]
     entries = [tuple(map(str, axes)) for axes in cuts]
     texts = [repr(e[0]) if len(e) == 1 else repr(e or None) for e in entries]
