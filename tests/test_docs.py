@@ -2,20 +2,28 @@
 
 import doctest
 import re
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
+from tests.prim.cases import jax_of_eight
+
 ROOT = Path(__file__).parent.parent
 PAGES = sorted(p.relative_to(ROOT).as_posix() for p in (ROOT / "README.md", *ROOT.glob("docs/**/*.md")))
 FLAGS = doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE
+# What the peers that a page calls need before it starts; without them it is skipped.
+PEERS: dict[str, Callable[[pytest.FixtureRequest], object]] = {
+    "docs/guides/from-jax.md": lambda request: jax_of_eight(),
+    "docs/guides/from-mlir.md": lambda request: request.getfixturevalue("mlir_opt"),
+}
 
 
 def examples(text: str) -> str:
     """The lines of all fenced console examples of a page, everything else blanked so that line numbers hold."""
     out, inside = [], False
     for line in text.splitlines():
-        if re.match(r"```pycon\s*$", line):
+        if re.match(r"```pycon( title=\"\w+\")?\s*$", line):
             inside = True
         elif line.startswith("```"):
             inside = False
@@ -27,7 +35,9 @@ def examples(text: str) -> str:
 
 
 @pytest.mark.parametrize("page", PAGES)
-def test_every_example_prints_what_the_page_says(page: str):
+def test_every_example_prints_what_the_page_says(page: str, request: pytest.FixtureRequest):
+    if page in PEERS:
+        PEERS[page](request)
     text = examples((ROOT / page).read_text(encoding="utf-8"))
     test = doctest.DocTestParser().get_doctest(text, {}, page, page, 0)
     runner = doctest.DocTestRunner(optionflags=FLAGS)

@@ -13,9 +13,11 @@ from time import monotonic, sleep
 from typing import Any
 
 import numpy as np
+import torch.distributed as dist
 
 import shardwise as sw
 from shardwise import CPU, DeviceMesh, Layout, P, Tensor, all_reduce, from_shards, shard
+from shardwise.engine.channel import Channel
 from tests.engines.sockets import counts, since
 
 SIDE = 512  # a tensor of 1 MiB
@@ -185,6 +187,29 @@ def crossed() -> None:
     report(lambda: x.gather())
 
 
+def hears_late(told_killed: bool) -> None:
+    """Ranks 0 and 1 disagree, rank 2 hears it and goes; rank 3 waits for rank 2, and does not hear others before."""
+    x = rows()
+    guard = sw.current_engine().wire.guard  # type: ignore[attr-defined]
+    receive = Channel.receive
+    late = [guard.watchdog._channels[rank] for rank in (0, 1)] if me() == 3 else []
+
+    def receive_late(self: Channel) -> bytes | None:
+        if self in late and not (told_killed and guard.watchdog._channels[2].closed):
+            sleep(0.01)
+            return None
+        return receive(self)
+
+    Channel.receive = receive_late
+    pair = DeviceMesh((2,), ("x",), [CPU(me() // 2 * 2), CPU(me() // 2 * 2 + 1)])
+    y = shard(np.zeros((4, 4), "int32" if me() == 1 else "float32"), pair, P("x"))
+    while me() == 2 and guard.watchdog.stopped is None:
+        sleep(0.01)
+    if me() == 2 and told_killed:
+        os.kill(os.getpid(), signal.SIGKILL)
+    report(lambda: y.gather(), x)
+
+
 def threads() -> None:
     """A second thread communicates: refused, and the first goes on."""
     x = rows()
@@ -251,6 +276,13 @@ def starts(change: str = "", changed: int = -1) -> None:
         mesh = DeviceMesh((2, 2), ("a", "b")) if me() == changed else DeviceMesh((4,), ("x",))
     guard = not (change == "guard" and me() == changed)
     report(lambda: sw.init("torch", mesh=mesh, guard=guard) and None)
+
+
+def starts_in_vain(victim: int) -> None:
+    """One process is killed when all have met, and torch.distributed connects them."""
+    if me() == victim:
+        dist.init_process_group = lambda *given, **named: os.kill(os.getpid(), signal.SIGKILL)
+    report(lambda: sw.init("torch") and None)
 
 
 def starts_and_waits(seconds: float) -> None:

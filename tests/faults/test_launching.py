@@ -90,25 +90,29 @@ def test_lines_have_their_rank_and_scripts_their_arguments(started: Callable[...
 
 
 FAILS = """
-import os, sys, time
-rank = int(os.environ["RANK"])
-if rank == 2:
-    time.sleep(0.5)
-    raise ValueError("bad luck")
-time.sleep(0.6)
-if rank == 1:
-    from shardwise import RankLost
-    raise RankLost("rank 2 was lost")
-signal = __import__("signal")
+import os, pathlib, signal, time
+from shardwise import RankLost
+folder, rank = pathlib.Path(os.environ["MARK"]), int(os.environ["RANK"])
 if rank == 0:
     signal.signal(signal.SIGTERM, signal.SIG_IGN)
-print("waiting")
+    print("waiting")
+(folder / f"{rank} is ready").touch()
+wanted = 4 if rank == 2 else 5  # rank 2 fails when all are ready, the others know it then
+while len(list(folder.glob("* is ready"))) < wanted:
+    time.sleep(0.01)
+if rank == 2:
+    (folder / "failure is ready").touch()
+    raise ValueError("bad luck")
+if rank == 1:
+    time.sleep(0.3)
+    raise RankLost("rank 2 was lost")
 time.sleep(600)
 """
 
 
-def test_the_first_failure_comes_first_and_all_are_stopped(started: Callable[..., Started]) -> None:
+def test_the_first_failure_comes_first_and_all_are_stopped(started: Callable[..., Started], tmp_path: Path) -> None:
     job = started(FAILS, "-n", "4", "")
+    assert job.wait_for((tmp_path / "failure is ready").exists, 60)
     start = monotonic()
     code, out, err = job.end()
     assert monotonic() - start < 5 + BUSY

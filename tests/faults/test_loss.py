@@ -66,8 +66,8 @@ def test_a_process_that_is_stopped(job: Job) -> None:
     check_saved(others, job.folder, "CollectiveTimeout")
     os.kill(ranks[1].pid, signal.SIGCONT)
     job.wait()
-    assert ranks[1].said["error"] in ("CollectiveTimeout", "RankLost")
-    assert ranks[1].code == 0
+    assert ranks[1].said["error"] == "CollectiveTimeout"  # it is told what the others said before they left
+    check_saved([ranks[1]], job.folder, "CollectiveTimeout")
 
 
 @pytest.mark.long
@@ -80,9 +80,9 @@ def test_a_process_that_sleeps(job: Job) -> None:
         assert "rank 1: last sequence 1, heartbeat " in said["text"]
         assert ": busy elsewhere" in said["text"]
         assert TIMEOUT - 1 < said["seconds"] < LATE
-    assert ranks[1].said["error"] in ("CollectiveTimeout", "RankLost")
+    assert ranks[1].said["error"] == "CollectiveTimeout"
     assert ranks[1].said["seconds"] < SOON
-    check_saved([ranks[0], ranks[2]], job.folder, "CollectiveTimeout")
+    check_saved(ranks, job.folder, "CollectiveTimeout")
 
 
 @pytest.mark.parametrize("inside", [False, pytest.param(True, marks=pytest.mark.long)])

@@ -1,7 +1,7 @@
 """Processes that do different things: all are told which, and where; no data has moved."""
 
 import re
-from typing import Any
+import signal
 
 import pytest
 
@@ -31,18 +31,8 @@ def check(ranks: list[Rank], odd: int, different: set[str]) -> None:
         assert (said.get("again") or "CollectiveMismatch") == "CollectiveMismatch"
 
 
-def settled(job: Job, *words: Any, **more: Any) -> list[Rank]:
-    """Run a job, and again if a rank that was late saw another one leave before it heard why."""
-    ranks = job.run(*words, **more)
-    for _ in range(2):
-        if all((rank.said or {}).get("error") != "RankLost" for rank in ranks):
-            break
-        ranks = job.run(*words, **more)
-    return ranks
-
-
 def test_a_different_function(job: Job) -> None:
-    ranks = settled(job, "differs", "function", 1)
+    ranks = job.run("differs", "function", 1)
     check(ranks, 1, {"step", "layout after", "plan"})
     for rank in ranks:
         text = rank.said["text"]
@@ -65,15 +55,15 @@ def test_a_different_function(job: Job) -> None:
     ],
 )
 def test_different(job: Job, what: str, different: set[str]) -> None:
-    check(settled(job, "differs", what, 2), 2, different)
+    check(job.run("differs", what, 2), 2, different)
 
 
 def test_an_extra_call(job: Job) -> None:
-    check(settled(job, "extra", 1), 1, {"step"})
+    check(job.run("extra", 1), 1, {"step"})
 
 
 def test_two_meshes_in_opposite_order(job: Job) -> None:
-    ranks = settled(job, "crossed")
+    ranks = job.run("crossed")
     for rank in ranks:
         said = rank.said
         assert said["error"] == "CollectiveMismatch", said
@@ -84,8 +74,23 @@ def test_two_meshes_in_opposite_order(job: Job) -> None:
     assert "rank 0 stopped, and this is rank 2" in ranks[2].said["text"] or "rank 1 stopped" in ranks[2].said["text"]
 
 
+@pytest.mark.parametrize("told_killed", [False, True])
+def test_one_that_hears_late_is_told_the_reason_all_the_same(job: Job, told_killed: bool) -> None:
+    """One that it waits for was told, and left or was killed, before it heard anything of those who disagree."""
+    ranks = job.run("hears_late", told_killed, size=4)
+    assert ranks[2].code == (-signal.SIGKILL if told_killed else 0)
+    for rank in [rank for rank in ranks if not (told_killed and rank.name == "2")]:
+        said = rank.said
+        assert said["error"] == "CollectiveMismatch", said
+        assert said["ranks"] == [0, 1]
+        assert "different: dtype" in said["text"]
+        assert said["seconds"] < SOON
+        assert said["again"] == "CollectiveMismatch"
+        assert rank.code == 0
+
+
 def test_two_threads(job: Job) -> None:
-    for rank in settled(job, "threads", size=2):
+    for rank in job.run("threads", size=2):
         first, second = rank.out.splitlines()
         assert "called in thread 'second', but another thread of this process has communicated" in first
         assert "communicate from one thread" in first
@@ -94,7 +99,7 @@ def test_two_threads(job: Job) -> None:
 
 
 def test_a_fork(job: Job) -> None:
-    for rank in settled(job, "forks", size=2):
+    for rank in job.run("forks", size=2):
         first, second = rank.out.splitlines()
         assert f"forked from rank {rank.name} after init, and is not one of the processes" in first
         assert "communicate in the parent" in first

@@ -1,10 +1,11 @@
 """Starts that cannot work: who is absent, there twice, or does not agree is named, and all are told."""
 
+import signal
 import socket
 
 import pytest
 
-from tests.faults.job import Job
+from tests.faults.job import TIMEOUT, Job
 
 SOON = 15.0  # rank 0 waits up to 10 s for others to read why it refuses
 
@@ -72,6 +73,20 @@ def test_different_versions_and_meshes(job: Job, change: str, text: str) -> None
         assert rank.said["error"] == "EngineError"
         assert text in rank.said["text"]
         assert rank.said["seconds"] < SOON
+
+
+@pytest.mark.parametrize("victim", [0, pytest.param(1, marks=pytest.mark.long)])
+def test_one_that_is_killed_while_all_start(job: Job, victim: int) -> None:
+    ranks = job.run("starts_in_vain", victim, size=3)
+    assert ranks.pop(victim).code == -signal.SIGKILL
+    for rank in ranks:
+        said = rank.said
+        assert said["error"] == "RankLost", said
+        assert said["ranks"] == [victim]
+        assert f"rank {victim} was lost" in said["text"]
+        assert "came to init (sequence 0) at " in said["text"]
+        assert said["seconds"] < TIMEOUT + SOON
+        assert rank.code == 0
 
 
 def test_a_port_that_is_taken(job: Job) -> None:

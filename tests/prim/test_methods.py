@@ -175,7 +175,7 @@ NO_METHOD = {
     "is a transform of functions, or a part of one"),
     **dict.fromkeys(["accelerator_count", "as_layout", "axis_index", "current_engine", "current_mesh", "default_device",
     "engine_context", "global_shape_from_local", "init", "local_shard_shape_from_global", "mesh_context",
-    "plan_reshard", "shard_shape", "trace_communication"], "is not of tensors"),
+    "picture", "plan_reshard", "shard_shape", "trace_communication"], "is not of tensors"),
 }  # fmt: skip
 
 

@@ -70,6 +70,16 @@ def test_no_reshard_refuses_and_names_the_fix():
         )
 
 
+def test_the_bytes_that_a_refusal_names_are_those_that_are_sent():
+    x, w = shard(np.ones((1024, 512)), MESH, P("dp", "tp")), shard(np.ones((512, 256)), MESH, P("dp", "tp"))
+    with mode(NoReshard()), pytest.raises(LayoutError) as error:
+        matmul(x, w)
+    counters = current_engine().counters
+    counters.reset()
+    matmul(x, w)
+    assert f"({counters.total} bytes in all)" in str(error.value)
+
+
 def test_partials_only_resolves_but_does_not_move():
     x = shard(np.arange(8.0), MESH, P("dp", unreduced=["tp"]))
     with mode(PartialsOnly()):

@@ -7,11 +7,11 @@ from typing import IO, TYPE_CHECKING
 
 import click
 
+from shardwise.commands.links import read_links
 from shardwise.errors import ArgumentError, ShardwiseError
 
 if TYPE_CHECKING:
     from shardwise.ir.passes.costing import Cost
-    from shardwise.plan.cost import Links
 
 HEAD = ("line", "collective", "over", "bytes per device", "bytes in all", "time")
 
@@ -40,31 +40,15 @@ def cost(file: IO[bytes], links: Sequence[str]) -> None:
         module = parse_module(file.read(), "<stdin>" if name == "-" else name)
         verify(module)
         module = module if is_partitioned(module) else propagate(module)
-        click.echo(shown(costed(module, _links(links))))
+        click.echo(shown(costed(module, read_links(links, "--link", "1=1e-6,400e9", _grid_axis))))
     except (ImportError, ShardwiseError) as error:
         raise click.ClickException(str(error)) from error
 
 
-def _links(given: Sequence[str]) -> Links:
-    from shardwise.plan.cost import Link, Links
-
-    axes: dict[str, Link] = {}
-    default = None
-    for text in given:
-        axis, equals, numbers = text.rpartition("=")
-        try:
-            latency, bandwidth = map(float, numbers.split(","))
-        except ValueError:
-            raise ArgumentError(
-                f"--link is given as SECONDS,BYTES or AXIS=SECONDS,BYTES, such as 1=1e-6,400e9, got {text!r}."
-            ) from None
-        if not equals:
-            default = Link(latency, bandwidth)
-        elif axis.isdecimal():
-            axes[f"axis{axis}"] = Link(latency, bandwidth)
-        else:
-            raise ArgumentError(f"--link names a grid axis by its number, got {axis!r} in {text!r}.")
-    return Links(axes, default)
+def _grid_axis(axis: str, text: str) -> str:
+    if not axis.isdecimal():
+        raise ArgumentError(f"--link names a grid axis by its number, got {axis!r} in {text!r}.")
+    return f"axis{axis}"
 
 
 def shown(found: Cost) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -10,6 +11,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from types import FrameType
 from typing import TYPE_CHECKING
+
+from shardwise.errors import ArgumentError
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -29,6 +32,8 @@ class Record:
     bytes: int  # between devices
     seconds: float
     line: str  # file and line of the user's call
+    start: float = 0.0  # seconds on the clock of `time.perf_counter`
+    rank: int = 0  # of the process that ran it
 
 
 @dataclass
@@ -41,6 +46,23 @@ class CommunicationLog:
     def bytes(self) -> int:
         """All bytes between devices."""
         return sum(record.bytes for record in self.records)
+
+    def save(self, path: str | Path) -> None:
+        """Write the log as a trace file (.json) that Perfetto (ui.perfetto.dev) and chrome://tracing open.
+
+        Every kind of step has a track; a step carries its bytes, layouts and the user's line. Logs of several
+        processes of one host share a clock. On the abstract engine nothing runs, so steps take no time.
+
+        >>> log = CommunicationLog([Record("permute", ("x",), "[x]", "[x]", 64, 64, 0.5, "train.py:3")])
+        >>> log.save("trace.txt")
+        Traceback (most recent call last):
+        shardwise.errors.ArgumentError: a trace is saved as .json, got 'trace.txt'.
+        """
+        from shardwise.pictures.trace import trace
+
+        if Path(path).suffix != ".json":
+            raise ArgumentError(f"a trace is saved as .json, got {str(path)!r}.")
+        Path(path).write_text(json.dumps(trace(self), ensure_ascii=False) + "\n", encoding="utf-8")
 
     def __len__(self) -> int:
         return len(self.records)

@@ -86,18 +86,26 @@ def _torch_engine(chosen: Settings, mesh: DeviceMesh | None) -> Engine:
         cuda = torch.cuda.is_available() and dist.is_nccl_available()
         if guard is not None:  # which says what failed; torch would end the process, and what it holds would be lost
             os.environ.setdefault("TORCH_NCCL_ASYNC_ERROR_HANDLING", "0")
-        dist.init_process_group(
-            "cpu:gloo,cuda:nccl" if cuda else "gloo",
-            store=PrefixStore("torch", store),
-            rank=rank,
-            world_size=size,
-            timeout=timedelta(seconds=chosen.timeout),
-        )
+        try:
+            dist.init_process_group(
+                "cpu:gloo,cuda:nccl" if cuda else "gloo",
+                store=PrefixStore("torch", store),
+                rank=rank,
+                world_size=size,
+                timeout=timedelta(seconds=chosen.timeout),
+            )
+        except RuntimeError as error:
+            if guard is None:
+                raise
+            found = guard.unstarted(error, size)
+            guard.close(found)
+            raise found from error
         atexit.register(_leave, os.getpid())
     wire = Wire(chosen.timeout)
     atexit.register(_close, wire, os.getpid())
     if guard is not None:
-        atexit.register(_say_goodbye, guard)  # which comes before leaving, so that nobody has to guess
+        guard.watchdog.on_loss = wire.groups.abandon
+        atexit.register(_say_goodbye, guard, wire)  # which comes before leaving, so that nobody has to guess
     wire.guard = guard
     os.register_at_fork(after_in_child=lambda: _disown(dist.group.WORLD, wire))
     return DistributedEngine(wire)
@@ -137,8 +145,11 @@ def _disown(*held: object) -> None:
         ctypes.pythonapi.Py_IncRef(ctypes.py_object(value))
 
 
-def _say_goodbye(guard: CollectiveGuard) -> None:
-    guard.close(getattr(sys, "last_value", None))  # what ends the process, if it is an error
+def _say_goodbye(guard: CollectiveGuard, wire: Wire) -> None:
+    error = getattr(sys, "last_value", None)  # what ends the process, if it is an error
+    if error is None and guard.is_here:
+        wire.settle()
+    guard.close(error)
 
 
 def _check_environment() -> None:

@@ -14,6 +14,7 @@ import torch
 import torch.distributed as dist
 from torch.distributed.distributed_c10d import PrefixStore
 
+from shardwise.engine.groups import Groups
 from shardwise.engine.route import Call
 from shardwise.errors import CollectiveError
 
@@ -37,6 +38,10 @@ class Guard(Protocol):
 
     def failure(self, error: Exception, sequence: int, call: Call) -> Exception:
         """Return the error that tells why the library could not start a call."""
+        ...
+
+    def unfinished(self, sequence: int) -> Exception:
+        """Return the error that tells why what was under way from a call on never came."""
         ...
 
     def give_up(self, error: BaseException) -> None:
@@ -92,14 +97,11 @@ class Wire:
         self.store = PrefixStore(f"shardwise/{next(_wires)}", dist.distributed_c10d._get_default_store())
         self.sequence = 0
         self.guard: Guard | None = None
-        self._groups: dict[tuple[str, tuple[int, ...]], Any] = {}
+        self.groups = Groups(self._made)
 
     def group(self, ranks: tuple[int, ...], device: str = "cpu") -> Any:
         """Return the process group of some ranks, in order: of gloo for the host, of NCCL for accelerators."""
-        found = self._groups.get((device, ranks))
-        if found is None:
-            found = self._groups[device, ranks] = self._made(ranks, device)
-        return found
+        return self.groups.get(ranks, device)
 
     def _made(self, ranks: tuple[int, ...], device: str) -> Any:
         if len(ranks) == self.size:
@@ -114,16 +116,17 @@ class Wire:
 
     def close(self) -> None:
         """Give back the groups of NCCL that were made here; torch itself sees to the one of all processes."""
-        for (device, ranks), group in self._groups.items():
-            if device != "cpu" and len(ranks) != self.size:
-                group.shutdown()
-        self._groups.clear()
+        self.groups.close(keep=lambda ranks: len(ranks) == self.size)
 
-    def abandon(self) -> None:
-        """Stop what NCCL still waits for, so that accelerators can be read again; nothing can be shared after that."""
-        for (device, _), group in self._groups.items():
-            if device != "cpu":
-                group.abort()
+    def settle(self) -> None:
+        """Wait until accelerators have sent what others wait for."""
+        if self.groups.on_accelerators:
+            torch.cuda.synchronize()
+
+    def check(self, sequence: int) -> None:
+        """Raise if what this process made after a call may depend on something that never came."""
+        if sequence >= self.groups.torn and self.guard is not None:
+            raise self.guard.unfinished(int(self.groups.torn))
 
     def exchange(self, call: Call, out: Bytes, sizes: Sequence[int], given: Bytes, splits: Sequence[int]) -> Pending:
         """Send every member of the group its split of `given`, in order, and take what they send: one library call."""
@@ -132,11 +135,15 @@ class Wire:
             group = self.group(call.ranks, given.device.type)
             return [group.alltoall_base(out, given, list(sizes), list(splits))], ()
 
-        return self._begun(call, start)
+        return self._begun(call, start, given.is_cuda)
 
     def gather(self, call: Call, out: Bytes, given: Bytes) -> Pending:
         """Gather equally many bytes of every member of the group: one library call."""
-        return self._begun(call, lambda: ([self.group(call.ranks, given.device.type)._allgather_base(out, given)], ()))
+
+        def start() -> Works:
+            return [self.group(call.ranks, given.device.type)._allgather_base(out, given)], ()
+
+        return self._begun(call, start, given.is_cuda)
 
     def send(
         self, call: Call, receives: Sequence[Letter], sends: Sequence[Letter], device: torch.device | None = None
@@ -154,7 +161,7 @@ class Wire:
             coming = [world.recv([letter], rank, 0) for rank, letter in receives]
             return coming, [world.send([letter], rank, 0) for rank, letter in sends]
 
-        return self._begun(call, start)
+        return self._begun(call, start, device is not None)
 
     def _grouped(self, call: Call, receives: Sequence[Letter], sends: Sequence[Letter], device: torch.device) -> Any:
         none = torch.empty(0, dtype=torch.uint8, device=device)
@@ -162,14 +169,14 @@ class Wire:
         outs, given = [coming.get(rank, none) for rank in call.ranks], [going.get(rank, none) for rank in call.ranks]
         return self.group(call.ranks, "cuda").alltoall(outs, given)
 
-    def _begun(self, call: Call, start: Callable[[], Works]) -> Pending:
+    def _begun(self, call: Call, start: Callable[[], Works], on_accelerators: bool) -> Pending:
         self.sequence += 1
         sequence, guard = self.sequence, self.guard
         if guard is not None:
             try:
                 guard.before(sequence, call)
             except CollectiveError:
-                self.abandon()
+                self.groups.abandon()
                 raise
         try:
             bringing, sending = start()
@@ -177,4 +184,6 @@ class Wire:
             if guard is None:
                 raise
             raise guard.failure(error, sequence, call) from error
+        if on_accelerators:
+            self.groups.track(sequence, call.ranks, bringing)
         return Pending(bringing, guard, sequence, call, sending)

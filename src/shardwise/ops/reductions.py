@@ -92,19 +92,31 @@ def max(x: Any, /, *, axis: Axis = None, keepdims: bool = False) -> Tensor:
 
 @also_local(along_dims)
 def min(x: Any, /, *, axis: Axis = None, keepdims: bool = False) -> Tensor:
-    """Return the smallest element over dims; its derivative is shared evenly by ties."""
+    """Return the smallest element over dims; its derivative is shared evenly by ties.
+
+    >>> min([[3.0, 1.0], [2.0, 5.0]], axis=0).numpy()
+    array([2., 1.])
+    """
     return _reduced(x, axis, keepdims, ReduceOp.MIN, "min")
 
 
 @also_local(along_dims)
 def any(x: Any, /, *, axis: Axis = None, keepdims: bool = False) -> Tensor:
-    """Return whether any element over dims is true."""
+    """Return whether any element over dims is true.
+
+    >>> any([[True, False], [False, False]], axis=1).numpy()
+    array([ True, False])
+    """
     return _reduced(rows.astype(asarray(x), dtype=checked_dtype("bool")), axis, keepdims, ReduceOp.BOR, "any")
 
 
 @also_local(along_dims)
 def all(x: Any, /, *, axis: Axis = None, keepdims: bool = False) -> Tensor:
-    """Return whether all elements over dims are true."""
+    """Return whether all elements over dims are true.
+
+    >>> all([[True, False], [True, True]], axis=1).numpy()
+    array([False,  True])
+    """
     return _reduced(rows.astype(asarray(x), dtype=checked_dtype("bool")), axis, keepdims, ReduceOp.BAND, "all")
 
 
@@ -152,7 +164,11 @@ def var(x: Any, /, *, axis: Axis = None, correction: float = 0.0, keepdims: bool
 
 @also_local(along_dims)
 def std(x: Any, /, *, axis: Axis = None, correction: float = 0.0, keepdims: bool = False) -> Tensor:
-    """Return the standard deviation over dims."""
+    """Return the standard deviation over dims.
+
+    >>> std([1.0, 3.0, 5.0, 7.0], correction=1.0).numpy().round(4)
+    np.float64(2.582)
+    """
     return rows.sqrt(var(x, axis=axis, correction=correction, keepdims=keepdims))
 
 
@@ -192,7 +208,11 @@ def softmax(x: Any, /, *, axis: int = -1) -> Tensor:
 
 @also_local(along_dims)
 def log_softmax(x: Any, /, *, axis: int = -1) -> Tensor:
-    """Return the logarithm of softmax."""
+    """Return the logarithm of softmax.
+
+    >>> log_softmax([0.0, 0.0]).numpy().round(4)
+    array([-0.6931, -0.6931])
+    """
     x = asarray(x)
     return rows.subtract(x, logsumexp(x, axis=axis, keepdims=True))
 
@@ -210,7 +230,11 @@ def argmax(x: Any, /, *, axis: int | None = None, keepdims: bool = False) -> Ten
 
 
 def argmin(x: Any, /, *, axis: int | None = None, keepdims: bool = False) -> Tensor:
-    """Return where the smallest element along a dim is, the first of several; of the flattened tensor by default."""
+    """Return where the smallest element along a dim is, the first of several; of the flattened tensor by default.
+
+    >>> argmin([3.0, 1.0, 2.0]).item()
+    1
+    """
     return _best(x, axis, keepdims, ReduceOp.MIN, "argmin")
 
 

@@ -93,7 +93,12 @@ def permute_dims(x: Any, /, axes: Sequence[int]) -> Tensor:
 
 @also_local(_local_matrices)
 def matrix_transpose(x: Any, /) -> Tensor:
-    """Return the tensor with its last two dims exchanged; nothing moves."""
+    """Return the tensor with its last two dims exchanged; nothing moves.
+
+    >>> matrix_transpose([[1, 2], [3, 4]]).numpy()
+    array([[1, 3],
+           [2, 4]])
+    """
     x = asarray(x)
     if x.ndim < 2:
         raise BindingError(f"matrix_transpose needs at least two dims, got shape {x.shape}.")
@@ -122,7 +127,11 @@ def moveaxis(x: Any, source: int | Sequence[int], destination: int | Sequence[in
 
 @also_local(_local_expand)
 def expand_dims(x: Any, /, *, axis: int = 0) -> Tensor:
-    """Return the tensor with a new dim of size one at position `axis`."""
+    """Return the tensor with a new dim of size one at position `axis`.
+
+    >>> expand_dims([1.0, 2.0], axis=0).shape
+    (1, 2)
+    """
     x = asarray(x)
     if not -x.ndim - 1 <= axis <= x.ndim:
         raise BindingError(f"expand_dims: axis {axis} is out of range for a result with {x.ndim + 1} dims.")

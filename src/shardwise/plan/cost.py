@@ -48,6 +48,16 @@ class Links:
     >>> Links({"dp": Link(2e-5, 10e9), "tp": Link(1e-6, 400e9)}).default
     Link(latency=1e-05, bandwidth=25000000000.0)
     >>> _ = Links({"gpu:(1)4": Link(2e-5, 10e9), "gpu:(4)8": Link(1e-6, 400e9)})  # 4 machines of 8
+    >>> from shardwise import DeviceMesh
+    >>> mesh = DeviceMesh((2, 4), ("dp", "tp"))
+    >>> links = Links.of({"dp": Link(2e-5, 10e9)})
+    >>> links.on(mesh, [mesh.axis("tp"), mesh.axis("dp")])
+    [(2, Link(latency=2e-05, bandwidth=10000000000.0)), (4, Link(latency=1e-05, bandwidth=25000000000.0))]
+    >>> links.check(DeviceMesh((2,), ("tp",)))
+    Traceback (most recent call last):
+    shardwise.errors.LayoutError: unknown mesh axis 'dp' in links.
+      mesh axes: tp=2
+      did you mean 'tp'?
     """
 
     axes: tuple[tuple[str, Link], ...]

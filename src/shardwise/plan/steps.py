@@ -123,6 +123,21 @@ class Step:
 
     `moves` are its rounds of communication: none for a local step, two for an all-reduce. `estimates` are
     the bytes that the busiest device receives in each, as the cost model sees them.
+
+    >>> from shardwise import DeviceMesh, P, plan_reshard
+    >>> mesh = DeviceMesh((2, 2), ("x", "y"))
+    >>> (step,) = plan_reshard(P("x", "y"), P("x"), (4, 4), "float32", mesh=mesh).steps
+    >>> str(step), step.groups, step.is_local
+    ('all_gather over y', [(0, 1), (2, 3)], False)
+    >>> step.received.of(0), step.sent.of(0), step.transfers(0)
+    (16, 16, [Transfer(source=1, target=0, box=((0, 2), (2, 4))), Transfer(source=0, target=1, box=((0, 2), (0, 2)))])
+    >>> [len(transfers) for transfers in step.rounds(0)], step.adjoint.kind
+    ([2], 'reduce_scatter')
+    >>> step.least_staging, step.staged(4).chunks
+    (8, 4)
+    >>> (fill,) = plan_reshard(P("x"), P("x", unreduced=["y"]), (4, 4), "float32", mesh=mesh).steps
+    >>> fill.kind, fill.kept(0), fill.kept(1)
+    ('fill', [((0, 1), (0, 4))], [((1, 2), (0, 4))])
     """
 
     kind: Kind

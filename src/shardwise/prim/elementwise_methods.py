@@ -13,6 +13,17 @@ class ElementwiseMethods(Operators):
     >>> from shardwise import asarray
     >>> asarray([1.0, 4.0]).sqrt().maximum(1.5).numpy()
     array([1.5, 2. ])
+    >>> x = asarray(0.5)
+    >>> [round(f().item(), 3) for f in (x.acos, x.asin, x.atan, x.asinh, x.atanh, x.reciprocal().acosh, x.tan)]
+    [1.047, 0.524, 0.464, 0.481, 0.549, 1.317, 0.546]
+    >>> [round(f().item(), 3) for f in (x.sinh, x.cosh, x.expm1, x.log1p, x.log2, x.log10, x.softplus, x.trunc)]
+    [0.521, 1.128, 0.649, 0.405, -1.0, -0.301, 0.974, 0.0]
+    >>> [f().item() for f in (x.isfinite, x.isinf, x.isnan, x.signbit, x.logical_not)], x.real.item(), x.imag.item()
+    ([True, False, False, False, False], 0.5, 0.0)
+    >>> [round(f(2.0).item(), 3) for f in (x.minimum, x.atan2, x.copysign, x.hypot, x.logaddexp, x.nextafter)]
+    [0.5, 0.245, 0.5, 2.062, 2.201, 0.5]
+    >>> x.logical_and(True).item(), x.logical_or(False).item(), x.logical_xor(True).item()
+    (True, True, False)
     """
 
     __slots__ = ()

@@ -14,9 +14,47 @@ Axis = int | Sequence[int] | None
 class Methods(ElementwiseMethods):
     """What can be done to a tensor with operators and methods.
 
-    >>> from shardwise import asarray
-    >>> asarray([[1.0, 2.0], [3.0, 4.0]]).sum(axis=0).flip().numpy()
-    array([6., 4.])
+    >>> from shardwise import DeviceMesh, P, shard
+    >>> import numpy as np
+    >>> x = shard(np.array([[1.0, -2.0], [3.0, 0.5]]), DeviceMesh((2,), ("x",)), P("x"))
+    >>> (2 * x + 1).numpy().tolist(), (x @ x)[0, 1].item(), (x > 0).any().item(), (x > 0).all().item()
+    ([[3.0, -3.0], [7.0, 2.0]], -3.0, True, False)
+    >>> x.sum().item(), x.prod().item(), x.mean(0).numpy(), x.max(1).numpy(), x.min().item()
+    (2.5, -3.0, array([ 2.  , -0.75]), array([1., 3.]), -2.0)
+    >>> x.var().item(), round(x.std().item(), 4), x.argmax().item(), x.argmin(1).numpy()
+    (3.171875, 1.781, 2, array([1, 1]))
+    >>> x.T.type_text, x.mT.shape, x.reshape(4).type_text, x.transpose(1, 0).shape, x[None].squeeze(0).shape
+    ('float64[2, 2@x]', (2, 2), 'float64[4@x]', (2, 2), (2, 2))
+    >>> x.at[0, 1].set(9.0).numpy().tolist(), x.astype("int32").dtype
+    ([[1.0, 9.0], [3.0, 0.5]], dtype('int32'))
+    >>> x.abs().sqrt().log().exp().square().numpy().round(6).tolist()
+    [[1.0, 2.0], [3.0, 0.5]]
+    >>> [f().numpy().round(3).tolist()[0] for f in (x.sin, x.cos, x.tanh, x.sign, x.conj)]
+    [[0.841, -0.909], [0.54, -0.416], [0.762, -0.964], [1.0, -1.0], [1.0, -2.0]]
+    >>> [f().numpy().tolist()[1] for f in (x.floor, x.ceil, x.round, x.relu)]
+    [[3.0, 0.0], [3.0, 1.0], [3.0, 0.0], [3.0, 0.5]]
+    >>> [f().numpy().round(3).tolist()[0] for f in (x.sigmoid, x.gelu, x.silu, x.softmax)]
+    [[0.731, 0.119], [0.841, -0.045], [0.731, -0.238], [0.953, 0.047]]
+    >>> x.clip(-1, 1).numpy().tolist(), x.logsumexp().numpy().round(4), x.norm().numpy().round(4)
+    ([[1.0, -1.0], [1.0, 0.5]], np.float64(3.2023), np.float64(3.7749))
+    >>> x.cumulative_sum(0).numpy().tolist(), x.take([1], axis=1).numpy().tolist()
+    ([[1.0, -2.0], [4.0, -1.5]], [[-2.0], [0.5]])
+    >>> x.flip(0).numpy().tolist(), x.roll(1, 1).numpy().tolist()
+    ([[3.0, 0.5], [1.0, -2.0]], [[-2.0, 1.0], [0.5, 3.0]])
+    >>> x.permute_dims((1, 0)).shape, x.matrix_transpose().shape, x.moveaxis(0, 1).shape, x.expand_dims(0).shape
+    ((2, 2), (2, 2), (2, 2), (1, 2, 2))
+    >>> x.broadcast_to((3, 2, 2)).shape, [y.shape for y in x.split(2, axis=1)], [y.shape for y in x.unstack()]
+    ((3, 2, 2), [(2, 1), (2, 1)], [(2,), (2,)])
+    >>> x.pad(1, mode="edge").shape, x.tril().numpy().tolist(), x.triu().numpy().tolist()
+    ((4, 4), [[1.0, 0.0], [3.0, 0.5]], [[1.0, -2.0], [0.0, 0.5]])
+    >>> x.topk(1)[0].numpy().tolist(), x.take_along_axis([[1], [0]]).numpy().tolist()
+    ([[1.0], [3.0]], [[-2.0], [3.0]])
+    >>> x.argmax(0).one_hot(2).numpy().tolist(), round(x.cross_entropy([0, 1]).item(), 4)
+    ([[0.0, 1.0], [0.0, 1.0]], 1.3137)
+    >>> x.log_softmax(0).shape, x.layer_norm(eps=0.0).numpy().tolist(), x.rms_norm().shape
+    ((2, 2), [[1.0, -1.0], [1.0, -1.0]], (2, 2))
+    >>> x.matmul([1.0, 1.0]).numpy(), x.tensordot([1.0, 1.0], axes=1).numpy(), x[None].conv([[[1.0], [1.0]]]).numpy()
+    (array([-1. ,  3.5]), array([-1. ,  3.5]), array([[[ 4. , -1.5]]]))
     """
 
     __slots__ = ()

@@ -29,7 +29,16 @@ OnReshard = Literal["silent", "warn", "raise"]
 
 
 class ReshardWarning(UserWarning):
-    """An operand had to be resharded."""
+    """An operand had to be resharded.
+
+    >>> from shardwise import DeviceMesh, P, shard
+    >>> mesh = DeviceMesh((2,), ("x",))
+    >>> a, b = shard(np.ones((4, 4)), mesh, P("x")), shard(np.ones((4, 4)), mesh, P("x"))
+    >>> with warnings.catch_warnings(record=True, action="always") as found, mode(GreedyReshard(on_reshard="warn")):
+    ...     c = a @ b
+    >>> [warning.category.__name__ for warning in found]
+    ['ReshardWarning']
+    """
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,6 +112,30 @@ class GreedyReshard:
     >>> from shardwise import Link, Links
     >>> GreedyReshard(links=Links(default=Link(2e-6, 50e9), compute=5e14)).links.work_per_byte
     10000.0
+
+    >>> from shardwise import DeviceMesh, P, shard
+    >>> mesh = DeviceMesh((2,), ("x",))
+    >>> a, b = shard(np.ones((4, 4)), mesh, P("x")), shard(np.ones((4, 4)), mesh, P("x"))
+    >>> with mode(GreedyReshard(on_reshard="raise")):
+    ...     a @ b
+    Traceback (most recent call last):
+    shardwise.errors.LayoutError: x @ y at ...:2 reshards its operands (128 bytes in all):
+      operand 1: [x|-] -> [-|-]
+        fix: x1 = shard(x1, mesh, P(None, None))
+
+    A solver of one's own says which ways it allows, or chooses among them:
+
+    >>> class Frugal(GreedyReshard):
+    ...     def allows(self, question, way):
+    ...         return super().allows(question, way) and question.bytes(way) <= 100
+    ...
+    ...     def choose(self, question, ways):
+    ...         print("asked for", question.op)
+    ...         return super().choose(question, ways)
+    >>> with mode(Frugal()):
+    ...     (a + b).type_text
+    asked for add
+    'float64[4@x, 4]'
     """
 
     on_reshard: OnReshard = "silent"
@@ -128,7 +161,15 @@ class GreedyReshard:
 
 
 class NoReshard(GreedyReshard):
-    """Takes only ways for which nothing is sent: neither to reshard operands, nor by the op itself."""
+    """Takes only ways for which nothing is sent: neither to reshard operands, nor by the op itself.
+
+    >>> from shardwise import DeviceMesh, P, shard
+    >>> mesh = DeviceMesh((2,), ("x",))
+    >>> a, b = shard(np.ones((4, 4)), mesh, P("x")), shard(np.ones((4, 4)), mesh, P())
+    >>> with mode(NoReshard()):
+    ...     (a @ b).type_text
+    'float64[4@x, 4]'
+    """
 
     def allows(self, question: Question, way: Candidate) -> bool:
         """Whether every device already has all that it needs."""
@@ -136,7 +177,14 @@ class NoReshard(GreedyReshard):
 
 
 class PartialsOnly(GreedyReshard):
-    """Lets pending reductions be resolved, and sends nothing else."""
+    """Lets pending reductions be resolved, and sends nothing else.
+
+    >>> from shardwise import DeviceMesh, P, exp, shard
+    >>> x = shard(np.ones(4), DeviceMesh((2,), ("x",)), P(unreduced=["x"]))
+    >>> with mode(PartialsOnly()):
+    ...     exp(x).type_text
+    'float64[4]'
+    """
 
     def allows(self, question: Question, way: Candidate) -> bool:
         """Whether nothing is sent but to resolve operands, or results of which the op needs the whole."""

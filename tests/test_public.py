@@ -1,0 +1,72 @@
+"""Every public name has a docstring with an example that runs, and a place in the reference."""
+
+import inspect
+import re
+from types import ModuleType
+from typing import Any
+
+import pytest
+
+import shardwise
+import shardwise.ir
+import shardwise.ir.passes
+import shardwise.ir.shard
+
+ROOMS: tuple[ModuleType, ...] = (
+    shardwise,
+    shardwise.graph_ops,
+    shardwise.random,
+    shardwise.ir,
+    shardwise.ir.passes,
+    shardwise.ir.shard,
+)
+
+
+def public(room: ModuleType) -> dict[str, Any]:
+    """The functions and classes of a room that are for everybody."""
+    listed = set(getattr(room, "__all__", ())) | {n for n in dir(room) if getattr(room, n) in PYTHONS}
+    names = listed or {n for n, o in vars(room).items() if getattr(o, "__module__", "") == room.__name__}
+    found = {n: getattr(room, n) for n in sorted(names) if not n.startswith("_")}
+    ours = {n: o for n, o in found.items() if getattr(o, "__module__", "").startswith("shardwise")}
+    return {n: o for n, o in ours.items() if inspect.isclass(o) or inspect.isfunction(o)}
+
+
+# Names that Python has too are public, but not in `from shardwise import *`.
+PYTHONS = [getattr(shardwise, n) for n in ("abs", "all", "any", "max", "min", "pow", "round", "sum")]
+NAMES = [(f"{room.__name__}.{name}", thing) for room in ROOMS for name, thing in public(room).items()]
+
+
+HOOKS = {"parse", "print", "parse_parameter", "print_parameter"}  # that xDSL's parser and printer call, never people
+
+
+def members(cls: type) -> dict[str, Any]:
+    """The public methods and properties of a class that we wrote, with those of our bases.
+
+    Those that ops of the dialect have for their operands and attributes are generated, and shown by the text of the op.
+    """
+    out: dict[str, Any] = {}
+    for base in reversed(cls.__mro__):
+        for name, member in vars(base).items():
+            function = getattr(member, "fget", None) or getattr(member, "func", None)  # of a property, plain or cached
+            function = function or getattr(member, "__func__", member)
+            if name.startswith("_") or name in HOOKS or not inspect.isfunction(function):
+                continue
+            if function.__module__.startswith("shardwise") and "<locals>" not in function.__qualname__:
+                out[name] = function
+    return out
+
+
+def examples(thing: Any) -> str:
+    """The lines of code in a docstring."""
+    lines = (getattr(thing, "__doc__", None) or "").splitlines()
+    return "\n".join(line for line in lines if line.lstrip().startswith((">>> ", "... ")))
+
+
+@pytest.mark.parametrize(("name", "thing"), NAMES, ids=[name for name, _ in NAMES])
+def test_every_public_name_has_an_example(name: str, thing: Any) -> None:
+    assert examples(thing), f"{name} has no example in its docstring"
+    if not inspect.isclass(thing):
+        return
+    shown = "\n".join(examples(base) for base in thing.__mro__ if base.__module__.startswith("shardwise"))
+    missing = [n for n, member in members(thing).items() if not examples(member) and not re.search(rf"\.{n}\b", shown)]
+    assert not missing, f"{name} shows these nowhere: {', '.join(missing)}"
