@@ -121,7 +121,7 @@ def plots(rows: list[Row]) -> Iterator[str]:
 HEAD = """# Benchmarks
 
 `make bench` (or `shardwise bench`) measures all of this on your machine, with the peers it compares with installed in
-the versions of `constraints.txt`; `--quick` takes 3 minutes on two cores, all of it at most 20. `--only local,gloo`
+the versions of `constraints.txt`; `--quick` takes 3 minutes on two cores, all of it at most 20. `--only local gloo`
 measures some areas, `--list` names them, `--html report.html` writes one page with plots, `--json report.json` the
 numbers.
 
