@@ -2,6 +2,8 @@
 
 import inspect
 import re
+from importlib import import_module
+from pathlib import Path
 from types import ModuleType
 from typing import Any
 
@@ -70,3 +72,48 @@ def test_every_public_name_has_an_example(name: str, thing: Any) -> None:
     shown = "\n".join(examples(base) for base in thing.__mro__ if base.__module__.startswith("shardwise"))
     missing = [n for n, member in members(thing).items() if not examples(member) and not re.search(rf"\.{n}\b", shown)]
     assert not missing, f"{name} shows these nowhere: {', '.join(missing)}"
+
+
+REFERENCE = Path(__file__).parent.parent / "docs" / "reference"
+
+
+def resolved(path: str) -> Any:
+    """The module or the thing in one that a dotted path names."""
+    try:
+        return import_module(path)
+    except ModuleNotFoundError:
+        room, _, name = path.rpartition(".")
+        return getattr(resolved(room), name)
+
+
+def seen(room: ModuleType, name: str, text: str) -> bool:
+    """Whether a page that shows a whole module shows a member; functions not written with `def` are named in it."""
+    code = getattr(getattr(room, name), "__code__", None)
+    return f"`{name}`" in text if code and code.co_name != name else not name.startswith("_")
+
+
+def documented() -> dict[str, Any]:
+    """What the pages of the reference show, by the path that they give; of a module, the members that are listed."""
+    out: dict[str, Any] = {}
+    for page in sorted(REFERENCE.glob("*.md")):
+        text = page.read_text(encoding="utf-8") + "\n"
+        for match in re.finditer(r"^::: (\S+)\n((?:    .*\n)*)", text, re.M):
+            path, options = match.groups()
+            thing = resolved(path)
+            if not isinstance(thing, ModuleType):
+                out[path] = thing
+                continue
+            listed = re.search(r"members: \[(.*?)\]", options, re.S)
+            names = re.findall(r"\w+", listed[1]) if listed else [n for n in vars(thing) if seen(thing, n, text)]
+            out |= {f"{path}.{name}": getattr(thing, name) for name in names}
+    return out
+
+
+def test_the_reference_shows_every_public_name() -> None:
+    shown = [id(thing) for thing in documented().values()]
+    assert [name for name, thing in NAMES if id(thing) not in shown] == []
+
+
+def test_the_reference_shows_no_name_twice() -> None:
+    paths = re.findall(r"^::: (\S+)$", "\n".join(p.read_text(encoding="utf-8") for p in REFERENCE.glob("*.md")), re.M)
+    assert len(paths) == len(set(paths))

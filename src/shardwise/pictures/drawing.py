@@ -39,9 +39,12 @@ class Picture:
         ├─────┤
     2:4 │ 2,3 │
         └─────┘
-    >>> found.svg[:4], found.html[:15], found.text.splitlines()[0]
-    ('<svg', '<!doctype html>', '[x|-] of 4x6 on x=2, y=2')
-    >>> found.save("layout.svg")  # doctest: +SKIP
+    >>> found.svg[:4], len(found.html) > len(found.svg), found.text.splitlines()[0]
+    ('<svg', True, '[x|-] of 4x6 on x=2, y=2')
+    >>> found.save("layout.png")
+    Traceback (most recent call last):
+    shardwise.errors.ArgumentError: a picture is saved as what the suffix of its path says, got 'layout.png'.
+      suffixes: .svg, .html, .txt
     """
 
     title: str
