@@ -8,6 +8,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
+from benchmarks.fits import series
 from benchmarks.machine import Machine
 from benchmarks.row import Row
 
@@ -59,7 +60,12 @@ class Report:
         """Return the report as JSON."""
         head = {"schema": SCHEMA, "version": VERSION, "machine": asdict(self.machine)}
         rest = {name: getattr(self, name) for name in ("effort", "date", "load", "seconds", "failures")}
-        return head | rest | {"rows": [row.to_json() for row in self.rows]}
+        grown = [
+            {"area": some.rows[0].area, "name": some.rows[0].name, "state": some.rows[0].state}
+            | {"along": some.along, "exponents": some.exponents()}
+            for some in series(self.rows)
+        ]
+        return head | rest | {"rows": [row.to_json() for row in self.rows], "fits": grown}
 
     @classmethod
     def from_json(cls, given: Any) -> Report:

@@ -9,9 +9,10 @@ from rich.table import Table
 from rich.text import Text
 
 from benchmarks.areas import AREAS
+from benchmarks.fits import Series, series
 from benchmarks.report import Report
 from benchmarks.row import Row
-from benchmarks.words import measure, times, verdict
+from benchmarks.words import digits, measure, times, verdict
 
 COLORS = {"won": "green", "even": "", "lost": "red", "failed": "bold red", "": ""}
 
@@ -26,6 +27,9 @@ def show(report: Report, console: Console) -> None:
             console.print(table(area.title, rows))
             for line in notes(rows):
                 console.print(Text(f"  {line}", style="dim"))
+    if found := series(report.rows):
+        console.print()
+        console.print(growth(found))
     for name, why in report.failures.items():
         console.print(Text(f"\n{name} failed: {why}", style="bold red"))
     console.print()
@@ -48,6 +52,19 @@ def table(title: str, rows: Sequence[Row]) -> RenderableType:
             cells += [measure(row.floor.measure if row.floor else None, row.unit), times(row.ratio)]
         ending = Text(verdict(row), style=COLORS[row.verdict])
         out.add_row(Text(row.name), row.size, row.mesh, row.state, *cells, ending)
+    return out
+
+
+def growth(found: Sequence[Series]) -> RenderableType:
+    """Return the power that each contender grows with, as a table."""
+    out = Table(title="The power that it grows with (1: in proportion)", title_justify="left", title_style="bold")
+    out.add_column("what, by what")
+    out.add_column("from, to")
+    out.add_column("powers", overflow="fold")
+    for some in found:
+        powers = ", ".join(f"{name} {power:.2f}" for name, power in some.exponents().items())
+        first, last = (digits(row.at[some.along]) for row in (some.rows[0], some.rows[-1]))
+        out.add_row(Text(some.title), f"{first}, {last}", powers)
     return out
 
 

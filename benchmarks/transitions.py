@@ -17,8 +17,8 @@ Roles = tuple[str | int, ...]  # per mesh axis: R, P, or the dim that it splits
 class Transition:
     """One placement per mesh axis, before and after.
 
-    >>> layouts(Transition((2, 4), (0, "R"), ("R", 1), (8, 8)))[1].picture((8, 8)).splitlines()[1][-9:]
-    '┬───────┐'
+    >>> [str(layout) for layout in layouts(Transition((2, 4), (0, "R"), ("R", 1), (8, 8)))]
+    ['[a|-]', '[-|b]']
     """
 
     mesh: tuple[int, ...]

@@ -18,6 +18,7 @@ import torch.distributed as dist
 import shardwise as sw
 from shardwise import CPU, DeviceMesh, Layout, P, Tensor, all_reduce, from_shards, shard
 from shardwise.engine.channel import Channel
+from shardwise.engine.execute import compiled
 from tests.engines.sockets import counts, since
 
 SIDE = 512  # a tensor of 1 MiB
@@ -146,10 +147,16 @@ def differs(what: str, odd: int) -> None:
         layout = Layout(mesh, [None, None], ["x"], reduction)
         return from_shards({me(): np.ones((4, 4), "float32")}, mesh, layout, (4, 4))
 
-    def zeros(shape: tuple[int, ...], dtype: str = "float32", on: DeviceMesh = mesh) -> Tensor:
-        return shard(np.zeros(shape, dtype), on, P("x"))
+    def zeros(shape: tuple[int, ...], dtype: str = "float32", on: DeviceMesh = mesh, by: str = "x") -> Tensor:
+        return shard(np.zeros(shape, dtype), on, P(by))
+
+    def reshard(memory_limit: int | None) -> None:
+        columns = P(None, "x").to_layout(2, mesh)
+        plan = sw.plan_reshard(x.layout, columns, x.shape, x.dtype, memory_limit=memory_limit)
+        sw.current_engine().run(compiled(plan), x.arrays)
 
     turned = DeviceMesh((n,), ("x",), [CPU(i) for i in reversed(range(n))])
+    named = DeviceMesh((n,), ("y",))
     some = {
         "function": (
             lambda: x.gather(),
@@ -160,7 +167,9 @@ def differs(what: str, odd: int) -> None:
         "layout": (lambda: shard(x, mesh, P(None, "x")), lambda: shard(x, mesh, P(None, None))),
         "reduction": (lambda: all_reduce(pending("sum")), lambda: all_reduce(pending("max"))),
         "root": (lambda: sw.to_device(x, CPU(0)), lambda: sw.to_device(x, CPU(1))),
-        "plan": (lambda: zeros((4 * n, 4)).gather(), lambda: zeros((4 * n, 4), on=turned).gather()),
+        "plan": (lambda: reshard(None), lambda: reshard(1 << 10)),
+        "mesh": (lambda: zeros((4 * n, 4)).gather(), lambda: zeros((4 * n, 4), on=turned).gather()),
+        "axis": (lambda: zeros((4 * n, 4)).gather(), lambda: zeros((4 * n, 4), on=named, by="y").gather()),
     }
     usual, other = some[what]
     report(other if mine else usual, x)

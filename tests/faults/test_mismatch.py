@@ -47,7 +47,7 @@ def test_a_different_function(job: Job) -> None:
     ("what", "different"),
     [
         pytest.param("dtype", {"dtype"}, marks=pytest.mark.long),
-        ("plan", {"plan"}),
+        pytest.param("plan", {"plan"}, marks=pytest.mark.long),
         pytest.param("shape", {"shape"}, marks=pytest.mark.long),
         pytest.param("layout", {"layout after"}, marks=pytest.mark.long),
         pytest.param("reduction", {"reduction"}, marks=pytest.mark.long),
@@ -56,6 +56,24 @@ def test_a_different_function(job: Job) -> None:
 )
 def test_different(job: Job, what: str, different: set[str]) -> None:
     check(job.run("differs", what, 2), 2, different)
+
+
+@pytest.mark.parametrize(
+    ("what", "other"),
+    [
+        ("mesh", "on DeviceMesh(x=3, devices=[CPU(2), CPU(1), CPU(0)]); "),
+        pytest.param("axis", "on DeviceMesh(y=3); ", marks=pytest.mark.long),
+    ],
+)
+def test_different_meshes(job: Job, what: str, other: str) -> None:
+    """Not given to init, so that they are compared when they are first used."""
+    ranks = job.run("differs", what, 2)
+    check(ranks, 2, {"mesh"})
+    for rank in ranks:
+        text = rank.said["text"]
+        assert re.search(r"\n  rank [01]: .* on DeviceMesh\(x=3\); ", text)
+        assert re.search(r"\n  rank 2: .* " + re.escape(other), text), text
+        assert "init(mesh=...) compares them at the start" in text
 
 
 def test_an_extra_call(job: Job) -> None:

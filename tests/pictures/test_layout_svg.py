@@ -180,6 +180,13 @@ def test_a_hue_is_never_all_that_is_said():
     assert all(tile.title.startswith(f"device {k}: ") for k, tile in enumerate(scene.of("tile")))
 
 
+def test_names_that_xml_does_not_have_are_marked():
+    mesh = DeviceMesh((2,), ('<"&\x00\ud800',))
+    (tile, _) = drawn(Layout(mesh, ['<"&\x00\ud800']), (4,)).of("tile")
+    assert tile.data["box"] == "0:2"
+    assert '[<"&\ufffd\ufffd] of 4 on <"&\ufffd\ufffd=2' in texts(Layout(mesh, ['<"&\x00\ud800']), (4,))
+
+
 def test_neighbours_have_different_hues():
     for shape in ((8, 8), (16, 16), (2, 4), (64, 64)):
         mesh = DeviceMesh(shape, ("x", "y"))

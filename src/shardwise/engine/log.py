@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -58,6 +57,8 @@ class CommunicationLog:
         Traceback (most recent call last):
         shardwise.errors.ArgumentError: a trace is saved as .json, got 'trace.txt'.
         """
+        import json
+
         from shardwise.pictures.trace import trace
 
         if Path(path).suffix != ".json":

@@ -14,8 +14,8 @@ import torch
 import torch.distributed as dist
 from torch.distributed.distributed_c10d import PrefixStore
 
+from shardwise.engine.call import Call
 from shardwise.engine.groups import Groups
-from shardwise.engine.route import Call
 from shardwise.errors import CollectiveError
 
 if TYPE_CHECKING:

@@ -80,7 +80,7 @@ class Picture:
                 f"  suffixes: {', '.join(SUFFIXES)}"
             )
         content = {".svg": lambda: self.svg + "\n", ".html": lambda: self.html, ".txt": lambda: self.text + "\n"}
-        path.write_text(content[path.suffix](), encoding="utf-8")
+        path.write_text(content[path.suffix](), encoding="utf-8", errors="replace")
 
     def __str__(self) -> str:
         return encodable(self.text, getattr(sys.stdout, "encoding", None))

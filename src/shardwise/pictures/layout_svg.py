@@ -57,19 +57,19 @@ class Lane:
             at += width
 
 
-def layout_block(drawn: Bound, most: int = MOST_PARTS) -> Block:
-    """Return the drawing of a layout, with what its marks mean below it."""
+def layout_block(drawn: Bound, most: int = MOST_PARTS, scale: float = 1.0) -> Block:
+    """Return the drawing of a layout, with what its marks mean below it; `scale` makes it smaller, not its texts."""
     layout = drawn.layout
     parts = [layout.parts(dim) for dim in range(layout.rank)]
-    unfolding, rows = fitting(parts, most, lambda found, lead: _panel(drawn, found, lead))
+    unfolding, rows = fitting(parts, most, lambda found, lead: _panel(drawn, found, lead, scale))
     return below([rows, legend(drawn, unfolding)], LINE / 2)
 
 
-def _panel(drawn: Bound, unfolding: Unfolding, lead: Lead) -> Block:
+def _panel(drawn: Bound, unfolding: Unfolding, lead: Lead, scale: float) -> Block:
     if None in lead:
         return paragraph(["…"])
     rank, rows, columns = unfolding.rank, unfolding.rows, unfolding.columns
-    scale = 1.0 if len(unfolding.panels) == 1 else 0.5
+    scale = min(scale, 1.0 if len(unfolding.panels) == 1 else 0.5)
     heads = [_heads(drawn, rank - 1, part) for part in columns] if rank else [[]]
     sides = [_heads(drawn, rank - 2, part) for part in rows] if rank > 1 else [[]]
     cells = {at: _lines(drawn, unfolding.tile(lead, *at)) for at in product(rows, columns)}

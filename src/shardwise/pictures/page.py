@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from html import escape
 
+from shardwise.pictures.canvas import clean
 from shardwise.pictures.palette import DARK, LIGHT
 
 
@@ -14,23 +14,23 @@ def page(title: str, parts: Sequence[str]) -> str:
     return (
         '<!doctype html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
         '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
-        f"<title>{escape(title)}</title>\n<style>{STYLE}</style>\n</head>\n<body>\n{body}\n</body>\n</html>\n"
+        f"<title>{clean(title)}</title>\n<style>{STYLE}</style>\n</head>\n<body>\n{body}\n</body>\n</html>\n"
     )
 
 
 def heading(text: str, level: int = 2) -> str:
     """Return a heading."""
-    return f"<h{level}>{escape(text)}</h{level}>"
+    return f"<h{level}>{clean(text)}</h{level}>"
 
 
 def prose(text: str) -> str:
     """Return a paragraph."""
-    return f"<p>{escape(text)}</p>"
+    return f"<p>{clean(text)}</p>"
 
 
 def code(text: str) -> str:
     """Return text as it is, in letters of equal width."""
-    return f"<pre>{escape(text)}</pre>"
+    return f"<pre>{clean(text)}</pre>"
 
 
 def scrolled(svg: str) -> str:
@@ -41,10 +41,10 @@ def scrolled(svg: str) -> str:
 def table(head: Sequence[str], rows: Sequence[Sequence[str]], left: int = 1, chosen: int | None = None) -> str:
     """Return a table whose first `left` columns are texts and the others figures; one row may be marked."""
     aligned = ["" if k < left else ' class="figure"' for k in range(len(head))]
-    cells = "".join(f"<th{a}>{escape(name)}</th>" for a, name in zip(aligned, head, strict=True))
+    cells = "".join(f"<th{a}>{clean(name)}</th>" for a, name in zip(aligned, head, strict=True))
     out = [f"<tr>{cells}</tr>"]
     for index, row in enumerate(rows):
-        cells = "".join(f"<td{a}>{escape(text)}</td>" for a, text in zip(aligned, row, strict=True))
+        cells = "".join(f"<td{a}>{clean(text)}</td>" for a, text in zip(aligned, row, strict=True))
         out.append(f"<tr{' class=chosen' if index == chosen else ''}>{cells}</tr>")
     return f'<div class="scroll"><table>{"".join(out)}</table></div>'
 

@@ -15,12 +15,13 @@ import numpy as np
 from shardwise.engine.log import calls, user_line
 from shardwise.errors import ArgumentError, LayoutError
 from shardwise.layout.layout import Layout, Shape
+from shardwise.layout.mesh import DeviceMesh
 from shardwise.layout.placement import ReduceOp, reductions_of
+from shardwise.plan.cost import Links
 from shardwise.plan.plan import Plan, plan_reshard
 from shardwise.plan.steps import COUNTED
 from shardwise.prim.infer import Candidate
 
-PER_BYTE = 32  # multiplications that take as long as to send a byte; a cautious guess: accelerators do far more
 SIGNS = {"add": "+", "sub": "-", "mul": "*", "truediv": "/", "floordiv": "//", "mod": "%", "pow": "**", "matmul": "@"}
 SIGNS |= {"and": "&", "or": "|", "xor": "^", "lshift": "<<", "rshift": ">>"}
 SIGNS |= {"lt": "<", "le": "<=", "gt": ">", "ge": ">=", "eq": "==", "ne": "!="}
@@ -55,6 +56,7 @@ class Question:
     out: Shape
     own: tuple[Plan, ...] = ()
     along: tuple[int, ...] = ()
+    links: Links | None = None
 
     def moves(self, way: Candidate) -> list[tuple[int, Layout, Layout]]:
         """Return the operands that a way has to reshard: which, from and to."""
@@ -67,17 +69,19 @@ class Question:
 
     def cost(self, way: Candidate) -> tuple[float, float, float]:
         """Return the bytes to bring the operands there and begin to resolve the result, work counted as bytes; the
-        time of sending; and the elements that are touched."""
+        time of sending; and the elements that are touched. If links are given, the time of both comes first."""
         plans = [self.plan(i, src, dst) for i, src, dst in self.moves(way)]
         sent, time = sum(plan.estimate for plan in plans), sum(plan.time for plan in plans)
         if way.out.partial:
             # An all-reduce is a reduce-scatter and a gather. The first half is owed in any case; the second only
             # where everybody needs everything, and only once for all pending results that are added up before it.
-            owed = plan_reshard(way.out, way.out.resolved(), self.out, self._made(way))
+            owed = plan_reshard(way.out, way.out.resolved(), self.out, self._made(way), links=self._on(way.out.mesh))
             sent, time = sent + owed.estimate / 2, time + owed.time / 2
-        # Work that is done twice is not free either: data parallelism is not given up to send a little less.
-        sent += way.work * way.out.mesh.num_devices / PER_BYTE
         touched = sum(prod(a.tiling(s).largest) for a, s in zip(way.operands, self.shapes, strict=True))
+        # Work that is done twice is not free either: data parallelism is not given up to send a little less.
+        if self.links is not None:
+            return round(time + way.work / self.links.compute, 12), sent, float(touched)
+        sent += way.work * way.out.mesh.num_devices / Links().work_per_byte
         return sent, round(time, 12), float(touched)
 
     def _made(self, way: Candidate) -> np.dtype:
@@ -86,7 +90,11 @@ class Question:
 
     def plan(self, index: int, src: Layout, dst: Layout) -> Plan:
         """Return the plan that reshards an operand."""
-        return plan_reshard(src, dst, self.shapes[index], self.dtypes[index])
+        return plan_reshard(src, dst, self.shapes[index], self.dtypes[index], links=self._on(src.mesh, dst.mesh))
+
+    def _on(self, *meshes: DeviceMesh) -> Links | None:
+        # Links of axes that a mesh does not have do not concern it.
+        return None if self.links is None else self.links.among(meshes)
 
 
 def _sent(plan: Plan) -> int:
@@ -97,6 +105,13 @@ def _sent(plan: Plan) -> int:
 @dataclass(frozen=True, slots=True)
 class GreedyReshard:
     """Takes the cheapest way by the planner's cost, that of resolving the result included.
+
+    With `links` that is the time to send and to compute on this machine. Without, all bytes cost alike, and so do as
+    many multiplications as `Links().work_per_byte`, which is 32.
+
+    >>> from shardwise import Link, Links
+    >>> GreedyReshard(links=Links(default=Link(2e-6, 50e9), compute=5e14)).links.work_per_byte
+    10000.0
 
     >>> from shardwise import DeviceMesh, P, shard
     >>> mesh = DeviceMesh((2,), ("x",))
@@ -124,8 +139,11 @@ class GreedyReshard:
     """
 
     on_reshard: OnReshard = "silent"
+    links: Links | None = None
 
     def __post_init__(self) -> None:
+        if self.links is not None:
+            object.__setattr__(self, "links", Links.of(self.links))
         if self.on_reshard not in ("silent", "warn", "raise"):
             raise ArgumentError(f"on_reshard is 'silent', 'warn' or 'raise', got {self.on_reshard!r}.")
 
@@ -190,7 +208,7 @@ class mode(ContextDecorator):
 
     >>> with mode(NoReshard()):
     ...     current_solver()
-    NoReshard(on_reshard='silent')
+    NoReshard(on_reshard='silent', links=None)
     """
 
     def __init__(self, solver: Solver) -> None:
@@ -247,17 +265,17 @@ def _message(question: Question, way: Candidate) -> str:
     lines = [f"{name} at {user_line()} {what} ({question.bytes(way)} bytes in all):"]
     for i, src, dst in moves:
         lines.append(f"  operand {i}: {src} -> {dst}")
-        lines.append(f"    fix: x{i} = shard(x{i}, mesh, {_spec(dst)})")
+        lines.append(f"    fix: x{i} = shard(x{i}, mesh, {as_spec(dst)})")
     if question.own:
         whole = "dims" if len(question.along) > 1 else "dim"
         layout = question.layouts[0]
         lines.append(f"  operand 0: {layout}, along {whole} {', '.join(map(str, question.along))}")
-        lines.append(f"    fix: x0 = shard(x0, mesh, {_spec(layout.resolved(), question.along)})")
+        lines.append(f"    fix: x0 = shard(x0, mesh, {as_spec(layout.resolved(), question.along)})")
     return "\n".join(lines)
 
 
-def _spec(layout: Layout, whole: tuple[int, ...] = ()) -> str:
-    # As a P, with dims whole that are cut in a way which it cannot say.
+def as_spec(layout: Layout, whole: tuple[int, ...] = ()) -> str:
+    """Return a layout as the text of a P, with dims whole that are cut in a way which it cannot say."""
     cuts = [() if k in whole or not cut.is_plain else cut.axes for k, cut in enumerate(layout.dims)]
     entries = [tuple(map(str, axes)) for axes in cuts]
     texts = [repr(e[0]) if len(e) == 1 else repr(e or None) for e in entries]
