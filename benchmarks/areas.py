@@ -58,9 +58,9 @@ AREAS = [
         "planning",
         "Planning",
         ("torch",),
-        "Seconds of a plan: cold of random transitions of tensors of rank 1 to 5 that were never asked for before, "
-        "warm of the same ones again. Its graph search is given fewer of them. The last rows are what is asked for "
-        "often, on a mesh of a million devices.",
+        "Seconds of a plan: cold of random transitions that were never asked for before, of tensors of rank 1 to 5 "
+        "by axes and 1 to 3 by devices; warm of the same ones again. DTensor's graph search is given fewer. The last "
+        "rows are what is asked for often, on a mesh of a million devices.",
     ),
     Area(
         "local",

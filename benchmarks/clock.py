@@ -40,7 +40,7 @@ class Effort:
 
 EFFORTS = {
     effort.name: effort
-    for effort in (Effort("tiny", 0.02, 2, 2), Effort("quick", 0.7, 3, 15), Effort("full", 5.0, 7, 31))
+    for effort in (Effort("tiny", 0.02, 2, 2), Effort("quick", 0.5, 3, 15), Effort("full", 4.0, 7, 31))
 }
 
 

@@ -39,6 +39,11 @@ class Report:
         """Whether an area stopped, or a result was wrong."""
         return bool(self.failures) or any(row.failed for row in self.rows)
 
+    @property
+    def busy(self) -> bool:
+        """Whether others used the machine."""
+        return self.load > self.machine.cores / 2
+
     def of(self, area: str) -> list[Row]:
         """Return the rows of an area."""
         return [row for row in self.rows if row.area == area]

@@ -19,7 +19,7 @@ COLORS = {"won": "green", "even": "", "lost": "red", "failed": "bold red", "": "
 
 def show(report: Report, console: Console) -> None:
     """Print a report."""
-    console.print(Text(f"\n{report.machine}\n{report.effort} run of {report.date}, load before {report.load:.2f}"))
+    console.print(Text(f"\n{conditions(report)}"))
     for area in AREAS:
         rows = report.of(area.name)
         if rows:
@@ -76,7 +76,18 @@ def notes(rows: Sequence[Row]) -> list[str]:
         texts += [row.note] * bool(row.note) + [row.checked] * row.failed
         for text in texts:
             found.setdefault(text, []).append(f"{row.name} {row.size} {row.mesh}".strip())
-    return [f"{', '.join(dict.fromkeys(names))}: {text}" for text, names in found.items()]
+    return [f"{_few(list(dict.fromkeys(names)))}: {text}" for text, names in found.items()]
+
+
+def _few(names: list[str]) -> str:
+    return ", ".join(names) if len(names) < 4 else f"{names[0]} and {len(names) - 1} more"
+
+
+def conditions(report: Report) -> str:
+    """Return where and how a report was made, and whether its times are worth anything."""
+    busy = " The machine was busy: times are not to be relied on." if report.busy else ""
+    load = f"The load of the machine in the minute before was {report.load:.2f}."
+    return f"A {report.effort} run of {report.date} on {report.machine}. {load}{busy}"
 
 
 def summary(report: Report) -> str:

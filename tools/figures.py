@@ -25,15 +25,15 @@ sys.path.insert(0, str(ROOT))
 
 from benchmarks.areas import AREAS  # noqa: E402
 from benchmarks.fits import means, series  # noqa: E402
-from benchmarks.plots import curves, dots  # noqa: E402
+from benchmarks.plots import curves, dots_of  # noqa: E402
 from benchmarks.report import Report, ReportError, read  # noqa: E402
 from benchmarks.row import Row  # noqa: E402
-from benchmarks.tables import notes, summary  # noqa: E402
+from benchmarks.tables import conditions, notes, summary  # noqa: E402
 from benchmarks.words import amount, measure, times, verdict  # noqa: E402
 
 RUN = ROOT / "benchmarks" / "results" / "full.json"
 PAGE = ROOT / "docs" / "benchmarks.md"
-MARK = re.compile(r"<!-- figure: (?P<key>[^>]*?) -->(?P<text>.*?)<!-- /figure -->", re.DOTALL)
+MARK = re.compile(r"<!-- figure: (?P<key>[^\n]*?) -->(?P<text>.*?)<!-- /figure -->", re.DOTALL)
 KEY = re.compile(r'(?P<what>\w+)?\s*(?:"(?P<peer>[^"]+)")?\s*(?P<row>.*)')
 BY_HAND = re.compile(
     r"\d(?:[\d.,]*\d)?\s?(?:µs|us|ms|ns|microseconds?|milliseconds?|nanoseconds?)\b"
@@ -109,11 +109,8 @@ def table(rows: list[Row]) -> str:
 
 def plots(rows: list[Row]) -> Iterator[str]:
     """Yield the plots of rows, each in a line of its own, so that Markdown leaves them alone."""
-    plain = [row for row in rows if not row.at]
-    if plain:
-        yield f"<div>{dots(plain, plain[0].area)}</div>"
-    for some in series(rows):
-        yield f"<div>{curves(some)}</div>"
+    for drawn in (*dots_of(rows, rows[0].area), *(curves(some) for some in series(rows))):
+        yield f"<div>{drawn}</div>"
 
 
 HEAD = """# Benchmarks
@@ -169,7 +166,7 @@ Each row:
 
 def benchmarks_page(report: Report) -> str:
     """Return docs/benchmarks.md."""
-    parts = [HEAD, f"{summary(report)} Measured on {report.machine}, a {report.effort} run of {report.date}", RULES]
+    parts = [HEAD, f"{summary(report)} {conditions(report)}", RULES]
     for area in AREAS:
         rows = report.of(area.name)
         if not rows:
