@@ -52,6 +52,12 @@ def test_every_example_prints_what_the_page_says(page: str, request: pytest.Fixt
     assert not failures, "".join(failures)
 
 
+@pytest.mark.parametrize("page", PAGES)
+def test_programs_that_stand_for_others_are_python(page: str):
+    for text in re.findall(r"^```python[^\n]*\n(.*?)^```$", (ROOT / page).read_text(encoding="utf-8"), re.M | re.S):
+        compile(text, page, "exec")
+
+
 def test_the_readme_shows_the_thing_working_in_its_first_screen():
     first = (ROOT / "README.md").read_text(encoding="utf-8").splitlines()[:40]
     assert any(line.startswith(">>> ") for line in first)

@@ -64,16 +64,6 @@ def examples(thing: Any) -> str:
     return "\n".join(line for line in lines if line.lstrip().startswith((">>> ", "... ")))
 
 
-@pytest.mark.parametrize(("name", "thing"), NAMES, ids=[name for name, _ in NAMES])
-def test_every_public_name_has_an_example(name: str, thing: Any) -> None:
-    assert examples(thing), f"{name} has no example in its docstring"
-    if not inspect.isclass(thing):
-        return
-    shown = "\n".join(examples(base) for base in thing.__mro__ if base.__module__.startswith("shardwise"))
-    missing = [n for n, member in members(thing).items() if not examples(member) and not re.search(rf"\.{n}\b", shown)]
-    assert not missing, f"{name} shows these nowhere: {', '.join(missing)}"
-
-
 REFERENCE = Path(__file__).parent.parent / "docs" / "reference"
 
 
@@ -88,8 +78,13 @@ def resolved(path: str) -> Any:
 
 def seen(room: ModuleType, name: str, text: str) -> bool:
     """Whether a page that shows a whole module shows a member; functions not written with `def` are named in it."""
-    code = getattr(getattr(room, name), "__code__", None)
-    return f"`{name}`" in text if code and code.co_name != name else not name.startswith("_")
+    thing = getattr(room, name)
+    if name not in getattr(room, "__all__", (name,)) or name.startswith("_"):
+        return False
+    if not hasattr(room, "__all__") and getattr(thing, "__module__", "") != room.__name__:
+        return False
+    code = getattr(thing, "__code__", None)
+    return code is None or code.co_name == name or f"`{name}`" in text
 
 
 def documented() -> dict[str, Any]:
@@ -107,6 +102,26 @@ def documented() -> dict[str, Any]:
             names = re.findall(r"\w+", listed[1]) if listed else [n for n in vars(thing) if seen(thing, n, text)]
             out |= {f"{path}.{name}": getattr(thing, name) for name in names}
     return out
+
+
+# What is public, and what the reference shows beside it: the types of results.
+SHOWN = NAMES + [
+    (path, thing)
+    for path, thing in documented().items()
+    if getattr(thing, "__module__", "").startswith("shardwise")
+    and (inspect.isclass(thing) or inspect.isfunction(thing))
+    and id(thing) not in {id(known) for _, known in NAMES}
+]
+
+
+@pytest.mark.parametrize(("name", "thing"), SHOWN, ids=[name for name, _ in SHOWN])
+def test_every_public_name_has_an_example(name: str, thing: Any) -> None:
+    assert examples(thing), f"{name} has no example in its docstring"
+    if not inspect.isclass(thing):
+        return
+    shown = "\n".join(examples(base) for base in thing.__mro__ if base.__module__.startswith("shardwise"))
+    missing = [n for n, member in members(thing).items() if not examples(member) and not re.search(rf"\.{n}\b", shown)]
+    assert not missing, f"{name} shows these nowhere: {', '.join(missing)}"
 
 
 def test_the_reference_shows_every_public_name() -> None:
