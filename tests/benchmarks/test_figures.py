@@ -34,7 +34,7 @@ def test_nothing_measured_is_written_by_hand(page):
         ("is 4 times faster, 3x slower, 2.5× as fast", ["4 times fast", "3x slow", "2.5× as fast"]),
         ("a tenth of a millisecond", ["a tenth of a millisecond"]),
         ("```\ntime 346 us\n```\nand `178 us`", []),
-        ("<!-- figure: ours a | b -->3 ms<!-- /figure -->", []),
+        ("<!-- figure: ours a; b -->3 ms<!-- /figure -->", []),
         ("within 5 seconds, 2 times the bytes, 64 MiB, 8x16", []),
     ],
 )
@@ -45,11 +45,11 @@ def test_what_looks_measured(text, found):
 @pytest.mark.parametrize(
     ("key", "text"),
     [
-        ("ours local | S0 -> S1 | warm", "2 ms"),
-        ("floor local | S0 -> S1 | warm", "1 ms"),
-        ("ratio local | S0 -> S1 | warm", "2×"),
-        ('"JAX jit" local | S0 -> S1 | warm', "4 ms"),
-        ('against "JAX jit" local | S0 -> S1 | warm', "2×"),
+        ("ours local; S0 -> S1; warm", "2 ms"),
+        ("floor local; S0 -> S1; warm", "1 ms"),
+        ("ratio local; S0 -> S1; warm", "2×"),
+        ('"JAX jit" local; S0 -> S1; warm', "4 ms"),
+        ('against "JAX jit" local; S0 -> S1; warm', "2×"),
         ('mean "DTensor" local', "4×"),
         ("machine", str(report().machine)),
     ],
@@ -68,17 +68,17 @@ def test_a_table_and_plots_stand_alone():
         line.replace("\u00a0", " ") == r"| [x\|y] -> R | 4 MiB | 2x4 | warm | 2 ms ±10% | – | – | 1 ms ±10% | 2× |  |"
     )
     assert figure(report(), "table traffic").strip().splitlines()[0] == "| row | size | mesh | ours |"
-    assert "cold" not in figure(report(), "table local | warm")
+    assert "cold" not in figure(report(), "table local; warm")
     assert figure(report(), "plots growth").count("<svg") == 1
 
 
 @pytest.mark.parametrize(
     ("key", "message"),
     [
-        ('"MPI" local | S0 -> S1 | warm', "has no peer 'MPI'; it has DTensor, JAX jit"),
+        ('"MPI" local; S0 -> S1; warm', "has no peer 'MPI'; it has DTensor, JAX jit"),
         ("table locale", "no rows for 'table' are 'locale'.\n  areas: traffic, local, growth"),
-        ("theirs local | S0 -> S1 | warm", "the figure 'theirs local | S0 -> S1 | warm' is none: ours, floor, ratio"),
-        ("ours local | S9", "0 rows are 'local | S9'"),
+        ("theirs local; S0 -> S1; warm", "the figure 'theirs local; S0 -> S1; warm' is none: ours, floor, ratio"),
+        ("ours local; S9", "0 rows are 'local; S9'"),
     ],
 )
 def test_figures_that_are_none(key, message):
