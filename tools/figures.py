@@ -8,7 +8,7 @@ A mark is a pair of comments, and what is between them is written here:
     <!-- figure: ours planning; a layout -->43 µs<!-- /figure -->
 
 Its first word says what: `ours`, `floor`, `ratio` (ours / floor), a peer in quotes (`"JAX jit"`), `against "JAX jit"`
-(the peer / ours), `table`, `plots`, `machine`, or `mean "JAX jit"` (the geometric mean of peer / ours). The rest names
+(the peer / ours), `table`, `plots`, `machine`, `run`, or `mean "JAX jit"` (the geometric mean of peer / ours). The rest names
 the row: its area and name, and of size, mesh and state what tells it from others, with semicolons between; or rows, by
 what they have in common.
 """
@@ -55,6 +55,8 @@ def figure(report: Report, key: str) -> str:
     names = [part.strip() for part in where.split(";") if part.strip()]
     if what == "machine":
         return str(report.machine)
+    if what == "run":
+        return conditions(report)
     if what in ("table", "plots", "mean"):
         return _of_rows(report, what, peer, names)
     row = report.find(*names)

@@ -4,6 +4,7 @@ import pytest
 
 from benchmarks.areas import NAMES
 from benchmarks.report import ReportError, read
+from benchmarks.tables import conditions
 from tests.benchmarks.cases import report
 from tools.figures import PAGE, ROOT, RUN, benchmarks_page, figure, filled, pages, stale, unmarked
 
@@ -52,6 +53,7 @@ def test_what_looks_measured(text, found):
         ('against "JAX jit" local; S0 -> S1; warm', "2×"),
         ('mean "DTensor" local', "4×"),
         ("machine", str(report().machine)),
+        ("run", conditions(report())),
     ],
 )
 def test_each_kind_of_figure(key, text):
