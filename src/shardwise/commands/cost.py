@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import IO, TYPE_CHECKING
+from typing import TYPE_CHECKING
 
 import click
 
-from shardwise.errors import ArgumentError, ShardwiseError
+from shardwise.commands.module_file import failures, read
+from shardwise.errors import ArgumentError
 
 if TYPE_CHECKING:
+    from xdsl.dialects.builtin import ModuleOp
+
     from shardwise.ir.passes.costing import Cost
     from shardwise.plan.cost import Links
 
@@ -17,7 +20,7 @@ HEAD = ("line", "collective", "over", "bytes per device", "bytes in all", "time"
 
 
 @click.command()
-@click.argument("file", type=click.File("rb"), default="-")
+@click.argument("file", default="-")
 @click.option(
     "--link",
     "links",
@@ -25,27 +28,31 @@ HEAD = ("line", "collective", "over", "bytes per device", "bytes in all", "time"
     metavar="[AXIS=]SECONDS,BYTES",
     help="Latency and bytes per second of the links along a grid axis, or along all others.",
 )
-def cost(file: IO[bytes], links: Sequence[str]) -> None:
+def cost(file: str, links: Sequence[str]) -> None:
     """Show the collectives of the module in FILE (or `-`, standard input), with bytes, time and memory per device.
 
     A module on whole tensors is partitioned first.
     """
-    try:
+    with failures():
         from shardwise.ir import parse_module, verify
         from shardwise.ir.interpret.run import is_partitioned
         from shardwise.ir.passes import cost as costed
         from shardwise.ir.passes import propagate
 
-        name = str(getattr(file, "name", "<stdin>"))
-        module = parse_module(file.read(), "<stdin>" if name == "-" else name)
+        module = parse_module(*read(file))
         verify(module)
+        model = _links(links, _rank(module))
         module = module if is_partitioned(module) else propagate(module)
-        click.echo(shown(costed(module, _links(links))))
-    except (ImportError, ShardwiseError) as error:
-        raise click.ClickException(str(error)) from error
+        click.echo(shown(costed(module, model)))
 
 
-def _links(given: Sequence[str]) -> Links:
+def _rank(module: ModuleOp) -> int:
+    from shardwise.ir.shard import GridOp
+
+    return max((len(op.shape.get_values()) for op in module.walk() if isinstance(op, GridOp)), default=0)
+
+
+def _links(given: Sequence[str], rank: int) -> Links:
     from shardwise.plan.cost import Link, Links
 
     axes: dict[str, Link] = {}
@@ -61,7 +68,9 @@ def _links(given: Sequence[str]) -> Links:
         if not equals:
             default = Link(latency, bandwidth)
         elif axis.isdecimal():
-            axes[f"axis{axis}"] = Link(latency, bandwidth)
+            if int(axis) >= rank:
+                raise ArgumentError(f"--link names grid axis {axis} in {text!r}, but grids here have {rank} at most.")
+            axes[f"axis{int(axis)}"] = Link(latency, bandwidth)
         else:
             raise ArgumentError(f"--link names a grid axis by its number, got {axis!r} in {text!r}.")
     return Links(axes, default)
