@@ -28,7 +28,7 @@ def parse_module(text: str | bytes, name: str = "<text>", *, allow_unregistered:
     """
     source = Source(decode(text, name) if isinstance(text, bytes) else text, name)
     if not source.text.strip():
-        raise ParseError(name, 1, 1, "the text is empty.")
+        raise source.error(0, "the text is empty.")
     check_text(source)
     return _read(source, allow_unregistered)
 
