@@ -8,9 +8,9 @@ A mark is a pair of comments, and what is between them is written here:
     <!-- figure: ours planning; a layout -->43 µs<!-- /figure -->
 
 Its first word says what: `ours`, `floor`, `ratio` (ours / floor), a peer in quotes (`"JAX jit"`), `against "JAX jit"`
-(the peer / ours), `table`, `plots`, `machine`, `run`, or `mean "JAX jit"` (the geometric mean of peer / ours). The rest names
-the row: its area and name, and of size, mesh and state what tells it from others, with semicolons between; or rows, by
-what they have in common.
+(the peer / ours), `table`, `plots`, `machine`, `run`, or `mean "JAX jit"` (the geometric mean of peer / ours). The rest
+names the row: its area and name, and of size, mesh and state what tells it from others, with semicolons between; or
+rows, by what they have in common.
 """
 
 from __future__ import annotations
