@@ -53,8 +53,10 @@ def first_difference(one: str, other: str) -> str:
 
 def survive(seconds: float, seed: int) -> int:
     """Feed changed texts for some seconds of CPU time, and return how many were read."""
-    end, read = time.process_time() + seconds, 0
-    for number, text in enumerate(mutations(seed)):
+    texts, read = mutations(seed), 0
+    next(texts)  # the seeds are made before the first
+    end = time.process_time() + seconds
+    for number, text in enumerate(texts):
         start = time.process_time()
         if start > end:
             break
