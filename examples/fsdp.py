@@ -6,7 +6,7 @@ receives the sum for the part that it owns. Adam then updates that part, and no 
 anything. None of this is spelled out below: weights that are cut by the axis that cuts the batch have to be gathered,
 because that is cheaper than to gather the activations; and a gradient comes in the layout of its parameter.
 
-Run it: python examples/fsdp.py
+Run it: python examples/fsdp.py, or on real processes: shardwise run -n 4 examples/fsdp.py
 """
 
 from typing import Any
@@ -17,6 +17,7 @@ from shardwise import (
     DeviceMesh,
     P,
     Tensor,
+    init,
     matmul,
     mean,
     shard,
@@ -29,6 +30,7 @@ from shardwise import (
 
 ROWS, WIDTH, HIDDEN = 256, 8, 32
 MESH = DeviceMesh((4,), ("dp",))
+CUT, WHOLE = P("dp"), P()
 RATE, FIRST, SECOND, EPSILON = 0.01, 0.9, 0.999, 1e-8
 Parameters = dict[str, Any]
 State = dict[str, Parameters]  # the running means of the gradients and of their squares
@@ -73,13 +75,13 @@ def values() -> tuple[Parameters, np.ndarray, np.ndarray]:
     return {"up": up, "down": down}, x, np.sin(x.sum(1, keepdims=True))
 
 
-def spread(parameters: Parameters, x: Any, y: Any) -> tuple[Parameters, Tensor, Tensor]:
-    """Return everything cut into four along its first dim."""
-    return {k: shard(p, MESH, P("dp")) for k, p in parameters.items()}, shard(x, MESH, P("dp")), shard(y, MESH, P("dp"))
+def spread(parameters: Parameters, x: Any, y: Any, spec: P = CUT) -> tuple[Parameters, Tensor, Tensor]:
+    """Return everything laid out alike: cut into four along its first dim."""
+    return {k: shard(p, MESH, spec) for k, p in parameters.items()}, shard(x, MESH, spec), shard(y, MESH, spec)
 
 
 def main() -> None:
-    """Train on four devices and on one, and compare."""
+    """Train spread over four devices and whole on each, and compare."""
     parameters, x, y = values()
     tensors = spread(parameters, x, y)
     with trace_communication() as log:
@@ -87,13 +89,15 @@ def main() -> None:
     print("one step:", log, sep="\n")
 
     trained, losses = train(*tensors, steps=20)
-    plain, plain_losses = train(parameters, x, y, steps=20)
+    plain, plain_losses = train(*spread(parameters, x, y, WHOLE), steps=20)
     np.testing.assert_allclose(losses, plain_losses, rtol=1e-9)
-    print(f"loss {losses[0]:.4f}, after {len(losses)} steps {losses[-1]:.4f}, as on one device")
+    print(f"loss {losses[0]:.4f}, after {len(losses)} steps {losses[-1]:.4f}, as without cutting anything")
     for name, parameter in trained.items():
-        np.testing.assert_allclose(parameter.numpy(), plain[name].numpy(), rtol=1e-7)
-        print(f"{name}: {parameter.type_text}, {parameter.local(0).nbytes} of {parameter.nbytes} bytes on each device")
+        np.testing.assert_allclose(parameter.gather().numpy(), plain[name].numpy(), rtol=1e-7)
+        held = parameter.shards[0].array
+        print(f"{name}: {parameter.type_text}, {held.nbytes} of {parameter.nbytes} bytes on each device")
 
 
 if __name__ == "__main__":
+    init()
     main()

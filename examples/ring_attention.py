@@ -6,7 +6,7 @@ by: the largest score so far, the sum of exponentials relative to it, and the su
 one device does is written with `shard_map`; its collective, `ppermute`, is differentiated like anything else: the
 cotangents travel around the ring the other way.
 
-Run it: python examples/ring_attention.py
+Run it: python examples/ring_attention.py, or on real processes: shardwise run -n 4 examples/ring_attention.py
 """
 
 from functools import partial
@@ -22,6 +22,7 @@ from shardwise import (
     einsum,
     exp,
     greater_equal,
+    init,
     maximum,
     ppermute,
     shard,
@@ -75,7 +76,7 @@ ring_attention = shard_map(attend, MESH, P(None, "sp"), P(None, "sp"))
 
 
 def attention(queries: Any, keys: Any, values: Any) -> Tensor:
-    """Return the same in one go, for one device."""
+    """Return the same in one go, for a sequence that is whole."""
     scores = einsum("hqk,hsk->hqs", queries, keys) / SIZE**0.5
     return einsum("hqs,hsk->hqk", softmax(where(np.tri(TOKENS, dtype=bool), scores, FAR)), values)
 
@@ -88,7 +89,7 @@ def values() -> tuple[np.ndarray, np.ndarray, np.ndarray]:
 
 
 def main() -> None:
-    """Attend forwards and backwards on four devices and on one, and compare."""
+    """Attend forwards and backwards, spread over four devices and whole on each, and compare."""
     arrays = values()
     tensors = [shard(a, MESH, P(None, "sp")) for a in arrays]
     with trace_communication() as forward:
@@ -97,12 +98,13 @@ def main() -> None:
         gradients = back(y)
     print("forward:", forward, "backward:", backward, sep="\n")
 
-    plain, plain_back = vjp(attention, *arrays)
-    np.testing.assert_allclose(y.numpy(), plain.numpy(), rtol=1e-9, atol=1e-12)
+    plain, plain_back = vjp(attention, *[shard(a, MESH, P()) for a in arrays])
+    np.testing.assert_allclose(y.gather().numpy(), plain.numpy(), rtol=1e-9, atol=1e-12)
     for gradient, expected in zip(gradients, plain_back(plain), strict=True):
-        np.testing.assert_allclose(gradient.numpy(), expected.numpy(), rtol=1e-9, atol=1e-12)
-        print("gradient", gradient.type_text, "is that of one device")
+        np.testing.assert_allclose(gradient.gather().numpy(), expected.numpy(), rtol=1e-9, atol=1e-12)
+        print("gradient", gradient.type_text, "is that of the whole")
 
 
 if __name__ == "__main__":
+    init()
     main()

@@ -4,18 +4,20 @@ Every point takes a step towards the mean of its neighbours. On the plate as a w
 of two by four devices each has a tile and needs one row and one column more on each side, its halo. The convolution
 asks for exactly that. The last part does the same by hand: `halo_exchange` inside `shard_map`.
 
-Run it: python examples/stencil.py
+Run it: python examples/stencil.py, or on real processes: shardwise run -n 8 examples/stencil.py
+With another mesh, here one of two by two devices: shardwise run -n 4 examples/stencil.py 2 2
 """
 
+import sys
 from typing import Any
 
 import numpy as np
 
-from shardwise import DeviceMesh, P, Tensor, conv, grad, halo_exchange, shard, shard_map, trace_communication
+from shardwise import DeviceMesh, P, Tensor, conv, grad, halo_exchange, init, shard, shard_map, trace_communication
 from shardwise import sum as total
 
 ROWS, COLUMNS, STEPS = 32, 64, 10
-MESH = DeviceMesh((2, 4), ("y", "x"))
+SHAPE = (2, 4)  # of the mesh
 RATE = 0.2
 NEIGHBOURS = np.array([[0.0, 1.0, 0.0], [1.0, -4.0, 1.0], [0.0, 1.0, 0.0]])
 KERNEL = (RATE * NEIGHBOURS + np.array([[0, 0, 0], [0, 1, 0], [0, 0, 0]]))[None, None]
@@ -36,7 +38,9 @@ def tile_step(tile: Any) -> Any:
     return tile + RATE * (around - 4.0 * tile)
 
 
-step_by_hand = shard_map(tile_step, MESH, P("y", "x"), P("y", "x"))
+def step_by_hand(heat: Tensor) -> Tensor:
+    """Return the temperatures after one step, every device with its tile."""
+    return shard_map(tile_step, heat.mesh, P("y", "x"), P("y", "x"))(heat)
 
 
 def plain_diffuse(heat: np.ndarray, steps: int = STEPS) -> np.ndarray:
@@ -55,29 +59,31 @@ def plate() -> np.ndarray:
     return heat
 
 
-def main() -> None:
-    """Let heat spread over eight devices and over one, and compare."""
-    heat = shard(plate(), MESH, P("y", "x"))
+def main(mesh: DeviceMesh | None = None) -> None:
+    """Let heat spread over the devices of a mesh and in plain NumPy, and compare."""
+    heat = shard(plate(), mesh or DeviceMesh(SHAPE, ("y", "x")), P("y", "x"))
     with trace_communication() as log:
         diffuse(heat, steps=1)
     print("one step:", log, sep="\n")
-    print(f"the plate has {heat.nbytes} bytes, a tile has {heat.local(0).nbytes}")
-    warm = diffuse(heat)
-    np.testing.assert_allclose(warm.numpy(), plain_diffuse(plate()), atol=1e-12)
-    print(f"after {STEPS} steps the centre has {warm[16, 32].item():.2f} degrees, as in plain NumPy")
+    print(f"the plate has {heat.nbytes} bytes, a tile has {heat.shards[0].array.nbytes}")
+    warm = diffuse(heat).gather().numpy()
+    np.testing.assert_allclose(warm, plain_diffuse(plate()), atol=1e-12)
+    print(f"after {STEPS} steps the centre has {warm[16, 32]:.2f} degrees, as in plain NumPy")
 
     # Which points of the plate decide how warm the corner gets? Halos are added up on the way back.
     influence = grad(lambda heat: total(diffuse(heat)[:4, :4]))(heat)
     corner = np.zeros((ROWS, COLUMNS))
     corner[:4, :4] = 1.0
-    np.testing.assert_allclose(influence.numpy(), plain_diffuse(corner), atol=1e-12)  # a step is its own adjoint
+    expected = plain_diffuse(corner)  # a step is its own adjoint
+    np.testing.assert_allclose(influence.gather().numpy(), expected, atol=1e-12)
     print("and the derivative", influence.type_text, "is right")
 
     with trace_communication() as log:
         by_hand = step_by_hand(heat)
     print("one step by hand:", log, sep="\n")
-    np.testing.assert_allclose(by_hand.numpy(), plain_diffuse(plate(), 1), atol=1e-12)
+    np.testing.assert_allclose(by_hand.gather().numpy(), plain_diffuse(plate(), 1), atol=1e-12)
 
 
 if __name__ == "__main__":
-    main()
+    init()
+    main(DeviceMesh(SHAPE if len(sys.argv) < 3 else list(map(int, sys.argv[1:])), ("y", "x")))

@@ -5,14 +5,26 @@ it knows and contributes nothing for the others: the sum over devices is the emb
 logits of its words; the loss needs three numbers per token from all of them (the largest logit, the sum of the
 exponentials, the logit of the label), so logits never travel, and neither does the table.
 
-Run it: python examples/vocabulary_parallel.py
+Run it: python examples/vocabulary_parallel.py, or on real processes: shardwise run -n 4 examples/vocabulary_parallel.py
 """
 
 from typing import Any
 
 import numpy as np
 
-from shardwise import DeviceMesh, P, Tensor, cross_entropy, einsum, embedding, shard, tanh, trace_communication, vjp
+from shardwise import (
+    DeviceMesh,
+    P,
+    Tensor,
+    cross_entropy,
+    einsum,
+    embedding,
+    init,
+    shard,
+    tanh,
+    trace_communication,
+    vjp,
+)
 
 TOKENS, WIDTH, WORDS = 16, 8, 256
 MESH = DeviceMesh((4,), ("tp",))
@@ -33,7 +45,7 @@ def values() -> tuple[np.ndarray, np.ndarray, np.ndarray]:
 
 
 def main() -> None:
-    """Find the loss and its gradient on four devices and on one, and compare."""
+    """Find the loss and its gradient, the table spread over four devices and whole on each, and compare."""
     values_of_table, tokens, labels = values()
     table = shard(values_of_table, MESH, P("tp"))
     with trace_communication() as forward:
@@ -43,11 +55,13 @@ def main() -> None:
     print("forward:", forward, "backward:", backward, sep="\n")
     print(f"the table has {table.nbytes} bytes, the logits would have {TOKENS * WORDS * 4}")
 
-    plain, plain_back = vjp(lambda table: loss(table, tokens, labels), values_of_table)
-    np.testing.assert_allclose(value.item(), plain.item(), rtol=1e-5)
-    np.testing.assert_allclose(gradient.numpy(), plain_back(1.0)[0].numpy(), rtol=1e-4, atol=1e-6)
-    print(f"loss {value.item():.4f} and gradient {gradient.type_text} are those of one device")
+    plain, plain_back = vjp(lambda table: loss(table, tokens, labels), shard(values_of_table, MESH, P()))
+    found = value.gather().item()
+    np.testing.assert_allclose(found, plain.item(), rtol=1e-5)
+    np.testing.assert_allclose(gradient.gather().numpy(), plain_back(1.0)[0].numpy(), rtol=1e-4, atol=1e-6)
+    print(f"loss {found:.4f} and gradient {gradient.type_text} are those of the whole table")
 
 
 if __name__ == "__main__":
+    init()
     main()

@@ -10,7 +10,7 @@ import pytest
 
 from examples import fsdp, megatron_attention, megatron_mlp, ring_attention, sequence_parallel, stencil
 from examples import vocabulary_parallel as vocabulary
-from shardwise import P, current_engine, shard, trace_communication, value_and_grad, vjp
+from shardwise import DeviceMesh, P, current_engine, shard, trace_communication, value_and_grad, vjp
 from tests.prim.cases import jax_of_eight
 
 NAMES = sorted(path.stem for path in (Path(__file__).parent.parent / "examples").glob("*.py"))
@@ -193,8 +193,8 @@ def test_ring_attention_passes_keys_and_values_around_once_each_way() -> None:
 
 def test_a_stencil_moves_the_edges_of_tiles_and_nothing_else() -> None:
     s = stencil
-    heat = shard(s.plate(), s.MESH, P("y", "x"))
-    rows, columns = s.MESH.mesh_shape
+    rows, columns = s.SHAPE
+    heat = shard(s.plate(), DeviceMesh(s.SHAPE, ("y", "x")), P("y", "x"))
     edges = 2 * 8 * ((rows - 1) * s.COLUMNS + (columns - 1) * s.ROWS)
     corners = 4 * 8 * (rows - 1) * (columns - 1)
     with Sent() as one:

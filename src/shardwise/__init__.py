@@ -199,6 +199,7 @@ from shardwise.ops.reductions import (
 )
 from shardwise.ops.rooted import broadcast, gather, reduce, scatter, send_recv
 from shardwise.ops.shapes import broadcast_to, expand_dims, matrix_transpose, moveaxis, permute_dims, reshape, squeeze
+from shardwise.pictures.drawing import Picture, picture
 from shardwise.plan.cost import Link, Links
 from shardwise.plan.plan import Plan, plan_reshard
 from shardwise.plan.steps import Step
@@ -248,6 +249,7 @@ __all__ = [
     "ParseError",
     "Partial",
     "PartialsOnly",
+    "Picture",
     "Placement",
     "PlacementMapping",
     "Plan",
@@ -383,6 +385,7 @@ __all__ = [
     "ones_like",
     "pad",
     "permute_dims",
+    "picture",
     "plan_reshard",
     "pmean",
     "positive",

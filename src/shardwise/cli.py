@@ -3,10 +3,12 @@
 import click
 
 from shardwise import __version__
+from shardwise.commands.bench import bench
 from shardwise.commands.cost import cost
 from shardwise.commands.execution import exec_
 from shardwise.commands.opt import opt
 from shardwise.commands.run import run
+from shardwise.commands.transition import explain
 
 
 @click.group(context_settings={"help_option_names": ["-h", "--help"]})
@@ -27,4 +29,6 @@ def tour() -> None:
 main.add_command(opt)
 main.add_command(exec_)
 main.add_command(cost)
+main.add_command(explain)
 main.add_command(run)
+main.add_command(bench)

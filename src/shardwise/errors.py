@@ -28,31 +28,80 @@ from typing import Any
 
 
 class ShardwiseError(Exception):
-    """Base of all errors that shardwise raises on purpose."""
+    """Base of all errors that shardwise raises on purpose.
+
+    >>> from shardwise import DeviceMesh
+    >>> try:
+    ...     DeviceMesh((2, 4), ("dp", "tp")).axis("pt")
+    ... except ShardwiseError as error:
+    ...     print(error)
+    unknown mesh axis 'pt'.
+      mesh axes: dp=2, tp=4
+      did you mean 'tp'?
+    """
 
 
 class LayoutError(ShardwiseError, ValueError):
-    """A mesh, placement, spec or layout is wrong."""
+    """A mesh, placement, spec or layout is wrong.
+
+    >>> from shardwise import DeviceMesh, Layout
+    >>> Layout(DeviceMesh((2,), ("x",)), ["x", "x"])
+    Traceback (most recent call last):
+    shardwise.errors.LayoutError: mesh axis 'x' is used twice in ['x', 'x'].
+      each mesh axis may split one dim, or be partial, once.
+    """
 
 
 class MeshError(LayoutError):
-    """A mesh, or a question put to it, is wrong."""
+    """A mesh, or a question put to it, is wrong.
+
+    >>> from shardwise import DeviceMesh
+    >>> DeviceMesh((2, 4), ("dp", "tp")).coords(8)
+    Traceback (most recent call last):
+    shardwise.errors.MeshError: device 8 is outside the mesh (dp=2, tp=4), which has devices 0 to 7.
+    """
 
 
 class BindingError(LayoutError):
-    """A layout does not fit the shape or dtype it is bound to."""
+    """A layout does not fit the shape or dtype it is bound to.
+
+    >>> from shardwise import Cut, DeviceMesh, Layout
+    >>> Layout(DeviceMesh((2,), ("x",)), [Cut("x", offsets=(0, 3, 8))]).box((10,), 0)
+    Traceback (most recent call last):
+    shardwise.errors.BindingError: the offsets (0, 3, 8) of dim 0 must end at its size 10, they end at 8.
+    """
 
 
 class ConversionError(LayoutError):
-    """A conversion between vocabularies would lose information."""
+    """A conversion between vocabularies would lose information.
+
+    >>> from shardwise import Cut, DeviceMesh, Layout, P
+    >>> P.from_layout(Layout(DeviceMesh((2,), ("x",)), [Cut("x", halo=1)]))
+    Traceback (most recent call last):
+    shardwise.errors.ConversionError: dim 0 is cut with halo=(1, 1), which a P cannot say: it has axis names only.
+      keep the Layout, or use placements such as Sharded(0, split='chunk').
+    """
 
 
 class PlanError(ShardwiseError, ValueError):
-    """No plan can be made from what was given."""
+    """No plan can be made from what was given.
+
+    >>> from shardwise import DeviceMesh, P, plan_reshard
+    >>> plan_reshard(P("x"), P(), (8,), "float32", mesh=DeviceMesh((4,), ("x",)), memory_limit=-1)
+    Traceback (most recent call last):
+    shardwise.errors.PlanError: memory_limit is 0 bytes or more, got -1.
+    """
 
 
 class EngineError(ShardwiseError, RuntimeError):
-    """An engine cannot do what was asked."""
+    """An engine cannot do what was asked.
+
+    >>> from shardwise import AbstractEngine, engine_context, zeros
+    >>> with engine_context(AbstractEngine()):
+    ...     zeros(3).numpy()
+    Traceback (most recent call last):
+    shardwise.errors.EngineError: a tensor on the abstract engine has a layout but no values.
+    """
 
 
 class CollectiveError(EngineError):
@@ -70,23 +119,47 @@ class CollectiveError(EngineError):
 
 
 class RankLost(CollectiveError):
-    """A process is gone, or gave up, and the others cannot go on without it."""
+    """A process is gone, or gave up, and the others cannot go on without it.
+
+    >>> isinstance(RankLost("rank 2 was lost.", ranks=(2,)), CollectiveError)
+    True
+    """
 
 
 class CollectiveTimeout(CollectiveError):
-    """A process did not come to a collective, or did not end it, in time."""
+    """A process did not come to a collective, or did not end it, in time.
+
+    >>> CollectiveTimeout("rank 1 did not come to all_gather within 60 s.", ranks=(1,), step="all_gather").ranks
+    (1,)
+    """
 
 
 class CollectiveMismatch(CollectiveError):
-    """Processes came to different collectives; no data was moved."""
+    """Processes came to different collectives; no data was moved.
+
+    >>> CollectiveMismatch("ranks 0 and 1 came to different calls.", ranks=(0, 1), sequence=7).sequence
+    7
+    """
 
 
 class ProgramError(ShardwiseError, RuntimeError):
-    """A module of the `shard` dialect cannot be made or run, or went wrong while it ran."""
+    """A module of the `shard` dialect cannot be made or run, or went wrong while it ran.
+
+    >>> from shardwise.ir import trace
+    >>> trace(float, 1.0)
+    Traceback (most recent call last):
+    shardwise.errors.ProgramError: ...
+    """
 
 
 class DerivativeError(ShardwiseError, ValueError):
-    """Something cannot be differentiated."""
+    """Something cannot be differentiated.
+
+    >>> from shardwise import asarray, grad
+    >>> grad(lambda x: x * x)(asarray([1.0, 2.0]))
+    Traceback (most recent call last):
+    shardwise.errors.DerivativeError: a gradient is that of one number, a 0-d tensor; the function returned (2,).
+    """
 
 
 class ModuleError(ShardwiseError, ValueError):
@@ -104,15 +177,36 @@ class ModuleError(ShardwiseError, ValueError):
 
 
 class ParseError(ModuleError):
-    """The text of a module cannot be read."""
+    """The text of a module cannot be read.
+
+    >>> from shardwise.ir import parse_module
+    >>> parse_module("shard.grid @g(shape = 2x4", "m.mlir")
+    Traceback (most recent call last):
+    shardwise.errors.ParseError: m.mlir:1:26: ')' expected.
+      shard.grid @g(shape = 2x4
+                               ^
+    """
 
 
 class VerifyError(ModuleError):
-    """A module says what cannot be."""
+    """A module says what cannot be.
+
+    >>> from shardwise.ir import parse_module, verify
+    >>> verify(parse_module("%s = shard.sharding @g split_axes = [[0]] : !shard.sharding", "m.mlir"))
+    Traceback (most recent call last):
+    shardwise.errors.VerifyError: m.mlir:1:1: shard.sharding: unknown grid @g.
+      the module has no grids.
+    """
 
 
 class ArgumentError(ShardwiseError, TypeError):
-    """A value of the wrong kind was passed."""
+    """A value of the wrong kind was passed.
+
+    >>> from shardwise import all_reduce
+    >>> all_reduce(3)
+    Traceback (most recent call last):
+    shardwise.errors.ArgumentError: all_reduce needs a Tensor, got int; make one with shard(x, mesh, P(...)).
+    """
 
 
 def did_you_mean(got: object, names: Iterable[str]) -> str:

@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-RANK, SIZE = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
+RANK, SIZE = int(os.environ.get("RANK", "0")), int(os.environ.get("WORLD_SIZE", "1"))
 
 
 def share_accelerators() -> None:

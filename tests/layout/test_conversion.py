@@ -1,5 +1,6 @@
 """Conversion: whatever describes a layout gives the same layout."""
 
+import re
 from typing import Any
 
 import pytest
@@ -81,9 +82,17 @@ ERRORS = [
     (lambda: convert(P("tp"), "1", MESH), ArgumentError, "a rank is the number of dims, an int, got '1'."),
     (lambda: convert([Replicated()] * 2, True, MESH), ArgumentError, "a rank is the number of dims, an int, got True."),
     (lambda: convert(Layout(MESH), 0.0), ArgumentError, "a rank is the number of dims, an int, got 0.0."),
-    (lambda: convert("tp", 1, MESH), ArgumentError, "a layout was expected, got 'tp'."),
+    (
+        lambda: convert("tp", 1, MESH),
+        ArgumentError,
+        "a layout was expected, got 'tp'.\n  the axes of each dim are written P('tp').",
+    ),
     (lambda: convert(None, 1, MESH), ArgumentError, "a layout was expected, got None."),
-    (lambda: convert(("tp", None), 2, MESH), ArgumentError, "a layout was expected, got ('tp', None)."),
+    (
+        lambda: convert(("tp", None), 2, MESH),
+        ArgumentError,
+        "a layout was expected, got ('tp', None).\n  the axes of each dim are written P('tp', None).",
+    ),
     (
         lambda: convert([DimSpec(), Sharded(0)], 2, MESH),
         ArgumentError,
@@ -112,3 +121,17 @@ def test_errors_say_what_was_got(action, kind, text):
             "\n  give a Layout, P(...), a PlacementMapping, NamedMapping or ShardingSpec, a list of placements "
             "(one per mesh axis) or a list of DimSpecs (one per dim)."
         )
+
+
+def test_what_people_bring_from_peers_is_refused_in_our_words():
+    jax = pytest.importorskip("jax")
+    tensor = pytest.importorskip("torch.distributed.tensor")
+    spec = jax.sharding.PartitionSpec
+    ours = "that is JAX's PartitionSpec; ours is P('dp', ('tp', 'y'), unreduced=('x',))."
+    with pytest.raises(ArgumentError, match=re.escape(ours)):
+        convert(spec("dp", ("tp", "y"), unreduced={"x"}), 2, MESH)
+    with pytest.raises(ArgumentError, match=r"^a layout was expected, got [^\n]*\n  give a Layout"):
+        convert(spec(spec.UNCONSTRAINED), 1, MESH)
+    ours = "those are torch's placements; ours are [Sharded(1), Replicated(), Partial('prod')]."
+    with pytest.raises(ArgumentError, match=re.escape(ours)):
+        convert([tensor.Shard(1), tensor.Replicate(), tensor.Partial("product")], 2, MESH)

@@ -18,6 +18,7 @@ from shardwise import (
     P,
     ReshardWarning,
     asarray,
+    current_engine,
     embedding,
     grad,
     jvp,
@@ -396,14 +397,20 @@ def test_a_gather_that_reshards_is_refused_reported_or_warned_of():
     with mode(NoReshard()), pytest.raises(LayoutError) as error:
         embedding(index, table)
     text = str(error.value)
-    assert text.startswith("NoReshard does not allow the resharding that this needs.")
-    assert "take at" in text
+    assert text.startswith("NoReshard does not allow what this sends.")
+    assert "embedding at" in text
     assert "test_indexing.py" in text
     assert "operand 0: [y|-] -> [-|-]" in text
     assert "fix: x0 = shard(x0, mesh, P(None, None))" in text
-    with mode(GreedyReshard(on_reshard="raise")), pytest.raises(LayoutError, match=r"take at .* reshards its operands"):
+    with (
+        mode(GreedyReshard(on_reshard="raise")),
+        pytest.raises(LayoutError, match=r"embedding at .* reshards"),
+    ):
         embedding(index, table)
-    with mode(GreedyReshard(on_reshard="warn")), pytest.warns(ReshardWarning, match=r"take at .*\(\d+ bytes in all\)"):
+    with (
+        mode(GreedyReshard(on_reshard="warn")),
+        pytest.warns(ReshardWarning, match=r"embedding at .*\d+ bytes in all"),
+    ):
         embedding(index, table)
     with mode(NoReshard()):
         assert embedding(shard(np.zeros(8, int), MESH, P("x")), table).shape == (8, 4)
@@ -447,3 +454,13 @@ X = shard(np.ones((4, 3)), MESH, P("y"))
 def test_what_does_not_fit_says_so(call, error, text):
     with pytest.raises(error, match=text):
         call()
+
+
+def test_a_small_slice_is_copied_from_the_arrays_themselves_and_once():
+    value = np.arange(16.0).reshape(8, 2)
+    x, counters = shard(value, DeviceMesh((4,), ("x",)), P("x")), current_engine().counters
+    x[1:]
+    counters.reset()
+    assert np.array_equal(x[1:].numpy(), value[1:])
+    assert (counters.kernel_calls, counters.copies, counters.bytes_copied) == (0, 6, 6 * 16)  # the last part is a view
+    assert counters.bytes_moved == {"exchange": 3 * 16}

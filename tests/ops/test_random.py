@@ -32,6 +32,7 @@ from shardwise import (
     sum,
     vjp,
 )
+from shardwise.engine.pool import HUGE
 from shardwise.layout.placement import reductions_of
 from shardwise.ops import random
 from shardwise.ops.random import bernoulli, bits, dropout, fold_in, integers, key, normal, split, uniform
@@ -128,13 +129,15 @@ def test_values_do_not_depend_on_the_instructions_that_the_processor_has():
 def test_what_is_needed_beside_the_tensor_is_bounded():
     normal(KEY, 10, "float32")
     extra = []
-    for count in (2**18, 2**20):
+    for count in (2**18, 2**22):
         with engine_context(LocalEngine()):
             tracemalloc.start()
             normal(KEY, count, "float32")
             extra.append(tracemalloc.get_traced_memory()[1] - 4 * count)
             tracemalloc.stop()
-    assert max(extra) < 3 * 2**19  # bytes
+    small, large = extra
+    assert small < 3 * 2**19  # bytes
+    assert large - HUGE < 3 * 2**19  # large blocks are aligned within a little more
 
 
 # -- beside JAX ------------------------------------------------------------------------------------------

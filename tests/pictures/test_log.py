@@ -32,3 +32,9 @@ def test_layouts_in_brackets_are_not_taken_for_markup() -> None:
         console.print(LOG)
         console.print(log_table(LOG))
     assert capture.get().count("[x|-]") == 2
+
+
+def test_one_step_is_one_step() -> None:
+    log = CommunicationLog()
+    log.records.append(Record("slice", ("x",), "[-]", "[x]", 0, 0, 0.0, "a.py:1"))
+    assert log_text(log).splitlines()[-1] == "1 step, 0 B between devices"

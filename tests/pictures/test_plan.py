@@ -91,11 +91,11 @@ def test_a_plan_is_a_table(found, want):
 
 
 EXPLANATION = """
-way                  steps                                   receives at most  all devices    time
-this plan            exchange over dp, tp                               8 MiB       56 MiB  346 us
-gather, then slice   all_gather over dp, tp, slice over dp             14 MiB      112 MiB  597 us
-axis by axis         all_gather over tp, all_to_all over dp            10 MiB       80 MiB  439 us
-one direct exchange  exchange                                           8 MiB       56 MiB  346 us
+way                  steps                                   receives at most  all devices  memory    time
+this plan            exchange over dp, tp                               8 MiB       56 MiB  18 MiB  346 us
+gather, then slice   all_gather over dp, tp, slice over dp             14 MiB      112 MiB  34 MiB  597 us
+axis by axis         all_gather over tp, all_to_all over dp            10 MiB       80 MiB  24 MiB  439 us
+one direct exchange  exchange                                           8 MiB       56 MiB  18 MiB  346 us
 gather, then slice would move 2 times the bytes; axis by axis would move 1.43 times the bytes; \
 one direct exchange comes
 to the same.

@@ -8,7 +8,9 @@ import pytest
 from hypothesis import given
 
 from shardwise import Cut, DeviceMesh, Layout
-from shardwise.pictures.text import MOST_DEVICES, MOST_PARTS, layout_rich, layout_text
+from shardwise.pictures.binding import MOST_DEVICES
+from shardwise.pictures.text import layout_rich, layout_text
+from shardwise.pictures.unfolding import MOST_PARTS
 from tests.layout.strategies import Bound, bound_layouts, meshes
 
 MESH = DeviceMesh((2, 4), ("dp", "tp"))

@@ -125,3 +125,15 @@ def test_between_two_meshes_axes_of_either_may_be_named():
     assert plan.time == pytest.approx(0.4)  # which link joins two devices is not said by either mesh: the default
     with pytest.raises(LayoutError, match="unknown mesh axis 'w'"):
         plan_reshard(src, dst, (20,), "int8", links={"w": SLOW})
+
+
+@pytest.mark.parametrize("compute", [True, "fast", None])
+def test_compute_must_be_a_number(compute):
+    with pytest.raises(ArgumentError, match="compute is a number of multiplications a second, got"):
+        Links(compute=compute)
+
+
+@pytest.mark.parametrize("compute", [0, -1.0, float("nan")])
+def test_compute_must_be_above_0(compute):
+    with pytest.raises(PlanError, match="above 0, got"):
+        Links(compute=compute)

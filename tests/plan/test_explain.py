@@ -28,6 +28,18 @@ def test_the_alternatives_are_the_obvious_ones():
     )
 
 
+def test_memory_is_both_shards_and_what_is_staged():
+    found = explained(P("x", "y"), P(None, "x"), (8, 64))
+    assert {way.name: way.memory for way in (found.chosen, *found.alternatives)} == {
+        "this plan": 64 + 256 + 256,  # up to eight boxes of 4 x 8
+        "gather, then slice": 64 + 512 + 512,  # eight boxes of 4 x 16
+        "axis by axis": 256 + 256 + 256,
+        "one direct exchange": 64 + 256 + 256,
+    }
+    limited = plan_reshard(P("x", "y").to_layout(2, MESH), P().to_layout(2, MESH), (8, 64), "int8", memory_limit=64)
+    assert limited.explain().chosen.memory == 64 + 512 + 64
+
+
 def test_a_direct_exchange_of_partial_values_fetches_every_contribution():
     found = explained(P(unreduced=["x", "y"]), P(), (80,))
     direct = found.alternatives[-1]

@@ -19,6 +19,7 @@ from shardwise import (
     DeviceMesh,
     Layout,
     Link,
+    MeshError,
     P,
     PlanError,
     mesh_context,
@@ -212,6 +213,15 @@ def test_a_spec_means_the_mesh_of_its_context():
     for mesh in (mesh_of(2), mesh_of(4)):
         with mesh_context(mesh):
             assert plan_reshard(P("x"), P(), (8,), "int8").src.mesh is mesh
+
+
+def test_a_spec_means_the_mesh_that_is_given():
+    with mesh_context(mesh_of(2)):
+        assert plan_reshard(P("x"), P(), (8,), "int8", mesh=mesh_of(4)).src.mesh is mesh_of(4)
+    with pytest.raises(ArgumentError, match=r"^a DeviceMesh was expected, got 3\.$"):
+        plan_reshard(P("x"), P(), (8,), "int8", mesh=3)  # pyright: ignore[reportArgumentType]
+    with pytest.raises(MeshError, match=r"pass mesh=DeviceMesh"):
+        plan_reshard(P("x"), P(), (8,), "int8")
 
 
 # -- cost ----------------------------------------------------------------------------------------------

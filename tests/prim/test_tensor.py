@@ -91,12 +91,15 @@ def test_reading_what_is_not_there() -> None:
         x.local(4)
     with pytest.raises(TypeError, match=r"a Tensor is not iterable: it is one value .* x.numpy\(\) gives its elements"):
         iter(x)
+    with pytest.raises(TypeError, match=r"^a Tensor does not change; x\.at\[...\]\.set\(value\) returns a new one\.$"):
+        x[0] = 1.0
     with pytest.raises(TypeError, match="0-d"):
         len(asarray(1.0))
     assert len(x) == 2
     with sw.engine_context(sw.AbstractEngine()):
         y = shard(np.zeros(4), M4, P("x"))
         assert repr(y) == "Tensor(float64[4@x] on x=4, abstract)"
+        assert repr(asarray([1.0])) == "Tensor(float64[1] on cpu:0, abstract)"
         with pytest.raises(EngineError, match="a tensor on the abstract engine has a layout but no values"):
             y.numpy()
 

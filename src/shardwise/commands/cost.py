@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from shardwise.commands.links import read_links
 from shardwise.commands.module_file import failures, read
 from shardwise.errors import ArgumentError
 
@@ -53,27 +54,14 @@ def _rank(module: ModuleOp) -> int:
 
 
 def _links(given: Sequence[str], rank: int) -> Links:
-    from shardwise.plan.cost import Link, Links
-
-    axes: dict[str, Link] = {}
-    default = None
-    for text in given:
-        axis, equals, numbers = text.rpartition("=")
-        try:
-            latency, bandwidth = map(float, numbers.split(","))
-        except ValueError:
-            raise ArgumentError(
-                f"--link is given as SECONDS,BYTES or AXIS=SECONDS,BYTES, such as 1=1e-6,400e9, got {text!r}."
-            ) from None
-        if not equals:
-            default = Link(latency, bandwidth)
-        elif axis.isdecimal():
-            if int(axis) >= rank:
-                raise ArgumentError(f"--link names grid axis {axis} in {text!r}, but grids here have {rank} at most.")
-            axes[f"axis{int(axis)}"] = Link(latency, bandwidth)
-        else:
+    def named(axis: str, text: str) -> str:
+        if not axis.isdecimal():
             raise ArgumentError(f"--link names a grid axis by its number, got {axis!r} in {text!r}.")
-    return Links(axes, default)
+        if int(axis) >= rank:
+            raise ArgumentError(f"--link names grid axis {axis} in {text!r}, but grids here have {rank} at most.")
+        return f"axis{int(axis)}"
+
+    return read_links(given, "--link", "1=1e-6,400e9", named)
 
 
 def shown(found: Cost) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from zipfile import BadZipFile
@@ -11,31 +11,14 @@ import click
 import numpy as np
 
 from shardwise.commands.module_file import failures, read
+from shardwise.commands.several import taking_several
 from shardwise.errors import ArgumentError
 
 if TYPE_CHECKING:
     from xdsl.dialects.builtin import ModuleOp
 
 
-class _Several(click.Command):
-    """A command whose option `--inputs` takes several values: `--inputs x.npy y.npy`."""
-
-    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        """Read the arguments, with the option repeated before each value."""
-        return super().parse_args(ctx, list(_repeated(args)))
-
-
-def _repeated(args: Sequence[str]) -> Iterator[str]:
-    following = False  # values of --inputs
-    for k, arg in enumerate(args):
-        if arg.startswith("-") and arg != "-":
-            following = arg == "--inputs"
-        elif following and args[k - 1] != "--inputs":
-            yield "--inputs"
-        yield arg
-
-
-@click.command("exec", cls=_Several)
+@click.command("exec", cls=taking_several("--inputs"))
 @click.argument("file")
 @click.option("--inputs", multiple=True, metavar="X.npy ...", help="One array per argument, as numpy.save writes it.")
 @click.option("--check", is_flag=True, help="Run on whole tensors too, and fail if a device holds anything else.")

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from math import prod
+from time import perf_counter
 from typing import Any
 from weakref import finalize
 
@@ -66,7 +67,27 @@ class AbstractArrays(Sequence[AbstractArray]):
 
 
 class AbstractEngine:
-    """Knows layouts, plans, bytes and memory, on meshes of any size; a tensor on it has no values."""
+    """Knows layouts, plans, bytes and memory, on meshes of any size; a tensor on it has no values.
+
+    >>> from shardwise import CPU, DeviceMesh, Layout, P, plan_reshard
+    >>> from shardwise.engine.execute import compiled
+    >>> from shardwise.engine.job import Job
+    >>> mesh, engine = DeviceMesh((2,), ("x",)), AbstractEngine()
+    >>> engine.addressable(mesh), engine.place(3, CPU(1)), engine.empty((3,), np.dtype("int8")).nbytes
+    (range(0, 2), 3, 3)
+    >>> arrays = engine.blank(Layout(mesh, ["x"]), (4,), np.dtype(float))
+    >>> storage = arrays.storage
+    >>> engine.each(storage, np.dtype(float), lambda which, device: None)[0], engine.peak
+    (AbstractArray(shape=(2,), dtype=dtype('float64')), 32)
+    >>> engine.work(np.negative, [arrays], Job(storage, (storage,)))[1].shape
+    (2,)
+    >>> engine.run(compiled(plan_reshard(P("x"), P(), (4,), "float64", mesh=mesh)), arrays)[0].shape
+    (4,)
+    >>> engine.apply(np.isfinite, [arrays[0]], (2,))
+    AbstractArray(shape=(2,), dtype=dtype('bool'))
+    >>> engine.counters.bytes_moved
+    {'all_gather': 32}
+    """
 
     name = "abstract"
 
@@ -167,7 +188,8 @@ class AbstractEngine:
             if size:
                 self.counters.moved(kind, size)
         for log in active_logs():
-            log.records += [Record(*note, moved.get(note.kind, 0), 0.0, user_line()) for note in steps]
+            line, now = user_line(), perf_counter()
+            log.records += [Record(*note, moved.get(note.kind, 0), 0.0, line, now) for note in steps]
 
 
 def _traffic(program: Program) -> tuple[tuple[StepNote, int], ...]:

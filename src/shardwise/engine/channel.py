@@ -9,7 +9,8 @@ from __future__ import annotations
 import hmac
 import socket
 import struct
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from time import monotonic
 from typing import NamedTuple
 
@@ -77,6 +78,17 @@ class Channel:
             return None
         self.came = came[end:]
         return came[HEAD.size : end]
+
+    def messages(self) -> Iterator[bytes]:
+        """Take all messages that are here."""
+        while (message := self.receive()) is not None:
+            yield message
+
+    def finish(self) -> None:
+        """Say that no more is sent, for all processes that have this connection; what comes can still be received."""
+        self.flush()
+        with suppress(OSError):  # the other end is gone
+            self.socket.shutdown(socket.SHUT_WR)
 
     def close(self) -> None:
         """Close the connection, of this process only: a fork's stays open."""

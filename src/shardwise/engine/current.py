@@ -36,7 +36,13 @@ def use(engine: Engine) -> None:
 
 @contextmanager
 def engine_context(engine: Engine) -> Iterator[Engine]:
-    """Use another engine inside a `with` block."""
+    """Use another engine inside a `with` block.
+
+    >>> from shardwise import AbstractEngine, zeros
+    >>> with engine_context(AbstractEngine()):
+    ...     zeros((1 << 20, 1 << 20))
+    Tensor(float64[1048576, 1048576] on cpu:0, abstract)
+    """
     if not isinstance(engine, Engine):
         raise ArgumentError(f"engine_context needs an engine such as LocalEngine(), got {engine!r}.")
     token = _current.set(engine)

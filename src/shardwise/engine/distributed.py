@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Sequence
+from functools import partial
 from math import prod
 from time import perf_counter
 from typing import Any
@@ -30,8 +31,9 @@ from shardwise.engine.job import Job
 from shardwise.engine.log import Record, active_logs, user_line
 from shardwise.engine.parcel import Parcel, bytes_of
 from shardwise.engine.pool import Pool
-from shardwise.engine.route import Leg, Message, Out, Part, Round, route_of
+from shardwise.engine.route import Leg, Message, Out, Part, Round
 from shardwise.engine.storage import Storage
+from shardwise.engine.survey import route_of
 from shardwise.engine.wire import Pending, Wire
 from shardwise.errors import EngineError, MeshError, ShardwiseError
 from shardwise.layout.device import Accelerator, Device
@@ -120,13 +122,17 @@ class DistributedEngine:
             made[index] = np.asarray(array) if isinstance(array, np.generic) else array
         self.counters.kernel_calls += len(made)
         if made:
-            return Held(job.out, made, self.rank)
+            return self._held(job.out, made)
         if dtype is not None:
-            return Held(job.out, made, self.rank, dtype, sample(operands[0]))
+            return self._held(job.out, made, dtype, sample(operands[0]))
         # No device of the result is here: single elements tell its dtype.
         asked = kernel(*map(sample, operands))
         asked = np.asarray(asked) if isinstance(asked, np.generic) else asked
-        return Held(job.out, made, self.rank, like=asked, dtype=None if is_torch(asked) else asked.dtype)
+        return self._held(job.out, made, None if is_torch(asked) else asked.dtype, asked)
+
+    def _held(self, storage: Storage, made: Arrays, dtype: np.dtype | None = None, like: Array | None = None) -> Held:
+        check = partial(self.wire.check, self.wire.sequence) if self.wire.groups.on_accelerators else None
+        return Held(storage, made, self.rank, dtype, like, check)
 
     def _own_work(self, job: Job) -> list[tuple[int, tuple[int, ...], tuple[Box, ...]]]:
         found = job.__dict__.get("_own")
@@ -148,7 +154,7 @@ class DistributedEngine:
         made = {i: make(i, device) for i, device in self._here(storage)}
         if not made and like is None and base is not None:
             like = sample(base)
-        return Held(storage, made, self.rank, dtype, like)
+        return self._held(storage, made, dtype, like)
 
     def _here(self, storage: Storage) -> list[tuple[int, int]]:
         # The arrays in this process, each with one of its devices here that hold it.
@@ -182,7 +188,7 @@ class DistributedEngine:
                 self.wire.guard.give_up(error)
             raise
         made = {index: state[slot] for index, slot in route.ends}
-        return Held(program.target, made, self.rank, program.dtype, like)
+        return self._held(program.target, made, program.dtype, like)
 
     def _logged(self, leg: Leg, arrays: Arrays, dtype: np.dtype, like: Array) -> Arrays:
         moved, start = dict(self.counters.bytes_moved), perf_counter()
@@ -191,8 +197,8 @@ class DistributedEngine:
         for note in leg.notes:
             size = self.counters.bytes_moved.get(note.kind, 0) - moved.get(note.kind, 0)
             for log in active_logs():
-                log.records.append(Record(*note, size, seconds, line))
-            seconds = 0.0  # steps that are run as one take their time together
+                log.records.append(Record(*note, size, seconds, line, start, self.rank))
+            start, seconds = start + seconds, 0.0  # steps that are run as one take their time together
         return out
 
     def _run(self, leg: Leg, arrays: Arrays, dtype: np.dtype, like: Array) -> Arrays:

@@ -17,7 +17,8 @@ from typing import NamedTuple
 import numpy as np
 
 from shardwise.engine.boxes import Placed, disjoint, joined, merged
-from shardwise.engine.storage import Region, Storage, region, storage_of
+from shardwise.engine.grid import Regrid, regrid_of
+from shardwise.engine.storage import Region, Storage, covered, region, storage_of
 from shardwise.layout.axis import common
 from shardwise.layout.layout import Layout, Shape
 from shardwise.layout.placement import ReduceOp
@@ -91,11 +92,61 @@ class Stage:
     free: Moved  # what devices receive in views of arrays that others hold
     itemsize: int
     order: tuple[int, ...] | None = None  # which of the arrays each array of the next layout is, if not its number
+    is_small: bool = False  # whether so little is copied that what a call costs is all that counts
 
     @cached_property
     def size(self) -> int:
         """The bytes that are written."""
         return sum(job.size for job in (*self.joins, *self.reduces))
+
+    @cached_property
+    def regrid(self) -> Regrid | None:
+        """How one copy, or one view, makes all arrays, if it can."""
+        if self.reduces or self.wholes or self.blank or self.order or (self.takes and self.fresh):
+            return None
+        found = regrid_of(self.before, self.after)
+        return found if found is not None and self._keeps_places else None
+
+    @property
+    def _keeps_places(self) -> bool:
+        # Whether every element stays where it is in the tensor, as in a reshard, unlike in a permutation or a flip.
+        joins = [(join.out, join.at, join.dim, join.terms) for join in self.joins]
+        takes = [(take.out, (), 0, ((take.source, take.region),)) for take in self.takes]
+        for out, at, dim, terms in (*joins, *takes):
+            into = covered(self.after.box(out), at)
+            start = into[dim][0]
+            for source, where in terms:
+                box = covered(self.before.box(source), where)
+                stop = start + box[dim][1] - box[dim][0]
+                if box != (*into[:dim], (start, stop), *into[dim + 1 :]) or any(s.step for s in where[:-1]):
+                    return False
+                start = stop
+        return True
+
+    @cached_property
+    def copies(self) -> int:
+        """How many arrays are copied from, over all targets."""
+        return sum(len(join.terms) for join in self.joins)
+
+    @cached_property
+    def moved(self) -> Moved:
+        """What all copies together are between devices."""
+        out: dict[str, int] = {}
+        for join in self.joins:
+            for kind, size in join.moved:
+                out[kind] = out.get(kind, 0) + size
+        return tuple(sorted(out.items()))
+
+    @cached_property
+    def is_joined(self) -> bool:
+        """Whether every array is a view, the parts of others side by side, or empty."""
+        whole = len({join.out for join in self.joins}) == len(self.joins) and not any(join.at for join in self.joins)
+        return whole and not (self.blank or self.reduces or self.wholes)
+
+    @cached_property
+    def empties(self) -> tuple[int, ...]:
+        """The arrays of no elements, which nothing is copied to."""
+        return tuple(sorted({*self.fresh} - {job.out for job in (*self.joins, *self.reduces)}))
 
     @cached_property
     def shapes(self) -> tuple[Shape, ...]:
@@ -161,7 +212,8 @@ class Program:
             return None
         # The target is on a mesh of its own, which the plan has put into the axes of the source's.
         ground, own = plan.search.ground, storage_of(plan.search.dst, plan.shape)
-        return tuple(own.index(ground.slot(plan.dst.mesh.device(ds[0]))) for ds in self.target.holders)
+        order = tuple(own.index(ground.slot(plan.dst.mesh.device(ds[0]))) for ds in self.target.holders)
+        return None if order == tuple(range(own.count)) else order
 
 
 def compiled(plan: Plan) -> Program:

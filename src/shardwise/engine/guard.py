@@ -14,16 +14,16 @@ from collections.abc import Mapping, Sequence
 from time import monotonic
 from typing import Any
 
+from shardwise.engine.call import Call
 from shardwise.engine.channel import Channel
 from shardwise.engine.fingerprint import Fingerprint, agree, decoded, differences, encoded, told_sequence
 from shardwise.engine.log import user_line
-from shardwise.engine.route import Call
 from shardwise.engine.settings import Settings
 from shardwise.engine.watchdog import CUT, Watchdog
 from shardwise.errors import CollectiveError, CollectiveMismatch, CollectiveTimeout, EngineError, RankLost
 
 EARLY = 0.02  # seconds in which most processes come
-NEWS = 3.0  # seconds until it must be known why a connection closed
+NEWS = 5.0  # seconds until it must be known why a connection closed
 ERRORS: dict[str, type[CollectiveError]] = {kind.__name__: kind for kind in CollectiveError.__subclasses__()}
 KEPT = "\n  this process still has what it holds: x.shards and x.local(i) can be read and saved."
 
@@ -41,11 +41,16 @@ class CollectiveGuard:
         self._pid, self._thread = os.getpid(), 0
         os.register_at_fork(after_in_child=self._forget)
 
+    @property
+    def is_here(self) -> bool:
+        """Whether this is the process that was started, and not a fork of it."""
+        return self._pid == os.getpid()
+
     # -- what the wire asks ------------------------------------------------------------------------
 
     def before(self, sequence: int, call: Call) -> None:
         """Return when all processes of the group have come to this call; no data has moved until then."""
-        if self._thread != threading.get_ident() or self._pid != os.getpid():
+        if self._thread != threading.get_ident() or not self.is_here:
             self._refuse(call)
         self._check()
         self.watchdog.sequence = sequence
@@ -84,16 +89,28 @@ class CollectiveGuard:
         text = f"{call.step} (sequence {sequence}, at {user_line()}) failed in torch.distributed:\n  {error}"
         return self._stop(CollectiveError(text + KEPT, ranks=call.ranks, step=call.step, sequence=sequence))
 
+    def unfinished(self, sequence: int) -> CollectiveError:
+        """Return the error that tells why what was under way from a call on never came."""
+        reading = Call("reading", (self.rank, *self.watchdog.peers), (), "", "", "", None, None, "")
+        error = self._error or self._departed(reading.ranks[1:], self.watchdog.sequence, reading)
+        if error is None:
+            error = CollectiveError("NCCL was stopped.", ranks=(self.rank,), step="", sequence=sequence)
+        return _like(error, f"a value that was under way at sequence {sequence}, or made of it, never came:\n  {error}")
+
+    def unstarted(self, error: Exception, size: int) -> EngineError:
+        """Return the error that tells why torch.distributed could not start."""
+        return self.failure(error, 0, Call("init", tuple(range(size)), (), "", "", "", None, None, ""))
+
     def give_up(self, error: BaseException) -> None:
         """Tell the others that this process cannot take part in what it has begun."""
-        if self._error is not None or self._pid != os.getpid():
+        if self._error is not None or not self.is_here:
             return
         text = f"rank {self.rank} gave up at sequence {self.watchdog.sequence}: {_brief(error)}"
         self._stop(RankLost(text + KEPT, ranks=(self.rank,), sequence=self.watchdog.sequence))
 
     def close(self, error: BaseException | None = None) -> None:
         """Say goodbye to the others, and why."""
-        if self._pid != os.getpid():
+        if not self.is_here:
             return
         said = "it left, cleanly" if error is None else f"it left with {_brief(error)}"
         self.watchdog.end(said, clean=error is None)
@@ -137,7 +154,7 @@ class CollectiveGuard:
             raise self._told()
 
     def _refuse(self, call: Call) -> None:
-        if self._pid != os.getpid():
+        if not self.is_here:
             raise EngineError(
                 f"{call.step}: this process was forked from rank {self.rank} after init, and is not one of the "
                 "processes: it shares its parent's connections and would mix up its messages.\n"
@@ -154,13 +171,13 @@ class CollectiveGuard:
     # -- errors ------------------------------------------------------------------------------------
 
     def _departed(self, ranks: Sequence[int], sequence: int, call: Call) -> CollectiveError | None:
-        # Who went by itself is to blame, rather than who was stopped by that and then went too.
-        gone = sorted(self.watchdog.gone(ranks, NEWS), key=lambda peer: (peer.follows, peer.clean))
-        if gone and not gone[0].follows:
-            return self._lost(gone[0].rank, sequence, call)
-        if self.watchdog.stopped is not None:
+        # Who went by itself is to blame, unless it went after something else had happened, of which all were told.
+        gone = [peer for peer in self.watchdog.gone(ranks, NEWS) if not peer.follows]
+        first = min(gone, key=lambda peer: peer.clean, default=None)
+        cause = self.watchdog.stopped
+        if cause is not None and (first is None or not _is_loss(cause, first.rank)):
             return self._told()
-        return self._lost(gone[0].rank, sequence, call) if gone else None
+        return None if first is None else self._lost(first.rank, sequence, call)
 
     def _lost(self, rank: int, sequence: int, call: Call) -> CollectiveError:
         peer = self.watchdog.peers[rank]
@@ -187,11 +204,15 @@ class CollectiveGuard:
 
     def _mismatch(self, rank: int, mine: Fingerprint, theirs: Fingerprint) -> CollectiveError:
         (first, one), (second, other) = sorted([(self.rank, mine), (rank, theirs)])
+        different = differences(one, other)
         text = (
             f"ranks {first} and {second} came to different calls; no data was moved.\n"
-            f"  rank {first}: {one}\n  rank {second}: {other}\n  different: {', '.join(differences(one, other))}\n"
+            f"  rank {first}: {one}\n  rank {second}: {other}\n  different: {', '.join(different)}\n"
             "  all processes of a group run the same functions on the same meshes, in the same order."
         )
+        if "mesh" in different:
+            text += "\n  meshes are the same if their axes, devices and names are."
+            text += "\n  init(mesh=...) compares them at the start."
         error = CollectiveMismatch(text + KEPT, ranks=(first, second), step=mine.call.step, sequence=mine.sequence)
         return self._stop(error)
 
@@ -211,8 +232,12 @@ class CollectiveGuard:
     def _forget(self) -> None:
         for channel in self._channels.values():
             channel.close()
-        if self._pid != os.getpid():
+        if not self.is_here:
             self.watchdog.forget()
+
+
+def _is_loss(said: Mapping[str, Any], rank: int) -> bool:
+    return said["error"] == RankLost.__name__ and rank in said["ranks"]
 
 
 def _like(error: CollectiveError, text: str) -> CollectiveError:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -22,7 +22,7 @@ class Held(Sequence[Array]):
     (array([1., 1.]), 2, False)
     """
 
-    __slots__ = ("_like", "arrays", "dtype", "rank", "storage")
+    __slots__ = ("_like", "arrays", "check", "dtype", "rank", "storage")
 
     def __init__(
         self,
@@ -31,9 +31,14 @@ class Held(Sequence[Array]):
         rank: int,
         dtype: np.dtype | None = None,
         like: Array | None = None,
+        check: Callable[[], None] | None = None,
     ) -> None:
-        """Hold these arrays; `dtype` and `like` say what the others are, where there are none."""
+        """Hold these arrays; `dtype` and `like` say what the others are, where there are none.
+
+        Where arrays may not have come yet, `check` raises if they never will.
+        """
         self.storage, self.arrays, self.rank, self.dtype, self._like = storage, arrays, rank, dtype, like
+        self.check = check
 
     def __len__(self) -> int:
         return self.storage.count
@@ -42,6 +47,8 @@ class Held(Sequence[Array]):
         found = self.arrays.get(index)
         if found is None:
             raise self._elsewhere(index)
+        if self.check is not None:
+            self.check()
         return found
 
     @property

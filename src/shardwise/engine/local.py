@@ -25,9 +25,10 @@ from shardwise.engine.arrays import (
 )
 from shardwise.engine.counters import Counters
 from shardwise.engine.execute import Moved, Program, Stage
+from shardwise.engine.grid import Grid, grid, whole_of
 from shardwise.engine.job import Job
 from shardwise.engine.log import Record, active_logs, user_line
-from shardwise.engine.pool import SMALLEST, Pool
+from shardwise.engine.pool import Pool
 from shardwise.engine.storage import Storage
 from shardwise.layout.device import Device
 from shardwise.layout.mesh import DeviceMesh
@@ -42,7 +43,27 @@ BYTE = np.dtype(np.uint8)
 
 
 class LocalEngine:
-    """Runs programs on arrays in this process, NumPy's by default or torch's."""
+    """Runs programs on arrays in this process, NumPy's by default or torch's.
+
+    >>> from shardwise import CPU, DeviceMesh, Layout, P, plan_reshard, zeros
+    >>> from shardwise.engine.execute import compiled
+    >>> from shardwise.engine.job import Job
+    >>> from shardwise.engine.storage import storage_of
+    >>> mesh, engine = DeviceMesh((2,), ("x",)), LocalEngine()
+    >>> engine.addressable(mesh), engine.place(np.ones(2), CPU(1)), engine.empty((3,), np.dtype("int8")).shape
+    (range(0, 2), array([1., 1.]), (3,))
+    >>> storage = storage_of(Layout(mesh, ["x"]), (4,))
+    >>> arrays = engine.each(storage, np.dtype(float), lambda which, device: np.full(2, float(device)))
+    >>> engine.work(np.negative, [arrays], Job(storage, (storage,)))
+    [array([-0., -0.]), array([-1., -1.])]
+    >>> engine.run(compiled(plan_reshard(P("x"), P(), (4,), "float64", mesh=mesh)), arrays)
+    (array([0., 0., 1., 1.]),)
+    >>> out = np.empty(4)
+    >>> engine.copy(out, arrays, 0, (), engine.counters)
+    >>> engine.reduce(out[:2], arrays, ReduceOp.SUM, (), engine.counters)
+    >>> out, engine.apply(np.sum, [out], ())
+    (array([1., 1., 1., 1.]), np.float64(4.0))
+    """
 
     name = "local"
 
@@ -104,6 +125,9 @@ class LocalEngine:
         if job.located:
             jobs = zip(job.boxes, works, strict=True)
             made = [kernel(*told, *[arrays[i] for arrays, i in zip(operands, at, strict=False)]) for told, at in jobs]
+        elif len(operands) == 1:
+            (first,) = operands
+            made = [kernel(first[i]) for (i,) in works]
         elif len(operands) == 2:
             first, second = operands
             made = [kernel(first[i], second[j]) for i, j in works]
@@ -137,21 +161,36 @@ class LocalEngine:
         for stage in program.stages:
             arrays = run(stage, arrays, program.dtype)
         order = program.order
-        return tuple(arrays) if order is None else tuple([arrays[i] for i in order])
+        if order is not None:
+            return tuple([arrays[i] for i in order])
+        return arrays if isinstance(arrays, tuple) else tuple(arrays)
 
-    def _logged(self, stage: Stage, arrays: Sequence[Array], dtype: np.dtype) -> list[Array]:
+    def _logged(self, stage: Stage, arrays: Sequence[Array], dtype: np.dtype) -> Sequence[Array]:
         moved, start = dict(self.counters.bytes_moved), perf_counter()
         out = self._run(stage, arrays, dtype)
         seconds, line = perf_counter() - start, user_line()
         for note in stage.steps:
             size = self.counters.bytes_moved.get(note.kind, 0) - moved.get(note.kind, 0)
             for log in active_logs():
-                log.records.append(Record(*note, size, seconds, line))
-            seconds = 0.0  # steps that are run as one take their time together
+                log.records.append(Record(*note, size, seconds, line, start))
+            start, seconds = start + seconds, 0.0  # steps that are run as one take their time together
         return out
 
-    def _run(self, stage: Stage, arrays: Sequence[Array], dtype: np.dtype) -> list[Array]:
+    def _run(self, stage: Stage, arrays: Sequence[Array], dtype: np.dtype) -> Sequence[Array]:
+        regrid = stage.regrid
+        whole = None if regrid is None else whole_of(arrays)
+        if regrid is None or whole is None or whole.shape != regrid.before:
+            return self._by_parts(stage, arrays, dtype)
+        if stage.fresh:
+            return self._regrid(stage, whole, dtype)
+        out = self._by_parts(stage, arrays, dtype)
+        seen = regrid.seen(whole)
+        return out if seen is None else grid(seen, out)
+
+    def _by_parts(self, stage: Stage, arrays: Sequence[Array], dtype: np.dtype) -> list[Array]:
         out: list[Array] = [None] * len(stage.shapes)
+        if stage.is_small and type(arrays[0]) is np.ndarray:
+            return self._join(stage, arrays, out, dtype)
         for target, source, where in stage.takes:
             out[target] = arrays[source][where] if where else arrays[source]
         for kind, size in stage.free:
@@ -171,10 +210,41 @@ class LocalEngine:
             return [out[i] for i in stage.order]
         return out[: stage.after.count] if stage.wholes else out
 
+    def _regrid(self, stage: Stage, whole: Array, dtype: np.dtype) -> Grid:
+        regrid = stage.regrid
+        assert regrid is not None
+        made = self.empty(regrid.after, dtype, whole)
+        source, into = regrid.matched(whole, made, stage.size > WIDE)
+        if self._shared(stage, [whole], 2):
+            self._share(self.copy, list(_copy_pieces(into, [source], 0, stage.moved)))
+        else:
+            self.copy(into, [source], 0, stage.moved, self.counters)
+            self.counters.copies += stage.copies - 1  # what each array takes from another is a copy
+        return grid(made)
+
+    def _join(self, stage: Stage, arrays: Sequence[Array], out: list[Array], dtype: np.dtype) -> list[Array]:
+        # Many small arrays, each put together of a few parts: new ones are as good as those of the pool.
+        counters = self.counters
+        for target, source, where in stage.takes:
+            out[target] = arrays[source][where] if where else arrays[source]
+        for kind, size in stage.free:
+            counters.moved(kind, size)
+        for target, _, dim, terms, moved, size in stage.joins:
+            parts = [arrays[i][where] if where else arrays[i] for i, where in terms]
+            out[target] = np.concatenate(parts, dim) if len(parts) > 1 else parts[0].copy()
+            counters.copies += len(parts)
+            counters.bytes_copied += size
+            counters.bytes_allocated += size
+            for kind, count in moved:
+                counters.moved(kind, count)
+        for target in stage.empties:
+            out[target] = np.empty(stage.shapes[target], dtype)
+        return out
+
     def _several(self, stage: Stage, dtype: np.dtype, like: Array) -> list[Array]:
         shapes = [stage.shapes[i] for i in stage.fresh]
         size, offsets = stage.memory
-        if len(shapes) == 1 or size < SMALLEST or is_torch(like):
+        if len(shapes) == 1 or is_torch(like):
             return [self.empty(shape, dtype, like) for shape in shapes]
         # The arrays of one result live and die together as a rule: one block serves them all.
         block = self.empty((size,), BYTE)

@@ -8,7 +8,10 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field
 from pathlib import Path
+from types import FrameType
 from typing import TYPE_CHECKING
+
+from shardwise.errors import ArgumentError
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -18,7 +21,11 @@ PACKAGE = str(Path(__file__).parent.parent)
 
 @dataclass(frozen=True, slots=True)
 class Record:
-    """One step that was run."""
+    """One step that was run.
+
+    >>> Record("permute", ("x",), "[x]", "[x]", 64, 128, 0.5, "train.py:3").bytes
+    128
+    """
 
     kind: str
     axes: tuple[str, ...]
@@ -28,11 +35,22 @@ class Record:
     bytes: int  # between devices
     seconds: float
     line: str  # file and line of the user's call
+    start: float = 0.0  # seconds on the clock of `time.perf_counter`
+    rank: int = 0  # of the process that ran it
 
 
 @dataclass
 class CommunicationLog:
-    """The steps run inside a `trace_communication` block, in order."""
+    """The steps run inside a `trace_communication` block, in order.
+
+    >>> log = CommunicationLog([Record("permute", ("x",), "[x]", "[x]", 64, 128, 0.5, "train.py:3")])
+    >>> len(log), log.bytes, [record.kind for record in log]
+    (1, 128, ['permute'])
+    >>> print(log)
+    step     over  from  to   bytes    time  line
+    permute  x     [x]   [x]  128 B  500 ms  train.py:3
+    1 step, 128 B between devices
+    """
 
     records: list[Record] = field(default_factory=list)
 
@@ -40,6 +58,25 @@ class CommunicationLog:
     def bytes(self) -> int:
         """All bytes between devices."""
         return sum(record.bytes for record in self.records)
+
+    def save(self, path: str | Path) -> None:
+        """Write the log as a trace file (.json) that Perfetto (ui.perfetto.dev) and chrome://tracing open.
+
+        Every kind of step has a track; a step carries its bytes, layouts and the user's line. Logs of several
+        processes of one host share a clock. On the abstract engine nothing runs, so steps take no time.
+
+        >>> log = CommunicationLog([Record("permute", ("x",), "[x]", "[x]", 64, 64, 0.5, "train.py:3")])
+        >>> log.save("trace.txt")
+        Traceback (most recent call last):
+        shardwise.errors.ArgumentError: a trace is saved as .json, got 'trace.txt'.
+        """
+        import json
+
+        from shardwise.pictures.trace import trace
+
+        if Path(path).suffix != ".json":
+            raise ArgumentError(f"a trace is saved as .json, got {str(path)!r}.")
+        Path(path).write_text(json.dumps(trace(self), ensure_ascii=False) + "\n", encoding="utf-8")
 
     def __len__(self) -> int:
         return len(self.records)
@@ -88,7 +125,13 @@ def active_logs() -> tuple[CommunicationLog, ...]:
 
 def user_line() -> str:
     """Return file and line of the innermost call from outside this package."""
-    frame = sys._getframe(1)
-    while frame is not None and frame.f_code.co_filename.startswith(PACKAGE):
-        frame = frame.f_back
+    frame = calls()[0]
     return "" if frame is None else f"{frame.f_code.co_filename}:{frame.f_lineno}"
+
+
+def calls() -> tuple[FrameType | None, FrameType | None]:
+    """Return the innermost frame outside this package, and the one inside that it called."""
+    frame, inner = sys._getframe(1), None
+    while frame is not None and frame.f_code.co_filename.startswith(PACKAGE):
+        frame, inner = frame.f_back, frame
+    return frame, inner

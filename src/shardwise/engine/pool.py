@@ -67,7 +67,7 @@ class Pool:
     def _fresh(self, capacity: int) -> np.ndarray:
         self._trim(self.limit - capacity)
         # NumPy asks for huge pages, which a block only gets from the first 2 MiB boundary in it.
-        block = np.empty(capacity + HUGE if capacity > 2 * HUGE else capacity, np.uint8)
+        block = np.empty(capacity + HUGE if capacity >= 2 * HUGE else capacity, np.uint8)
         self.allocated += capacity
         if capacity <= self.limit:
             self._blocks.setdefault(capacity, []).append(block)

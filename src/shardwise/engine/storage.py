@@ -12,7 +12,7 @@ from shardwise.layout.layout import Layout, Shape
 from shardwise.layout.tiling import Box, Tiling
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)  # `storage_of` makes equal ones the same, which are known by identity
 class Storage:
     """How a tensor of one layout and shape is stored: by tile and, where values are partial, by contribution.
 
@@ -124,6 +124,17 @@ def storage_of(layout: Layout, shape: Shape) -> Storage:
 
 
 Region = tuple[Any, ...]  # a slice per dim, then an ellipsis, without which NumPy makes scalars of 0-d arrays
+
+
+def covered(box: Box, where: Region) -> Box:
+    """Return the box of a region, or of all, of the array of a box.
+
+    >>> covered(((3, 9),), (slice(1, 3), ...))
+    ((4, 6),)
+    """
+    if not where:
+        return box
+    return tuple([(start + at.start, start + at.stop) for (start, _), at in zip(box, where[:-1], strict=True)])
 
 
 def region(box: Box, inside: Box) -> Region:

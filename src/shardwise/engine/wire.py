@@ -14,7 +14,8 @@ import torch
 import torch.distributed as dist
 from torch.distributed.distributed_c10d import PrefixStore
 
-from shardwise.engine.route import Call
+from shardwise.engine.call import Call
+from shardwise.engine.groups import Groups
 from shardwise.errors import CollectiveError
 
 if TYPE_CHECKING:
@@ -39,6 +40,10 @@ class Guard(Protocol):
         """Return the error that tells why the library could not start a call."""
         ...
 
+    def unfinished(self, sequence: int) -> Exception:
+        """Return the error that tells why what was under way from a call on never came."""
+        ...
+
     def give_up(self, error: BaseException) -> None:
         """Be told that this process cannot go on with what it has begun."""
         ...
@@ -47,19 +52,27 @@ class Guard(Protocol):
 class Pending:
     """What was started and is not done yet: pieces of work that bring something, and others that only send."""
 
-    __slots__ = ("_bringing", "_call", "_guard", "_sending", "_sequence")
+    __slots__ = ("_arrived", "_bringing", "_call", "_guard", "_sending", "_sequence")
 
     def __init__(
-        self, bringing: Sequence[Any], guard: Guard | None, sequence: int, call: Call, sending: Sequence[Any] = ()
+        self,
+        works: Works,
+        guard: Guard | None,
+        sequence: int,
+        call: Call,
+        arrived: Callable[[], None] | None = None,
     ) -> None:
-        """Remember the pieces of work of one call."""
-        self._bringing, self._sending = bringing, sending
-        self._guard, self._sequence, self._call = guard, sequence, call
+        """Remember the pieces of work of one call, and what to do when all that they bring has come, or is to come."""
+        self._bringing, self._sending = works
+        self._guard, self._sequence, self._call, self._arrived = guard, sequence, call, arrived
 
     def arrive(self) -> None:
         """Wait until everything has come; what is sent may still be read."""
         works, self._bringing = self._bringing, ()
         self._wait(works)
+        if self._arrived is not None:
+            self._arrived()
+            self._arrived = None
 
     def wait(self) -> None:
         """Wait until all of it is done."""
@@ -92,14 +105,12 @@ class Wire:
         self.store = PrefixStore(f"shardwise/{next(_wires)}", dist.distributed_c10d._get_default_store())
         self.sequence = 0
         self.guard: Guard | None = None
-        self._groups: dict[tuple[str, tuple[int, ...]], Any] = {}
+        self.groups = Groups(self._made)
+        self._accelerator: torch.device | None = None  # the last that was used
 
     def group(self, ranks: tuple[int, ...], device: str = "cpu") -> Any:
         """Return the process group of some ranks, in order: of gloo for the host, of NCCL for accelerators."""
-        found = self._groups.get((device, ranks))
-        if found is None:
-            found = self._groups[device, ranks] = self._made(ranks, device)
-        return found
+        return self.groups.get(ranks, device)
 
     def _made(self, ranks: tuple[int, ...], device: str) -> Any:
         if len(ranks) == self.size:
@@ -114,16 +125,17 @@ class Wire:
 
     def close(self) -> None:
         """Give back the groups of NCCL that were made here; torch itself sees to the one of all processes."""
-        for (device, ranks), group in self._groups.items():
-            if device != "cpu" and len(ranks) != self.size:
-                group.shutdown()
-        self._groups.clear()
+        self.groups.close(keep=lambda ranks: len(ranks) == self.size)
 
-    def abandon(self) -> None:
-        """Stop what NCCL still waits for, so that accelerators can be read again; nothing can be shared after that."""
-        for (device, _), group in self._groups.items():
-            if device != "cpu":
-                group.abort()
+    def settle(self) -> None:
+        """Wait until the accelerator has sent what others wait for."""
+        if self._accelerator is not None:
+            torch.cuda.synchronize(self._accelerator)
+
+    def check(self, sequence: int) -> None:
+        """Raise if what this process made after a call may depend on something that never came."""
+        if sequence >= self.groups.torn and self.guard is not None:
+            raise self.guard.unfinished(int(self.groups.torn))
 
     def exchange(self, call: Call, out: Bytes, sizes: Sequence[int], given: Bytes, splits: Sequence[int]) -> Pending:
         """Send every member of the group its split of `given`, in order, and take what they send: one library call."""
@@ -132,11 +144,15 @@ class Wire:
             group = self.group(call.ranks, given.device.type)
             return [group.alltoall_base(out, given, list(sizes), list(splits))], ()
 
-        return self._begun(call, start)
+        return self._begun(call, start, given.device if given.is_cuda else None)
 
     def gather(self, call: Call, out: Bytes, given: Bytes) -> Pending:
         """Gather equally many bytes of every member of the group: one library call."""
-        return self._begun(call, lambda: ([self.group(call.ranks, given.device.type)._allgather_base(out, given)], ()))
+
+        def start() -> Works:
+            return [self.group(call.ranks, given.device.type)._allgather_base(out, given)], ()
+
+        return self._begun(call, start, given.device if given.is_cuda else None)
 
     def send(
         self, call: Call, receives: Sequence[Letter], sends: Sequence[Letter], device: torch.device | None = None
@@ -154,7 +170,7 @@ class Wire:
             coming = [world.recv([letter], rank, 0) for rank, letter in receives]
             return coming, [world.send([letter], rank, 0) for rank, letter in sends]
 
-        return self._begun(call, start)
+        return self._begun(call, start, device)
 
     def _grouped(self, call: Call, receives: Sequence[Letter], sends: Sequence[Letter], device: torch.device) -> Any:
         none = torch.empty(0, dtype=torch.uint8, device=device)
@@ -162,19 +178,28 @@ class Wire:
         outs, given = [coming.get(rank, none) for rank in call.ranks], [going.get(rank, none) for rank in call.ranks]
         return self.group(call.ranks, "cuda").alltoall(outs, given)
 
-    def _begun(self, call: Call, start: Callable[[], Works]) -> Pending:
+    def _begun(self, call: Call, start: Callable[[], Works], device: torch.device | None) -> Pending:
         self.sequence += 1
         sequence, guard = self.sequence, self.guard
         if guard is not None:
             try:
                 guard.before(sequence, call)
             except CollectiveError:
-                self.abandon()
+                self.groups.abandon()
                 raise
         try:
-            bringing, sending = start()
+            works = start()
         except RuntimeError as error:
             if guard is None:
                 raise
             raise guard.failure(error, sequence, call) from error
-        return Pending(bringing, guard, sequence, call, sending)
+        if device is None or guard is None:
+            return Pending(works, guard, sequence, call)
+        self._accelerator = device
+        return Pending(works, guard, sequence, call, lambda: self._queued(sequence, call, device))
+
+    def _queued(self, sequence: int, call: Call, device: torch.device) -> None:
+        # What comes is to be waited for on the accelerator from here on.
+        event = torch.cuda.Event()
+        event.record(torch.cuda.current_stream(device))
+        self.groups.track(sequence, call.ranks, event)

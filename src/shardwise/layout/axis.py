@@ -17,6 +17,9 @@ class Axis(NamedTuple):
 
     >>> str(Axis("x", 2, 4, of=8)), str(Axis("x", 1, 8, of=8))
     ('x:(2)4', 'x')
+    >>> half = Axis("x", 2, 4, of=8)  # the minor one of 2 x 4
+    >>> half.post, half.is_whole, half.digit(5)
+    (1, False, 1)
     """
 
     name: str

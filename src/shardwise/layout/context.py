@@ -28,7 +28,12 @@ def mesh_context(mesh: DeviceMesh) -> Iterator[DeviceMesh]:
 
 
 def current_mesh(mesh: DeviceMesh | None = None) -> DeviceMesh:
-    """Return `mesh` or, where it is omitted, that of the surrounding `mesh_context`."""
+    """Return `mesh` or, where it is omitted, that of the surrounding `mesh_context`.
+
+    >>> with mesh_context(DeviceMesh((2,), ("x",))):
+    ...     current_mesh(), current_mesh(DeviceMesh((4,), ("y",)))
+    (DeviceMesh(x=2), DeviceMesh(y=4))
+    """
     found = _current.get() if mesh is None else mesh
     if found is None:
         raise MeshError("no mesh was given.\n  pass mesh=DeviceMesh(...), or work inside `with mesh_context(mesh):`.")

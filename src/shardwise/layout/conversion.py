@@ -1,7 +1,7 @@
 """Conversion: anything that describes a layout, as a `Layout`."""
 
-from collections.abc import Sequence
-from typing import Protocol, runtime_checkable
+from collections.abc import Callable, Sequence
+from typing import Any, Protocol, runtime_checkable
 
 from shardwise.errors import ArgumentError
 from shardwise.layout.context import current_mesh
@@ -46,7 +46,30 @@ def as_layout(value: LayoutLike, rank: int, mesh: DeviceMesh | None = None) -> L
         if all(isinstance(v, Placement) for v in value):
             return PlacementMapping(current_mesh(mesh), value).to_layout(rank)  # type: ignore[arg-type]
     raise ArgumentError(
-        f"a layout was expected, got {value!r}.\n"
+        f"a layout was expected, got {value!r}.{_ours(value)}\n"
         "  give a Layout, P(...), a PlacementMapping, NamedMapping or ShardingSpec, a list of placements "
         "(one per mesh axis) or a list of DimSpecs (one per dim)."
     )
+
+
+def _ours(value: Any) -> str:
+    """Return the line that says it in our words, where it is clear what is meant."""
+    if type(value).__module__.partition(".")[0] == "jax" and hasattr(value, "partitions"):
+        if any(not isinstance(entry, str | tuple | None) for entry in value.partitions):
+            return ""  # we leave no dim unconstrained
+        return f"\n  that is JAX's PartitionSpec; ours is {P(*value.partitions, unreduced=value.unreduced)!r}."
+    given = [value] if isinstance(value, str) else list(value) if isinstance(value, list | tuple) else []
+    if given and all(isinstance(v, str | None) for v in given):
+        return f"\n  the axes of each dim are written {P(*given)!r}."
+    if given and all(type(v).__module__.startswith("torch.") for v in given):
+        ours = [PLACEMENTS.get(type(v).__name__, repr)(v) for v in given]
+        return f"\n  those are torch's placements; ours are [{', '.join(ours)}]."
+    return ""
+
+
+# How torch's placements are written here.
+PLACEMENTS: dict[str, Callable[[Any], str]] = {
+    "Shard": lambda p: f"Sharded({p.dim})",
+    "Replicate": lambda p: "Replicated()",
+    "Partial": lambda p: f"Partial({p.reduce_op.replace('product', 'prod')!r})",
+}

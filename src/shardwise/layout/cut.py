@@ -19,6 +19,10 @@ class Cut:
 
     >>> Cut("dp"), Cut(("tp", "dp"), split="chunk")
     (Cut('dp'), Cut(('tp', 'dp'), split='chunk'))
+    >>> Cut("dp").is_plain, Cut("dp", halo=1).is_plain
+    (True, False)
+    >>> Cut("dp", halo=1).details
+    ', halo=(1, 1)'
     """
 
     axes: tuple[Axis, ...]  # names until a layout looks them up in its mesh

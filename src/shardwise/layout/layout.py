@@ -14,6 +14,7 @@ from shardwise.errors import ArgumentError, BindingError, LayoutError, as_int, l
 from shardwise.layout.axis import Axis, check_disjoint, merged
 from shardwise.layout.context import current_mesh
 from shardwise.layout.cut import AxisLike, Cut, cut_of
+from shardwise.layout.drawn import Drawn
 from shardwise.layout.mesh import DeviceMesh
 from shardwise.layout.placement import ReduceOp, checked_dtype
 from shardwise.layout.tiling import Box, DimTiling, Radix, Tiling, tile_of
@@ -27,7 +28,7 @@ _interned: WeakValueDictionary[tuple[Any, ...], Layout] = WeakValueDictionary()
 _lock = Lock()
 
 
-class Layout:
+class Layout(Drawn):
     """How one tensor is spread over one mesh: per dim a `Cut`, and the axes that are partial.
 
     Every vocabulary (placements, named specs, sharding specs) converts to and from it. It is canonical:
@@ -41,9 +42,15 @@ class Layout:
     ((5, 10), (2, 4))
     >>> layout is Layout(mesh, [("dp",), "tp:(1)4"])
     True
+    >>> layout.rank, layout.sharded_axes, layout.replicated_axes, layout.is_replicated, layout.parts(1)
+    (2, (dp, tp), (), False, 4)
+    >>> layout.local_shape((10, 8), device=5), layout.max_local_bytes((10, 8), "float32")
+    ((5, 2), 40)
+    >>> layout.tile_of(5), layout.holders((1, 1)), layout.first_holder((1, 1))
+    ((1, 1), (5,), 5)
     """
 
-    __slots__ = ("__dict__", "__weakref__", "_hash", "dims", "mesh", "partial", "reduce_op")
+    __slots__ = ("__dict__", "__weakref__", "dims", "mesh", "partial", "reduce_op")
 
     mesh: DeviceMesh
     dims: tuple[Cut, ...]
@@ -68,19 +75,17 @@ class Layout:
 
     @classmethod
     def replicated(cls, mesh: DeviceMesh, rank: int) -> Layout:
-        """Return the layout of which every device holds the whole tensor."""
+        """Return the layout of which every device holds the whole tensor.
+
+        >>> Layout.replicated(DeviceMesh((2,), ("x",)), 2)
+        Layout(mesh(x=2), [None, None])
+        """
         return cls(mesh, [None] * checked_rank(rank))
 
     # -- the value ---------------------------------------------------------------------------------
 
     def __reduce__(self) -> tuple[Any, ...]:
         return _intern, (self.mesh, self.dims, self.partial, self.reduce_op)
-
-    def __hash__(self) -> int:
-        return self._hash
-
-    def __eq__(self, other: object) -> bool:
-        return self is other
 
     def __setattr__(self, key: str, value: object) -> None:
         raise AttributeError(f"a Layout does not change; make a new one instead of setting {key!r}.")
@@ -119,7 +124,11 @@ class Layout:
 
     @cached_property
     def has_halo(self) -> bool:
-        """Whether any dim has a halo."""
+        """Whether any dim has a halo.
+
+        >>> Layout(DeviceMesh((4,), ("x",)), [Cut("x", halo=(1, 0))]).has_halo
+        True
+        """
         return any(cut.halo != (0, 0) for cut in self.dims)
 
     def parts(self, dim: int) -> int:
@@ -127,13 +136,21 @@ class Layout:
         return prod(a.size for a in self.dims[dim].axes)
 
     def resolved(self) -> Layout:
-        """Return the same layout with nothing pending."""
+        """Return the same layout with nothing pending.
+
+        >>> str(Layout(DeviceMesh((2, 2), ("x", "y")), ["x"], ["y"]).resolved())
+        '[x]'
+        """
         if not self.partial:
             return self
         return _intern(self.mesh, self.dims, (), None)
 
     def without_halo(self) -> Layout:
-        """Return the same layout with no halo."""
+        """Return the same layout with no halo.
+
+        >>> Layout(DeviceMesh((4,), ("x",)), [Cut("x", halo=(1, 0))]).without_halo()
+        Layout(mesh(x=4), ['x'])
+        """
         if not self.has_halo:
             return self
         return Layout(
@@ -144,20 +161,34 @@ class Layout:
         )
 
     def to_layout(self, rank: int | None = None) -> Layout:
-        """Return this layout; checks the rank, as every other vocabulary's `to_layout` does."""
+        """Return this layout; checks the rank, as every other vocabulary's `to_layout` does.
+
+        >>> Layout(DeviceMesh((4,), ("x",)), ["x"]).to_layout(2)
+        Traceback (most recent call last):
+        shardwise.errors.BindingError: the layout [x] has 1 dims, the tensor has 2.
+        """
         if rank is not None and checked_rank(rank) != self.rank:
             raise BindingError(f"the layout {self} has {self.rank} dims, the tensor has {rank}.")
         return self
 
     def to_mesh(self, mesh: DeviceMesh) -> Layout:
-        """Return the layout on another mesh that has axes of the same names."""
+        """Return the layout on another mesh that has axes of the same names.
+
+        >>> Layout(DeviceMesh((4,), ("x",)), ["x"]).to_mesh(DeviceMesh((2, 2), ("x", "y")))
+        Layout(mesh(x=2, y=2), ['x'])
+        """
         dims = [cut_of(tuple(map(str, c.axes)), c.split, c.offsets, c.halo, c.edge) for c in self.dims]
         return Layout(mesh, dims, [str(a) for a in self.partial], self.reduce_op or "sum")
 
     # -- bound to a shape --------------------------------------------------------------------------
 
     def tiling(self, shape: Sequence[int]) -> Tiling:
-        """Return the tiles of a tensor of this shape, after checking that the layout fits it."""
+        """Return the tiles of a tensor of this shape, after checking that the layout fits it.
+
+        >>> tiling = Layout(DeviceMesh((4,), ("x",)), ["x"]).tiling((10,))
+        >>> tiling.largest, list(tiling.tiles())
+        ((3,), [(0,), (1,), (2,), (3,)])
+        """
         shape = checked_shape(shape)
         found = self._tilings.get(shape)
         if found is None:
@@ -225,7 +256,13 @@ class Layout:
         return first
 
     def check_dtype(self, dtype: Any) -> None:
-        """Raise a BindingError if the pending reduction is not defined for this dtype."""
+        """Raise a BindingError if the pending reduction is not defined for this dtype.
+
+        >>> Layout(DeviceMesh((4,), ("x",)), [None], ["x"], "band").check_dtype("float32")
+        Traceback (most recent call last):
+        shardwise.errors.BindingError: reduction 'band' is not defined for float32.
+          reductions of float32: sum, avg, min, max, prod
+        """
         if self.reduce_op is not None:
             self.reduce_op.check_dtype(dtype)
 
@@ -295,7 +332,7 @@ def _intern(mesh: DeviceMesh, dims: tuple[Cut, ...], partial: tuple[Axis, ...], 
         layout = _interned.get(key)
         if layout is None:
             layout = object.__new__(Layout)
-            for slot, value in zip(("mesh", "dims", "partial", "reduce_op", "_hash"), (*key, hash(key)), strict=True):
+            for slot, value in zip(("mesh", "dims", "partial", "reduce_op"), key, strict=True):
                 object.__setattr__(layout, slot, value)
             _interned[key] = layout
     return layout

@@ -17,7 +17,15 @@ from shardwise.layout.spec import P, SpecEntry, Unreduced, checked_entry, reduct
 
 
 class DeviceMapping(ABC):
-    """How a tensor is spread over a mesh; base of `PlacementMapping` and `NamedMapping`."""
+    """How a tensor is spread over a mesh; base of `PlacementMapping` and `NamedMapping`.
+
+    >>> mesh = DeviceMesh((2, 4), ("dp", "tp"))
+    >>> mapping = PlacementMapping(mesh, [Sharded(0), Replicated()])
+    >>> isinstance(mapping, DeviceMapping), mapping.to_named(2).to_placements() == mapping.to_placements()
+    (True, True)
+    >>> mapping.to_mesh(DeviceMesh((4, 2), ("dp", "tp"))).to_layout(2)
+    Layout(mesh(dp=4, tp=2), ['dp', None])
+    """
 
     __slots__ = ()
 
@@ -47,6 +55,8 @@ class PlacementMapping(DeviceMapping):
     >>> mesh = DeviceMesh((2, 4), ("dp", "tp"))
     >>> PlacementMapping(mesh, [Sharded(0), Replicated()]).to_layout(2)
     Layout(mesh(dp=2, tp=4), ['dp', None])
+    >>> PlacementMapping.from_layout(Layout(mesh, [None, "tp"])).placements
+    (Replicated(), Sharded(1))
     """
 
     mesh: DeviceMesh
@@ -147,6 +157,8 @@ class NamedMapping(DeviceMapping):
     >>> mapping = NamedMapping(mesh, ("dp", None), unreduced=["tp"])
     >>> mapping.to_placements()
     (Sharded(0), Partial('sum'))
+    >>> NamedMapping.from_layout(Layout(mesh, [None, "tp"])).spec
+    (None, 'tp')
     """
 
     mesh: DeviceMesh

@@ -13,6 +13,7 @@ from weakref import WeakValueDictionary
 from shardwise.errors import ArgumentError, LayoutError, MeshError, as_int, did_you_mean, listed
 from shardwise.layout.axis import SUB_AXIS, Axis, check_disjoint, gaps
 from shardwise.layout.device import Device
+from shardwise.layout.drawn import Drawn
 from shardwise.layout.order import RegularOrder, fitted, joined, virtual_order
 
 Order = RegularOrder | tuple[Device, ...]
@@ -21,7 +22,7 @@ _interned: WeakValueDictionary[tuple[Any, ...], DeviceMesh] = WeakValueDictionar
 _lock = Lock()
 
 
-class DeviceMesh:
+class DeviceMesh(Drawn):
     """An n-dimensional grid of devices whose axes have names.
 
     Equal meshes are the same object. Nothing that grows with the number of devices is built until
@@ -34,9 +35,17 @@ class DeviceMesh:
     ((1, 2), 6, CPU(6))
     >>> mesh.groups("dp")
     [(0, 4), (1, 5), (2, 6), (3, 7)]
+    >>> mesh.ndim, mesh.num_devices, mesh.devices[:2], mesh.device(5)
+    (2, 8, (CPU(0), CPU(1)), CPU(5))
+    >>> mesh.device_coord(6, "tp")
+    2
+    >>> mesh.axis_size("tp"), mesh.strides, mesh.group(6, "tp")
+    (4, {'dp': 4, 'tp': 1}, (4, 5, 6, 7))
+    >>> mesh.is_single, mesh.is_simulated, DeviceMesh((2,), ("x",), [Device(0)] * 2).is_simulated
+    (False, False, True)
     """
 
-    __slots__ = ("__dict__", "__weakref__", "_axes", "_hash", "_order", "axis_names", "mesh_shape", "name")
+    __slots__ = ("__dict__", "__weakref__", "_axes", "_order", "axis_names", "mesh_shape", "name")
 
     mesh_shape: tuple[int, ...]
     axis_names: tuple[str, ...]
@@ -66,12 +75,6 @@ class DeviceMesh:
 
     def __reduce__(self) -> tuple[Any, ...]:
         return _intern, (type(self), self.mesh_shape, self.axis_names, self._order, self.name)
-
-    def __hash__(self) -> int:
-        return self._hash
-
-    def __eq__(self, other: object) -> bool:
-        return self is other
 
     def __setattr__(self, key: str, value: object) -> None:
         raise AttributeError(f"a DeviceMesh does not change; make a new one instead of setting {key!r}.")
@@ -122,7 +125,11 @@ class DeviceMesh:
 
     @property
     def order(self) -> Order:
-        """Which device stands where: a formula, or the tuple of devices."""
+        """Which device stands where: a formula, or the tuple of devices.
+
+        >>> DeviceMesh((4,), ("x",)).flatten(name="y").order == DeviceMesh((4,), ("y",)).order
+        True
+        """
         return self._order
 
     @classmethod
@@ -161,7 +168,12 @@ class DeviceMesh:
         return {n: prod(self.mesh_shape[i + 1 :]) for i, n in enumerate(self.axis_names)}
 
     def divisor(self, axis: Axis) -> int:
-        """Return d such that the position of device i along `axis` is `i // d % axis.size`."""
+        """Return d such that the position of device i along `axis` is `i // d % axis.size`.
+
+        >>> mesh = DeviceMesh((2, 4), ("dp", "tp"))
+        >>> mesh.divisor(mesh.axis("dp")), mesh.divisor(mesh.axis("tp"))
+        (4, 1)
+        """
         return self.strides[axis.name] * axis.post
 
     def device_coord(self, index: int, axis: str | int | Axis) -> int:
@@ -182,7 +194,12 @@ class DeviceMesh:
         return sum(_position(self.axis(n), c) * s for c, (n, s) in zip(given, self.strides.items(), strict=True))
 
     def rest(self, axes: Iterable[Axis]) -> tuple[Axis, ...]:
-        """Return the factors of the mesh that these disjoint axes do not use, in mesh order."""
+        """Return the factors of the mesh that these disjoint axes do not use, in mesh order.
+
+        >>> mesh = DeviceMesh((2, 8), ("x", "y"))
+        >>> mesh.rest([mesh.axis("y:(1)2")])
+        (x, y:(2)4)
+        """
         used = list(axes)
         return tuple(gap for name in self.axis_names for gap in gaps(self.axis(name), used))
 
@@ -291,6 +308,10 @@ class DeviceMesh:
         """Return the digits of an axis, major to minor, as (size, stride in device ids).
 
         None where there is no such formula: the devices are a list, or the sub-axis cuts across the order.
+
+        >>> mesh = DeviceMesh((2, 4), ("x", "y"))
+        >>> mesh.factors(mesh.axis("x")), mesh.flatten().factors(mesh.flatten().axis("x_y"))
+        ([(2, 4)], [(8, 1)])
         """
         if isinstance(self._order, tuple):
             return None
@@ -314,7 +335,12 @@ class DeviceMesh:
         return found
 
     def checked_index(self, index: int) -> int:
-        """Return the index of a device after checking that the mesh has it."""
+        """Return the index of a device after checking that the mesh has it.
+
+        >>> DeviceMesh((4,), ("x",)).checked_index(4)
+        Traceback (most recent call last):
+        shardwise.errors.MeshError: device 4 is outside the mesh (x=4), which has devices 0 to 3.
+        """
         number = as_int(index)
         if number is None:
             raise ArgumentError(f"a device of a mesh is given by its index, an int, got {index!r}.")
@@ -369,7 +395,6 @@ def _intern(
                 "name": name,
                 "_order": order,
                 "_axes": {},
-                "_hash": hash(key),
             }
             for slot, value in values.items():
                 object.__setattr__(mesh, slot, value)

@@ -25,6 +25,8 @@ class ReduceOp(Enum):
 
     >>> ReduceOp.of("max"), ReduceOp.of(ReduceOp.SUM)
     (ReduceOp.MAX, ReduceOp.SUM)
+    >>> [op.value for op in ReduceOp if op.is_idempotent]  # x with itself is x
+    ['avg', 'min', 'max', 'band', 'bor']
     """
 
     SUM = "sum"
@@ -112,7 +114,12 @@ def reductions_of(dtype: np.dtype) -> tuple[ReduceOp, ...]:
 
 
 class Placement:
-    """What one mesh axis does to a tensor: `Replicated`, `Sharded` or `Partial`."""
+    """What one mesh axis does to a tensor: `Replicated`, `Sharded` or `Partial`.
+
+    >>> from shardwise.layout.placement import Partial, Replicated, Sharded
+    >>> [isinstance(placement, Placement) for placement in (Replicated(), Sharded(0), Partial("max"))]
+    [True, True, True]
+    """
 
     __slots__ = ()
 

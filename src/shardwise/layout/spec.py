@@ -28,6 +28,8 @@ class P:
     P('dp', None, ('tp', 'pp'))
     >>> P("dp", unreduced={"tp": "max"}).to_layout(2, DeviceMesh((2, 4), ("dp", "tp")))
     Layout(mesh(dp=2, tp=4), ['dp', None], partial=['tp'], reduce_op='max')
+    >>> P.from_layout(Layout(DeviceMesh((2, 4), ("dp", "tp")), [None, "tp"]))
+    P(None, 'tp')
     """
 
     __slots__ = ("entries", "unreduced")
@@ -123,6 +125,9 @@ class ShardingSpec:
     >>> mesh = DeviceMesh((2, 4), ("dp", "tp"))
     >>> ShardingSpec(mesh, [DimSpec(["dp"]), DimSpec()]).to_layout()
     Layout(mesh(dp=2, tp=4), ['dp', None])
+    >>> spec = ShardingSpec.from_layout(Layout(mesh, [None, "tp"]))
+    >>> spec.dim_specs[1].axes, spec.to_mesh(DeviceMesh((2,), ("tp",))).to_layout()
+    (('tp',), Layout(mesh(tp=2), [None, 'tp']))
     """
 
     mesh: DeviceMesh

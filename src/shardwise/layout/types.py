@@ -22,7 +22,12 @@ from shardwise.layout.spec import P
 
 @dataclass(frozen=True, slots=True)
 class LocalType:
-    """The dtype, shape and device of one shard."""
+    """The dtype, shape and device of one shard.
+
+    >>> from shardwise import CPU
+    >>> LocalType(np.dtype("float32"), (3, 4), CPU(1)).shape
+    (3, 4)
+    """
 
     dtype: np.dtype
     shape: tuple[Dim, ...]
@@ -31,7 +36,13 @@ class LocalType:
 
 @dataclass(frozen=True, slots=True)
 class DistributedType:
-    """What `DistributedTensorType` and `DistributedBufferType` share: global shape and shards' shapes."""
+    """What `DistributedTensorType` and `DistributedBufferType` share: global shape and shards' shapes.
+
+    >>> from shardwise import DeviceMesh, P
+    >>> kind = DistributedType("float32", (10, 4), DeviceMesh((4,), ("x",)), P("x"))
+    >>> kind.layout, kind.to_layout(2) is kind.layout, kind.local_types[3].shape
+    (Layout(mesh(x=4), ['x', None]), True, (2, 4))
+    """
 
     dtype: Any
     shape: tuple[Dim, ...]
@@ -79,7 +90,12 @@ class DistributedTensorType(DistributedType):
 
 @dataclass(frozen=True, slots=True)
 class DistributedBufferType(DistributedType):
-    """The type of a mutable buffer that is spread over a mesh."""
+    """The type of a mutable buffer that is spread over a mesh.
+
+    >>> from shardwise import DeviceMesh, P
+    >>> DistributedBufferType("int8", (6,), DeviceMesh((4,), ("x",)), P("x")).local_types[3].shape
+    (1,)
+    """
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,6 +105,9 @@ class TensorLayout:
     >>> from shardwise import DeviceMesh, NamedMapping
     >>> TensorLayout("int8", (4, 4), NamedMapping(DeviceMesh((2,), ("x",)), ("x",))).layout
     Layout(mesh(x=2), ['x', None])
+    >>> known = TensorLayout("int8", (4, 4), NamedMapping(DeviceMesh((2,), ("x",)), ("x",)))
+    >>> known.mesh, known.placements, known.to_layout(2) is known.layout
+    (DeviceMesh(x=2), (Sharded(0),), True)
     """
 
     dtype: Any

@@ -45,14 +45,14 @@ def _tree(function: Callable[..., Any]) -> Callable[..., Any]:
 
     @wraps(function)
     def mapped(*args: Any, **kwargs: Any) -> Any:
-        if not takes_more:
+        if kwargs and not takes_more:
             _understood(function.__name__, {k: v for k, v in kwargs.items() if k not in names}, names[1:])
         if not args and names[0] in kwargs:
             args = (kwargs.pop(names[0]),)
         if not args:
             return function(**kwargs)  # which says what is missing
         x, args = args[0], args[1:]
-        if isinstance(x, Tensor | LocalTensor) or hasattr(x, "__array__") or _is_data(x):
+        if isinstance(x, (Tensor, LocalTensor)) or hasattr(x, "__array__") or _is_data(x):
             return function(x, *args, **kwargs)
         leaves, tree = optree.tree_flatten(cast(Any, x))
         if optree.treespec_is_leaf(tree):
@@ -154,7 +154,15 @@ def shard(
 
 
 def reshard(*args: Any, **kwargs: Any) -> Any:
-    """Deprecated: use `shard`, which takes tensors of any layout."""
+    """Deprecated: use `shard`, which takes tensors of any layout.
+
+    >>> import numpy as np
+    >>> from shardwise import DeviceMesh, P
+    >>> mesh = DeviceMesh((2,), ("x",))
+    >>> with warnings.catch_warnings(action="ignore"):
+    ...     reshard(shard(np.zeros(4), mesh, P("x")), mesh, P()).type_text
+    'float64[4]'
+    """
     warnings.warn(
         "reshard is deprecated; use shard, which takes tensors of any layout.", DeprecationWarning, stacklevel=2
     )
@@ -294,8 +302,17 @@ def all_reduce(
 
 
 def _finished(x: Tensor, names: AxisNames) -> Tensor:
-    left = () if names is None else without(x.layout.partial, _axes(x, names, "all_reduce"))
-    return relayout(x, layout=_with(x.layout, x.layout.dims, left))
+    return relayout(x, layout=_resolved_over(x.layout, _key(names)))
+
+
+@lru_cache(maxsize=4096)
+def _resolved_over(layout: Layout, names: AxisNames) -> Layout:
+    left = () if names is None else without(layout.partial, _named_axes(layout.mesh, names, "all_reduce"))
+    return _with(layout, layout.dims, left)
+
+
+def _key(names: AxisNames) -> AxisNames:
+    return names if names is None or isinstance(names, str) else tuple(names)
 
 
 def _reduce_axes(layout: Layout, names: AxisNames, function: str) -> tuple[Axis, ...]:
@@ -334,7 +351,7 @@ def _reduction(layout: Layout, op: str | ReduceOp | None, names: AxisNames, func
 
 def _reduced(x: Tensor, op: str | ReduceOp | None, names: AxisNames, function: str) -> Tensor:
     # The reduction as a pending one: partial axes as they are, shards along other axes seen as terms.
-    found = _reduction(x.layout, op, names if names is None or isinstance(names, str) else tuple(names), function)
+    found = _reduction(x.layout, op, _key(names), function)
     found.op.check_dtype(x.dtype)
     x = resolved(x) if found.resolve else x
     if found.copies > 1:
@@ -378,11 +395,15 @@ def reduce_scatter(
         return local_collectives.reduce_scatter(sharded_tensor, reduce_axes, axis, reduce_op or "sum")
     x = _tensor(sharded_tensor, "reduce_scatter")
     dim = _dim(x, axis, "reduce_scatter")
-    over = _reduce_axes(x.layout, reduce_axes, "reduce_scatter")
     y = _reduced(x, reduce_op, reduce_axes, "reduce_scatter")
-    left = without(y.layout.partial, over)
-    cuts = [(*cut.axes, *over) if k == dim else cut for k, cut in enumerate(y.layout.dims)]
-    return relayout(y, layout=_with(y.layout, cuts, left))
+    return relayout(y, layout=_scattered(x.layout, y.layout, _key(reduce_axes), dim))
+
+
+@lru_cache(maxsize=4096)
+def _scattered(given: Layout, pending: Layout, names: AxisNames, dim: int) -> Layout:
+    over = _reduce_axes(given, names, "reduce_scatter")
+    cuts = [(*cut.axes, *over) if k == dim else cut for k, cut in enumerate(pending.dims)]
+    return _with(pending, cuts, without(pending.partial, over))
 
 
 @_tree
@@ -420,7 +441,8 @@ def ppermute(sharded_tensor: Any, permutation: Sequence[tuple[int, int]], *, axi
             )
         return local_collectives.ppermute(sharded_tensor, axis, permutation)
     x = _tensor(sharded_tensor, "ppermute")
-    x = relayout(x, layout=x.layout.without_halo())
+    plain = x.layout.without_halo()
+    x = x if x.layout is plain else relayout(x, layout=plain)
     return permute_shards(x, sources=sources_of(x.mesh, permutation, axis))
 
 
@@ -437,8 +459,12 @@ def shift(sharded_tensor: Any, axis: str, offset: int = 1, *, rotate: bool = Tru
     """
     mesh = (sharded_tensor if isinstance(sharded_tensor, LocalTensor) else _tensor(sharded_tensor, "shift")).mesh
     size = mesh.axis(axis, "shift").size
-    pairs = [(i, (i + offset) % size) for i in range(size) if rotate or 0 <= i + offset < size]
-    return ppermute(sharded_tensor, pairs, axis=axis)
+    return ppermute(sharded_tensor, _shifted(size, offset, rotate), axis=axis)
+
+
+@lru_cache(maxsize=4096)
+def _shifted(size: int, offset: int, rotate: bool) -> tuple[tuple[int, int], ...]:
+    return tuple((i, (i + offset) % size) for i in range(size) if rotate or 0 <= i + offset < size)
 
 
 @_tree
@@ -518,7 +544,11 @@ def to_device(x: Any, device: Device | None = None, *, sharding: Any = None) -> 
 
 @_tree
 def transfer_to(x: Any, device: Device | None = None, *, sharding: Any = None) -> Any:
-    """Move a tensor to one device, or to a sharding; the same as `to_device`."""
+    """Move a tensor to one device, or to a sharding; the same as `to_device`.
+
+    >>> transfer_to([1.0, 2.0], CPU(1)).device
+    CPU(1)
+    """
     return to_device(x, device, sharding=sharding)
 
 
@@ -534,11 +564,21 @@ def cpu(x: Any) -> Any:
 
 @_tree
 def gpu(x: Any) -> Any:
-    """Move a tensor to the first accelerator."""
+    """Move a tensor to the first accelerator.
+
+    >>> from shardwise import accelerator_count
+    >>> accelerator_count() == 0 or gpu([1.0]).device == Accelerator(0)
+    True
+    """
     return to_device(x, Accelerator())
 
 
 @_tree
 def accelerator(x: Any, device_id: int = 0) -> Any:
-    """Move a tensor to the accelerator with this number."""
+    """Move a tensor to the accelerator with this number.
+
+    >>> from shardwise import accelerator_count
+    >>> accelerator_count() < 2 or accelerator([1.0], 1).device == Accelerator(1)
+    True
+    """
     return to_device(x, Accelerator(device_id))

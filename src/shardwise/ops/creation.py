@@ -173,7 +173,11 @@ def empty_like(
     mesh: DeviceMesh | None = None,
     layout: LayoutLike | None = None,
 ) -> Tensor:
-    """Return zeros, as `empty` does, of the shape of a tensor and, unless others are given, its dtype and layout."""
+    """Return zeros, as `empty` does, of the shape of a tensor and, unless others are given, its dtype and layout.
+
+    >>> empty_like([[1, 2, 3]]).shape
+    (1, 3)
+    """
     return full_like(x, False, dtype=dtype, device=device, mesh=mesh, layout=layout)
 
 

@@ -89,6 +89,13 @@ def to_dtensor(x: Tensor) -> DTensor:
 
     The layout must be one that placements can say, and dims that are not divided evenly must be cut as torch does,
     which is `Cut(axis, split="chunk")`. All processes take part, as in every function of torch's that makes a mesh.
+
+    >>> import numpy as np
+    >>> from shardwise import asarray
+    >>> to_dtensor(asarray(np.zeros(3)))  # under torchrun it returns a DTensor
+    Traceback (most recent call last):
+    shardwise.errors.EngineError: to_dtensor needs the torch engine, but this tensor or process is on the local one.
+      call shardwise.init('torch') under torchrun first.
     """
     _check_engine(x.engine, "to_dtensor")
     import torch
@@ -125,6 +132,11 @@ def from_dtensor(given: DTensor) -> Tensor:
     """Return torch's DTensor as a tensor of the torch engine; it shares the memory, which must not be written to.
 
     The axes have the names of torch's mesh or, where it has none, d0, d1 and so on.
+
+    >>> from_dtensor(3)
+    Traceback (most recent call last):
+    shardwise.errors.EngineError: from_dtensor needs the torch engine, but this tensor or process is on the local one.
+      call shardwise.init('torch') under torchrun first.
     """
     engine = current_engine()
     _check_engine(engine, "from_dtensor")

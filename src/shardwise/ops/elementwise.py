@@ -23,19 +23,19 @@ def operands(*data: Any) -> list[Any]:
     return [asarray(out[0]), *out[1:]] if all(plain) else out
 
 
-def _one(row: Row, what: str) -> Callable[[Any], Tensor]:
+def _one(row: Row, what: str, example: str) -> Callable[[Any], Tensor]:
     def function(x: Any, /) -> Any:
         if isinstance(x, LocalTensor):
             return each_element(function, x)
         return row(asarray(x))
 
-    return _named(function, row.name, f"Return, element by element, {what}.")
+    return _named(function, row.name, what, example)
 
 
 NUMBERS = (float, int, complex, bool)
 
 
-def _two(row: Row, what: str) -> Callable[[Any, Any], Tensor]:
+def _two(row: Row, what: str, example: str) -> Callable[[Any, Any], Tensor]:
     def function(x1: Any, x2: Any, /) -> Any:
         if isinstance(x1, Tensor) and isinstance(x2, Tensor):
             return row(x1, x2)
@@ -45,83 +45,120 @@ def _two(row: Row, what: str) -> Callable[[Any, Any], Tensor]:
             return each_element(function, x1, x2)
         return row(*operands(x1, x2))
 
-    return _named(function, row.name, f"Return, element by element, {what}.")
+    return _named(function, row.name, what, example)
 
 
-def _named(function: Any, name: str, doc: str) -> Any:
+def _named(function: Any, name: str, what: str, example: str) -> Any:
     function.__name__ = function.__qualname__ = name
-    function.__doc__ = doc
+    call, result = example.split(" -> ")
+    function.__doc__ = f"Return, element by element, {what}.\n\n    >>> {call}\n    {result}\n    "
     return function
 
 
-conj = _one(rows.conj, "the complex conjugate")
-real = _one(rows.real, "the real part")
-imag = _one(rows.imag, "the imaginary part")
-add = _two(rows.add, "the sum")
-subtract = _two(rows.subtract, "the difference")
-multiply = _two(rows.multiply, "the product")
-divide = _two(rows.divide, "the quotient")
-pow = _two(rows.pow, "the first to the power of the second")
-floor_divide = _two(rows.floor_divide, "the quotient rounded down")
-remainder = _two(rows.remainder, "the remainder, with the sign of the divisor")
-hypot = _two(rows.hypot, "the length of the hypotenuse")
-copysign = _two(rows.copysign, "the first with the sign of the second")
-nextafter = _two(rows.nextafter, "the next representable number towards the second")
-logaddexp = _two(rows.logaddexp, "log(exp(x1) + exp(x2))")
-atan2 = _two(rows.atan2, "the angle of the point (x2, x1)")
-maximum = _two(rows.maximum, "the larger")
-minimum = _two(rows.minimum, "the smaller")
-equal = _two(rows.equal, "whether they are equal")
-not_equal = _two(rows.not_equal, "whether they differ")
-less = _two(rows.less, "whether the first is less")
-less_equal = _two(rows.less_equal, "whether the first is less or equal")
-greater = _two(rows.greater, "whether the first is greater")
-greater_equal = _two(rows.greater_equal, "whether the first is greater or equal")
-logical_and = _two(rows.logical_and, "whether both are true")
-logical_or = _two(rows.logical_or, "whether one is true")
-logical_xor = _two(rows.logical_xor, "whether exactly one is true")
-bitwise_and = _two(rows.bitwise_and, "the bits that both have")
-bitwise_or = _two(rows.bitwise_or, "the bits that one has")
-bitwise_xor = _two(rows.bitwise_xor, "the bits that exactly one has")
-bitwise_left_shift = _two(rows.bitwise_left_shift, "the first shifted left")
-bitwise_right_shift = _two(rows.bitwise_right_shift, "the first shifted right")
+conj = _one(rows.conj, "the complex conjugate", "conj([1 + 2j]).numpy() -> array([1.-2.j])")
+real = _one(rows.real, "the real part", "real([1 + 2j]).numpy() -> array([1.])")
+imag = _one(rows.imag, "the imaginary part", "imag([1 + 2j]).numpy() -> array([2.])")
+add = _two(rows.add, "the sum", "add([1, 2], 3).numpy() -> array([4, 5])")
+subtract = _two(rows.subtract, "the difference", "subtract([1, 2], 3).numpy() -> array([-2, -1])")
+multiply = _two(rows.multiply, "the product", "multiply([1, 2], 3).numpy() -> array([3, 6])")
+divide = _two(rows.divide, "the quotient", "divide([1, 2], 4).numpy() -> array([0.25, 0.5 ])")
+pow = _two(rows.pow, "the first to the power of the second", "pow([2, 3], 2).numpy() -> array([4, 9])")
+floor_divide = _two(
+    rows.floor_divide, "the quotient rounded down", "floor_divide([7, -7], 2).numpy() -> array([ 3, -4])"
+)
+remainder = _two(
+    rows.remainder, "the remainder, with the sign of the divisor", "remainder([7, -7], 3).numpy() -> array([1, 2])"
+)
+hypot = _two(rows.hypot, "the length of the hypotenuse", "hypot([3.0], 4.0).numpy().round(4) -> array([5.])")
+copysign = _two(
+    rows.copysign,
+    "the first with the sign of the second",
+    "copysign([1.0, 2.0], [-0.0, 0.0]).numpy() -> array([-1.,  2.])",
+)
+nextafter = _two(
+    rows.nextafter,
+    "the next representable number towards the second",
+    "nextafter([1.0], 2.0).item() -> 1.0000000000000002",
+)
+logaddexp = _two(rows.logaddexp, "log(exp(x1) + exp(x2))", "logaddexp([0.0], 0.0).numpy().round(4) -> array([0.6931])")
+atan2 = _two(
+    rows.atan2, "the angle of the point (x2, x1)", "atan2([0.0, 1.0], 0.0).numpy().round(4) -> array([0.    , 1.5708])"
+)
+maximum = _two(rows.maximum, "the larger", "maximum([1, 5], 3).numpy() -> array([3, 5])")
+minimum = _two(rows.minimum, "the smaller", "minimum([1, 5], 3).numpy() -> array([1, 3])")
+equal = _two(rows.equal, "whether they are equal", "equal([1, 5], 5).numpy() -> array([False,  True])")
+not_equal = _two(rows.not_equal, "whether they differ", "not_equal([1, 5], 5).numpy() -> array([ True, False])")
+less = _two(rows.less, "whether the first is less", "less([1, 5], 5).numpy() -> array([ True, False])")
+less_equal = _two(
+    rows.less_equal, "whether the first is less or equal", "less_equal([1, 5], 5).numpy() -> array([ True,  True])"
+)
+greater = _two(rows.greater, "whether the first is greater", "greater([1, 5], 1).numpy() -> array([False,  True])")
+greater_equal = _two(
+    rows.greater_equal,
+    "whether the first is greater or equal",
+    "greater_equal([1, 5], 1).numpy() -> array([ True,  True])",
+)
+logical_and = _two(
+    rows.logical_and, "whether both are true", "logical_and([True, False], True).numpy() -> array([ True, False])"
+)
+logical_or = _two(
+    rows.logical_or, "whether one is true", "logical_or([True, False], False).numpy() -> array([ True, False])"
+)
+logical_xor = _two(
+    rows.logical_xor, "whether exactly one is true", "logical_xor([True, False], True).numpy() -> array([False,  True])"
+)
+bitwise_and = _two(rows.bitwise_and, "the bits that both have", "bitwise_and([6, 5], 3).numpy() -> array([2, 1])")
+bitwise_or = _two(rows.bitwise_or, "the bits that one has", "bitwise_or([6, 5], 3).numpy() -> array([7, 7])")
+bitwise_xor = _two(rows.bitwise_xor, "the bits that exactly one has", "bitwise_xor([6, 5], 3).numpy() -> array([5, 6])")
+bitwise_left_shift = _two(
+    rows.bitwise_left_shift, "the first shifted left", "bitwise_left_shift([1, 2], 3).numpy() -> array([ 8, 16])"
+)
+bitwise_right_shift = _two(
+    rows.bitwise_right_shift, "the first shifted right", "bitwise_right_shift([8, 17], 3).numpy() -> array([1, 2])"
+)
 
-negative = _one(rows.negative, "the negative")
-positive = _one(rows.positive, "the value itself")
-reciprocal = _one(rows.reciprocal, "one over it")
-square = _one(rows.square, "the square")
-sqrt = _one(rows.sqrt, "the square root")
-abs = _one(rows.abs, "the absolute value")
-exp = _one(rows.exp, "e to its power")
-expm1 = _one(rows.expm1, "exp(x) - 1")
-log = _one(rows.log, "the natural logarithm")
-log1p = _one(rows.log1p, "log(1 + x)")
-log2 = _one(rows.log2, "the logarithm to base 2")
-log10 = _one(rows.log10, "the logarithm to base 10")
-sin = _one(rows.sin, "the sine")
-cos = _one(rows.cos, "the cosine")
-tan = _one(rows.tan, "the tangent")
-asin = _one(rows.asin, "the inverse sine")
-acos = _one(rows.acos, "the inverse cosine")
-atan = _one(rows.atan, "the inverse tangent")
-sinh = _one(rows.sinh, "the hyperbolic sine")
-cosh = _one(rows.cosh, "the hyperbolic cosine")
-tanh = _one(rows.tanh, "the hyperbolic tangent")
-asinh = _one(rows.asinh, "the inverse hyperbolic sine")
-acosh = _one(rows.acosh, "the inverse hyperbolic cosine")
-atanh = _one(rows.atanh, "the inverse hyperbolic tangent")
-logical_not = _one(rows.logical_not, "whether it is false")
-bitwise_invert = _one(rows.bitwise_invert, "its bits inverted")
-isfinite = _one(rows.isfinite, "whether it is finite")
-isinf = _one(rows.isinf, "whether it is infinite")
-isnan = _one(rows.isnan, "whether it is not a number")
-signbit = _one(rows.signbit, "whether its sign bit is set")
-sign = _one(rows.sign, "its sign")
-ceil = _one(rows.ceil, "it rounded up")
-floor = _one(rows.floor, "it rounded down")
-trunc = _one(rows.trunc, "it rounded towards zero")
-round = _one(rows.round, "it rounded to the nearest, ties to even")
-relu = _one(rows.relu, "the larger of it and zero")
+negative = _one(rows.negative, "the negative", "negative([1, -2]).numpy() -> array([-1,  2])")
+positive = _one(rows.positive, "the value itself", "positive([1, -2]).numpy() -> array([ 1, -2])")
+reciprocal = _one(rows.reciprocal, "one over it", "reciprocal([2.0, 4.0]).numpy() -> array([0.5 , 0.25])")
+square = _one(rows.square, "the square", "square([2, 3]).numpy() -> array([4, 9])")
+sqrt = _one(rows.sqrt, "the square root", "sqrt([4.0, 9.0]).numpy() -> array([2., 3.])")
+abs = _one(rows.abs, "the absolute value", "abs([1, -2]).numpy() -> array([1, 2])")
+exp = _one(rows.exp, "e to its power", "exp([0.0, 1.0]).numpy().round(4) -> array([1.    , 2.7183])")
+expm1 = _one(rows.expm1, "exp(x) - 1", "expm1([0.0, 1e-9]).numpy() -> array([0.e+00, 1.e-09])")
+log = _one(rows.log, "the natural logarithm", "log([1.0, 10.0]).numpy().round(4) -> array([0.    , 2.3026])")
+log1p = _one(rows.log1p, "log(1 + x)", "log1p([0.0, 1e-9]).numpy() -> array([0.00000000e+00, 9.99999999e-10])")
+log2 = _one(rows.log2, "the logarithm to base 2", "log2([1.0, 8.0]).numpy().round(4) -> array([0., 3.])")
+log10 = _one(rows.log10, "the logarithm to base 10", "log10([1.0, 100.0]).numpy().round(4) -> array([0., 2.])")
+sin = _one(rows.sin, "the sine", "sin([0.0, 1.0]).numpy().round(4) -> array([0.    , 0.8415])")
+cos = _one(rows.cos, "the cosine", "cos([0.0, 1.0]).numpy().round(4) -> array([1.    , 0.5403])")
+tan = _one(rows.tan, "the tangent", "tan([0.0, 1.0]).numpy().round(4) -> array([0.    , 1.5574])")
+asin = _one(rows.asin, "the inverse sine", "asin([0.0, 1.0]).numpy().round(4) -> array([0.    , 1.5708])")
+acos = _one(rows.acos, "the inverse cosine", "acos([0.0, 1.0]).numpy().round(4) -> array([1.5708, 0.    ])")
+atan = _one(rows.atan, "the inverse tangent", "atan([0.0, 1.0]).numpy().round(4) -> array([0.    , 0.7854])")
+sinh = _one(rows.sinh, "the hyperbolic sine", "sinh([0.0, 1.0]).numpy().round(4) -> array([0.    , 1.1752])")
+cosh = _one(rows.cosh, "the hyperbolic cosine", "cosh([0.0, 1.0]).numpy().round(4) -> array([1.    , 1.5431])")
+tanh = _one(rows.tanh, "the hyperbolic tangent", "tanh([0.0, 1.0]).numpy().round(4) -> array([0.    , 0.7616])")
+asinh = _one(rows.asinh, "the inverse hyperbolic sine", "asinh([0.0, 1.0]).numpy().round(4) -> array([0.    , 0.8814])")
+acosh = _one(rows.acosh, "the inverse hyperbolic cosine", "acosh([1.0, 2.0]).numpy().round(4) -> array([0.   , 1.317])")
+atanh = _one(
+    rows.atanh, "the inverse hyperbolic tangent", "atanh([0.0, 0.5]).numpy().round(4) -> array([0.    , 0.5493])"
+)
+logical_not = _one(
+    rows.logical_not, "whether it is false", "logical_not([True, False]).numpy() -> array([False,  True])"
+)
+bitwise_invert = _one(rows.bitwise_invert, "its bits inverted", "bitwise_invert([0, 5]).numpy() -> array([-1, -6])")
+isfinite = _one(rows.isfinite, "whether it is finite", "isfinite([1.0, np.inf]).numpy() -> array([ True, False])")
+isinf = _one(rows.isinf, "whether it is infinite", "isinf([1.0, np.inf]).numpy() -> array([False,  True])")
+isnan = _one(rows.isnan, "whether it is not a number", "isnan([1.0, np.nan]).numpy() -> array([False,  True])")
+signbit = _one(rows.signbit, "whether its sign bit is set", "signbit([1.0, -0.0]).numpy() -> array([False,  True])")
+sign = _one(rows.sign, "its sign", "sign([3.0, -2.0, 0.0]).numpy() -> array([ 1., -1.,  0.])")
+ceil = _one(rows.ceil, "it rounded up", "ceil([1.2, -1.2]).numpy() -> array([ 2., -1.])")
+floor = _one(rows.floor, "it rounded down", "floor([1.2, -1.2]).numpy() -> array([ 1., -2.])")
+trunc = _one(rows.trunc, "it rounded towards zero", "trunc([1.7, -1.7]).numpy() -> array([ 1., -1.])")
+round = _one(
+    rows.round, "it rounded to the nearest, ties to even", "round([0.5, 1.5, 1.7]).numpy() -> array([0., 2., 2.])"
+)
+relu = _one(rows.relu, "the larger of it and zero", "relu([-1.0, 2.0]).numpy() -> array([0., 2.])")
 
 
 def _cast(function: Callable[..., Tensor], x: LocalTensor, dtype: Any) -> LocalTensor:
@@ -173,17 +210,29 @@ def sigmoid(x: Any, /) -> Tensor:
 
 @also_local(each_element)
 def silu(x: Any, /) -> Tensor:
-    """Return x sigmoid(x)."""
+    """Return x sigmoid(x).
+
+    >>> silu([0.0, 1.0]).numpy().round(4)
+    array([0.    , 0.7311])
+    """
     return rows.silu(asarray(x))
 
 
 @also_local(each_element)
 def softplus(x: Any, /) -> Tensor:
-    """Return log(1 + exp(x)), without overflow."""
+    """Return log(1 + exp(x)), without overflow.
+
+    >>> softplus([0.0, 1000.0]).numpy().round(4)
+    array([6.931e-01, 1.000e+03])
+    """
     return rows.softplus(asarray(x))
 
 
 @also_local(each_element)
 def gelu(x: Any, /) -> Tensor:
-    """Return the Gaussian error linear unit, in its tanh form."""
+    """Return the Gaussian error linear unit, in its tanh form.
+
+    >>> gelu([-1.0, 0.0, 1.0]).numpy().round(4)
+    array([-0.1588,  0.    ,  0.8412])
+    """
     return rows.gelu(asarray(x))

@@ -11,19 +11,21 @@ import numpy as np
 
 from shardwise.errors import ArgumentError, BindingError
 from shardwise.layout.cut import Cut
-from shardwise.layout.layout import Layout
+from shardwise.layout.layout import Layout, Shape
 from shardwise.ops.reductions import dims_of
 from shardwise.prim import elementwise as rows
 from shardwise.prim.dispatch import apply
 from shardwise.prim.gathers import gather, positions
 from shardwise.prim.iota import iota
 from shardwise.prim.mirror import mirror
+from shardwise.prim.needs import may_carry
 from shardwise.prim.relayout import relayout
 from shardwise.prim.row import Row
 from shardwise.prim.rule import elementwise_rule
 from shardwise.prim.shapes import expand, permute, squeeze
+from shardwise.prim.solvers import is_quiet
 from shardwise.prim.tensor import Tensor, asarray, together
-from shardwise.prim.windows import Index, Span, window
+from shardwise.prim.windows import Index, Span, cutting, window, windowed
 
 
 def take(x: Any, indices: Any, /, *, axis: int | None = None) -> Tensor:
@@ -99,11 +101,25 @@ def _integers(x: Tensor, function: str) -> Tensor:
 
 def sliced(x: Tensor, index: Index, reverse: Sequence[int] = ()) -> Tensor:
     """Return a window of a tensor, with some dims reversed, cut again as the tensor was."""
-    if all(span == Span(0, size) for span, size in zip(index, x.shape, strict=True)):
+    if all(span == (0, size, 1) for span, size in zip(index, x.shape, strict=True)):
         return mirror(x, dims=tuple(reverse)) if reverse else x
+    if not reverse and not x.level and x.engine.name == "local" and is_quiet():  # often, so it is done in one go
+        layout = _sliced_layout(x.layout, x.shape, index)
+        program = cutting(x.layout, layout, x.shape, index, x.dtype)
+        if program is not None:
+            return Tensor(x.engine.run(program, x.arrays), layout, program.target.shape, x.dtype, x.engine)
     out = window(x, index=index)
     layout = _cut_again(x.layout, out.layout)
-    return mirror(out, dims=tuple(reverse), layout=layout) if reverse else relayout(out, layout=layout)
+    if reverse:
+        return mirror(out, dims=tuple(reverse), layout=layout)
+    cut = [k for k, (span, size) in enumerate(zip(index, x.shape, strict=True)) if span != (0, size, 1)]
+    may_carry("x[...]", x, cut, out, layout)
+    return relayout(out, layout=layout)
+
+
+@lru_cache(maxsize=4096)
+def _sliced_layout(layout: Layout, shape: Shape, index: Index) -> Layout:
+    return _cut_again(layout, windowed(layout, shape, index))
 
 
 @lru_cache(maxsize=4096)
@@ -139,6 +155,43 @@ class Key(NamedTuple):
 
 def parsed(x: Tensor, key: Any) -> Key:
     """Return an index taken apart, as NumPy understands it."""
+    spelled = _spelled(key)
+    return _taken_apart(x, key) if spelled is None else _known(x.shape, spelled)
+
+
+def _spelled(key: Any) -> tuple[Any, ...] | None:
+    # An index of slices, integers, None and dots as a value that can be looked up; slices cannot. Others are None.
+    out = []
+    for entry in key if type(key) is tuple else (key,):
+        kind = type(entry)
+        if kind is slice:
+            start, stop, step = entry.start, entry.stop, entry.step
+            for end in (start, stop, step):
+                if end is not None and type(end) is not int:
+                    return None
+            out.append((start, stop, step))
+        elif kind is int or entry is None or entry is Ellipsis:
+            out.append(entry)
+        else:
+            return None
+    return tuple(out)
+
+
+@lru_cache(maxsize=4096)
+def _known(shape: Shape, spelled: tuple[Any, ...]) -> Key:
+    return _taken_apart(_Shaped(shape), tuple(slice(*e) if isinstance(e, tuple) else e for e in spelled))
+
+
+class _Shaped(NamedTuple):
+    # What an index is taken apart for: only the shape counts.
+    shape: Shape
+
+    @property
+    def ndim(self) -> int:
+        return len(self.shape)
+
+
+def _taken_apart(x: Tensor | _Shaped, key: Any) -> Key:
     entries = list(_spelled_out(x, key if isinstance(key, tuple) else (key,)))
     advanced = any(_is_array(entry) for entry in entries)
     spans: list[Span] = []
@@ -167,7 +220,7 @@ def parsed(x: Tensor, key: Any) -> Key:
     return Key(tuple(spans), tuple(reverse), tuple(drop), tuple(add), tuple(arrays), gaps)
 
 
-def _spelled_out(x: Tensor, key: tuple[Any, ...]) -> Iterator[Any]:
+def _spelled_out(x: Tensor | _Shaped, key: tuple[Any, ...]) -> Iterator[Any]:
     # One entry per dim, beside None for new ones; masks as the indices where they are true.
     entries: list[Any] = []
     masks: list[tuple[int, tuple[int, ...]]] = []

@@ -36,7 +36,15 @@ Names = str | Sequence[str]
 
 
 class LocalTensor(Methods):
-    """What every device holds inside `shard_map`, seen as one array of the local shape."""
+    """What every device holds inside `shard_map`, seen as one array of the local shape.
+
+    >>> from shardwise import DeviceMesh, P
+    >>> def look(a):
+    ...     print(a, a.shape, a.ndim, a.dtype)
+    ...     return a
+    >>> _ = shard_map(look, DeviceMesh((4,), ("x",)), P("x"), P("x"))(np.zeros((8, 3)))
+    LocalTensor(float64[2, 3] on every device of x=4) (2, 3) 2 float64
+    """
 
     __slots__ = ("mesh", "stack")
     __array_priority__ = 1001

@@ -85,5 +85,5 @@ def cross_entropy(
     if counted is None:
         return loss if reduction == "none" else mean(loss) if reduction == "mean" else sum(loss)
     weights = rows.astype(counted, dtype=x.dtype)
-    loss = rows.multiply(loss, weights)
+    loss = rows.where(counted, loss, 0.0)  # not times 0: what does not count may be infinite
     return loss if reduction == "none" else rows.divide(sum(loss), sum(weights)) if reduction == "mean" else sum(loss)

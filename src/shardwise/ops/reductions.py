@@ -19,8 +19,9 @@ from shardwise.prim.gathers import gather
 from shardwise.prim.iota import iota
 from shardwise.prim.joins import pad as surround
 from shardwise.prim.largest import largest
+from shardwise.prim.needs import may_bring, whole
 from shardwise.prim.reduce import reduce, spread
-from shardwise.prim.relayout import relayout, resolved
+from shardwise.prim.relayout import relayout
 from shardwise.prim.shapes import expand
 from shardwise.prim.softmax import softmax as softmax_of_whole
 from shardwise.prim.tensor import Tensor, asarray, plain
@@ -91,19 +92,31 @@ def max(x: Any, /, *, axis: Axis = None, keepdims: bool = False) -> Tensor:
 
 @also_local(along_dims)
 def min(x: Any, /, *, axis: Axis = None, keepdims: bool = False) -> Tensor:
-    """Return the smallest element over dims; its derivative is shared evenly by ties."""
+    """Return the smallest element over dims; its derivative is shared evenly by ties.
+
+    >>> min([[3.0, 1.0], [2.0, 5.0]], axis=0).numpy()
+    array([2., 1.])
+    """
     return _reduced(x, axis, keepdims, ReduceOp.MIN, "min")
 
 
 @also_local(along_dims)
 def any(x: Any, /, *, axis: Axis = None, keepdims: bool = False) -> Tensor:
-    """Return whether any element over dims is true."""
+    """Return whether any element over dims is true.
+
+    >>> any([[True, False], [False, False]], axis=1).numpy()
+    array([ True, False])
+    """
     return _reduced(rows.astype(asarray(x), dtype=checked_dtype("bool")), axis, keepdims, ReduceOp.BOR, "any")
 
 
 @also_local(along_dims)
 def all(x: Any, /, *, axis: Axis = None, keepdims: bool = False) -> Tensor:
-    """Return whether all elements over dims are true."""
+    """Return whether all elements over dims are true.
+
+    >>> all([[True, False], [True, True]], axis=1).numpy()
+    array([False,  True])
+    """
     return _reduced(rows.astype(asarray(x), dtype=checked_dtype("bool")), axis, keepdims, ReduceOp.BAND, "all")
 
 
@@ -117,7 +130,7 @@ def mean(x: Any, /, *, axis: Axis = None, keepdims: bool = False) -> Tensor:
     x = asarray(x)
     count = product(x.shape[k] for k in dims_of(x, axis, "mean"))
     # Divided once the sum is whole, as NumPy does: parts of it would be rounded each for itself.
-    total = resolved(sum(_roomy(x), axis=axis, keepdims=keepdims))
+    total = whole("mean", x, dims_of(x, axis, "mean"), sum(_roomy(x), axis=axis, keepdims=keepdims))
     return _as_float(rows.divide(total, float(count) if count else float("nan")), x)
 
 
@@ -145,13 +158,17 @@ def var(x: Any, /, *, axis: Axis = None, correction: float = 0.0, keepdims: bool
     wide = _roomy(x)
     centred = rows.subtract(wide, mean(wide, axis=dims, keepdims=True))
     left = float(count) - correction
-    total = resolved(sum(rows.square(centred), axis=dims, keepdims=keepdims))
+    total = whole("var", x, dims, sum(rows.square(centred), axis=dims, keepdims=keepdims))
     return _as_float(rows.divide(total, left if left > 0 else float("nan")), x)
 
 
 @also_local(along_dims)
 def std(x: Any, /, *, axis: Axis = None, correction: float = 0.0, keepdims: bool = False) -> Tensor:
-    """Return the standard deviation over dims."""
+    """Return the standard deviation over dims.
+
+    >>> std([1.0, 3.0, 5.0, 7.0], correction=1.0).numpy().round(4)
+    np.float64(2.582)
+    """
     return rows.sqrt(var(x, axis=axis, correction=correction, keepdims=keepdims))
 
 
@@ -164,7 +181,7 @@ def logsumexp(x: Any, /, *, axis: Axis = None, keepdims: bool = False) -> Tensor
     """
     x = asarray(x)
     dims = dims_of(x, axis, "logsumexp")
-    top = _finite(plain(resolved(reduce(x, dims=dims, op=ReduceOp.MAX))))
+    top = _finite(plain(whole("logsumexp", x, dims, reduce(x, dims=dims, op=ReduceOp.MAX))))
     total = reduce(rows.exp(rows.subtract(x, spread(top, x, dims))), dims=dims, op=ReduceOp.SUM)
     out = rows.add(rows.log(total), top)
     return expand(out, at=dims) if keepdims else out
@@ -191,7 +208,11 @@ def softmax(x: Any, /, *, axis: int = -1) -> Tensor:
 
 @also_local(along_dims)
 def log_softmax(x: Any, /, *, axis: int = -1) -> Tensor:
-    """Return the logarithm of softmax."""
+    """Return the logarithm of softmax.
+
+    >>> log_softmax([0.0, 0.0]).numpy().round(4)
+    array([-0.6931, -0.6931])
+    """
     x = asarray(x)
     return rows.subtract(x, logsumexp(x, axis=axis, keepdims=True))
 
@@ -209,7 +230,11 @@ def argmax(x: Any, /, *, axis: int | None = None, keepdims: bool = False) -> Ten
 
 
 def argmin(x: Any, /, *, axis: int | None = None, keepdims: bool = False) -> Tensor:
-    """Return where the smallest element along a dim is, the first of several; of the flattened tensor by default."""
+    """Return where the smallest element along a dim is, the first of several; of the flattened tensor by default.
+
+    >>> argmin([3.0, 1.0, 2.0]).item()
+    1
+    """
     return _best(x, axis, keepdims, ReduceOp.MIN, "argmin")
 
 
@@ -222,8 +247,10 @@ def _best(x: Any, axis: int | None, keepdims: bool, op: ReduceOp, function: str)
     dims = dims_of(x, axis, function)
     if not product(x.shape[k] for k in dims):
         raise BindingError(f"{function} over an empty dim has no value: shape {x.shape}.")
-    x = relayout(x, layout=x.layout.resolved().without_halo())
-    best = spread(reduce(x, dims=dims, op=op), x, dims)
+    layout = x.layout.resolved().without_halo()
+    may_bring(function, [x], [layout])
+    x = relayout(x, layout=layout)
+    best = spread(whole(function, x, dims, reduce(x, dims=dims, op=op)), x, dims)
     found = rows.equal(x, best)
     if x.dtype.kind in "fV":  # NaN counts as the best, and differs from itself
         found = rows.logical_or(found, rows.not_equal(x, x))

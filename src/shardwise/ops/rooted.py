@@ -32,7 +32,12 @@ def _root(x: LocalTensor, name: str, root: int, function: str) -> Axis:
 
 
 def broadcast(x: LocalTensor, axis: str, root: int = 0) -> LocalTensor:
-    """Give every member of a group along `axis` what its member `root` holds."""
+    """Give every member of a group along `axis` what its member `root` holds.
+
+    >>> from shardwise import DeviceMesh, P, shard_map
+    >>> shard_map(lambda a: broadcast(a, "x", 2), DeviceMesh((4,), ("x",)), P("x"), P("x"))(np.arange(4.0)).numpy()
+    array([2., 2., 2., 2.])
+    """
     found = _root(x, axis, root, "broadcast")
     if found.size == 1:
         return x
@@ -43,7 +48,12 @@ def broadcast(x: LocalTensor, axis: str, root: int = 0) -> LocalTensor:
 
 
 def reduce(x: LocalTensor, axis: str, root: int = 0, reduce_op: ReduceOp | str = "sum") -> LocalTensor:
-    """Reduce over a group along `axis` onto its member `root`; the others get zeros."""
+    """Reduce over a group along `axis` onto its member `root`; the others get zeros.
+
+    >>> from shardwise import DeviceMesh, P, shard_map
+    >>> shard_map(lambda a: reduce(a, "x", 2), DeviceMesh((4,), ("x",)), P("x"), P("x"))(np.arange(4.0)).numpy()
+    array([0., 0., 6., 0.])
+    """
     found = _root(x, axis, root, "reduce")
     if found.size == 1:
         return x
@@ -61,7 +71,12 @@ def _landed(x: Tensor, mesh: DeviceMesh, axis: Axis, root: int, shape: Shape) ->
 
 
 def gather(x: LocalTensor, axis: str, root: int = 0, dim: int = 0) -> LocalTensor:
-    """Concatenate what a group along `axis` holds along dim `dim`, on its member `root`; the others get zeros."""
+    """Concatenate what a group along `axis` holds along dim `dim`, on its member `root`; the others get zeros.
+
+    >>> from shardwise import DeviceMesh, P, shard_map
+    >>> shard_map(lambda a: gather(a, "x", 1), DeviceMesh((2,), ("x",)), P("x"), P("x"))(np.arange(1.0, 3.0)).numpy()
+    array([0., 0., 1., 2.])
+    """
     found = _root(x, axis, root, "gather")
     dim, mesh, shape = local_dim(x, dim, "gather"), x.mesh, x.shape
     if found.size == 1:
@@ -89,7 +104,12 @@ def gather(x: LocalTensor, axis: str, root: int = 0, dim: int = 0) -> LocalTenso
 
 
 def scatter(x: LocalTensor, axis: str, root: int = 0, dim: int = 0) -> LocalTensor:
-    """Give every member of a group along `axis` its piece of dim `dim` of what member `root` holds."""
+    """Give every member of a group along `axis` its piece of dim `dim` of what member `root` holds.
+
+    >>> from shardwise import DeviceMesh, P, shard_map
+    >>> shard_map(lambda a: scatter(a, "x", 1), DeviceMesh((2,), ("x",)), P("x"), P("x"))(np.arange(4.0)).numpy()
+    array([2., 3.])
+    """
     found = _root(x, axis, root, "scatter")
     dim, mesh = local_dim(x, dim, "scatter"), x.mesh
     if x.shape[dim] % found.size:
@@ -105,6 +125,13 @@ def scatter(x: LocalTensor, axis: str, root: int = 0, dim: int = 0) -> LocalTens
 
 
 def send_recv(x: LocalTensor, axis: str, source: int, destination: int) -> LocalTensor:
-    """Send what position `source` along `axis` holds to position `destination`; the others get zeros."""
+    """Send what position `source` along `axis` holds to position `destination`; the others get zeros.
+
+    >>> from shardwise import DeviceMesh, P, shard_map
+    >>> shard_map(lambda a: send_recv(a, "x", 0, 2), DeviceMesh((3,), ("x",)), P("x"), P("x"))(
+    ...     np.arange(1.0, 4.0)
+    ... ).numpy()
+    array([0., 0., 1.])
+    """
     named(x, axis, "send_recv")
     return ppermute(x, axis, [(source, destination)])

@@ -13,6 +13,7 @@ from shardwise.ops.local_view import LocalTensor
 from shardwise.ops.reductions import dims_of
 from shardwise.prim import shapes as rows
 from shardwise.prim.broadcast import broadcast, broadcast_shape
+from shardwise.prim.reshaping import reshape as row_major
 from shardwise.prim.tensor import Tensor, asarray
 
 Call = Callable[..., Tensor]
@@ -55,7 +56,8 @@ def _local_squeeze(function: Call, x: LocalTensor, axis: int | Sequence[int]) ->
 def reshape(x: Any, /, shape: int | Sequence[int]) -> Tensor:
     """Return the elements in another shape, in row-major order; one size may be -1.
 
-    The sharding stays wherever the factors allow it; what cannot stay is gathered first.
+    The sharding stays wherever the factors allow it. A dim that does not divide stays sharded too: then the elements
+    that change device move, each once.
 
     >>> import numpy as np
     >>> from shardwise import DeviceMesh, P, shard
@@ -74,7 +76,7 @@ def reshape(x: Any, /, shape: int | Sequence[int]) -> Tensor:
         sizes[sizes.index(-1)] = x.size // known
     if prod(sizes) != x.size:
         raise BindingError(f"reshape: {x.shape} has {x.size} elements, {tuple(sizes)} has {prod(sizes)}.")
-    return rows.reshape(x, shape=tuple(sizes)) if tuple(sizes) != x.shape else x
+    return row_major(x, shape=tuple(sizes)) if tuple(sizes) != x.shape else x
 
 
 @also_local(_local_order)
@@ -93,7 +95,12 @@ def permute_dims(x: Any, /, axes: Sequence[int]) -> Tensor:
 
 @also_local(_local_matrices)
 def matrix_transpose(x: Any, /) -> Tensor:
-    """Return the tensor with its last two dims exchanged; nothing moves."""
+    """Return the tensor with its last two dims exchanged; nothing moves.
+
+    >>> matrix_transpose([[1, 2], [3, 4]]).numpy()
+    array([[1, 3],
+           [2, 4]])
+    """
     x = asarray(x)
     if x.ndim < 2:
         raise BindingError(f"matrix_transpose needs at least two dims, got shape {x.shape}.")
@@ -122,7 +129,11 @@ def moveaxis(x: Any, source: int | Sequence[int], destination: int | Sequence[in
 
 @also_local(_local_expand)
 def expand_dims(x: Any, /, *, axis: int = 0) -> Tensor:
-    """Return the tensor with a new dim of size one at position `axis`."""
+    """Return the tensor with a new dim of size one at position `axis`.
+
+    >>> expand_dims([1.0, 2.0], axis=0).shape
+    (1, 2)
+    """
     x = asarray(x)
     if not -x.ndim - 1 <= axis <= x.ndim:
         raise BindingError(f"expand_dims: axis {axis} is out of range for a result with {x.ndim + 1} dims.")

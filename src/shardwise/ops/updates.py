@@ -12,6 +12,7 @@ from shardwise.ops.shapes import broadcast_to
 from shardwise.prim import elementwise as rows
 from shardwise.prim.gathers import scatter
 from shardwise.prim.mirror import mirror
+from shardwise.prim.needs import may_bring
 from shardwise.prim.relayout import relayout
 from shardwise.prim.shapes import expand, permute, squeeze
 from shardwise.prim.tensor import Tensor, together
@@ -78,6 +79,7 @@ class Update:
         if new.shape != x.shape:
             new = within(new, index=key.window, layout=layout, shape=x.shape)
         elif not new.layout.partial:
+            may_bring("x.at[...].add", [new], [layout])
             new = relayout(new, layout=layout)
         return rows.add(x, new)
 
@@ -120,4 +122,8 @@ def _in_window(values: Tensor, key: Key, x: Tensor) -> Tensor:
 def _written(x: Tensor, key: Key, values: Tensor) -> Tensor:
     whole = all(span == Span(0, size) for span, size in zip(key.window, x.shape, strict=True))
     new = _in_window(values, key, x)
-    return relayout(new, layout=x.layout.resolved().without_halo()) if whole else write(x, new, index=key.window)
+    if not whole:
+        return write(x, new, index=key.window)
+    layout = x.layout.resolved().without_halo()
+    may_bring("x.at[...].set", [new], [layout])
+    return relayout(new, layout=layout)

@@ -8,7 +8,7 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from shardwise.pictures.plan import plain, size_text
+from shardwise.pictures.plan import count_text, plain, size_text
 
 if TYPE_CHECKING:
     from shardwise.prim.explanation import Explanation
@@ -34,5 +34,5 @@ def explanation_table(found: Explanation) -> RenderableType:
     for (kind, axes, before, after, line), (times, total, busiest) in counts.items():
         sizes = size_text(total), size_text(busiest)
         table.add_row(*map(Text, (str(times), kind, axes, before, after, *sizes, line)))
-    text = f"{len(found)} steps, {size_text(found.bytes)} between {found.devices} devices; "
+    text = f"{count_text(len(found), 'step')}, {size_text(found.bytes)} between {count_text(found.devices, 'device')}; "
     return Group(table, Text(f"{text}at most {size_text(found.peak_memory)} of memory on a device"))

@@ -8,7 +8,7 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from shardwise.pictures.plan import plain, size_text, time_text
+from shardwise.pictures.plan import count_text, plain, size_text, time_text
 
 if TYPE_CHECKING:
     from shardwise.engine.log import CommunicationLog
@@ -28,4 +28,4 @@ def log_table(log: CommunicationLog) -> RenderableType:
         row = [record.kind, ", ".join(record.axes), record.before, record.after, size_text(record.bytes)]
         row += [time_text(record.seconds), "/".join(record.line.split("/")[-2:])]
         table.add_row(*map(Text, row))
-    return Group(table, Text(f"{len(log)} steps, {size_text(log.bytes)} between devices"))
+    return Group(table, Text(f"{count_text(len(log), 'step')}, {size_text(log.bytes)} between devices"))

@@ -12,7 +12,7 @@ from rich.text import Text
 from shardwise.plan.steps import COUNTED
 
 if TYPE_CHECKING:
-    from shardwise.plan.explain import Explanation
+    from shardwise.plan.explain import Alternative, Explanation
     from shardwise.plan.plan import Plan
     from shardwise.plan.steps import Step
 
@@ -26,7 +26,7 @@ def plain(table: RenderableType) -> str:
     """Return what a terminal would show, as plain text."""
     console = Console(width=120, color_system=None, force_terminal=False, legacy_windows=False)
     with console.capture() as capture:
-        console.print(table)
+        console.print(table, crop=False)
     return "\n".join(line.rstrip() for line in capture.get().rstrip().splitlines())
 
 
@@ -38,37 +38,56 @@ def explanation_text(explanation: Explanation) -> str:
 def explanation_table(explanation: Explanation) -> RenderableType:
     """Return the alternatives to a plan as a table, with the reason below it."""
     table = Table(box=None, pad_edge=False, header_style="bold")
-    for name in ("way", "steps", "receives at most", "all devices", "time"):
-        table.add_column(name, justify="left" if name in ("way", "steps") else "right")
+    for k, name in enumerate(WAYS):
+        table.add_column(name, justify="left" if k < 2 else "right")
     for way in (explanation.chosen, *explanation.alternatives):
-        steps = ", ".join(way.steps) or "nothing"
-        row = [
-            way.name,
-            steps,
-            size_text(way.received_max),
-            size_text(way.received_total),
-            time_text(way.time),
-        ]
-        table.add_row(*map(Text, row), style="green" if way is explanation.chosen else None)
+        table.add_row(*map(Text, way_row(way)), style="green" if way is explanation.chosen else None)
     return Group(table, Text(explanation.why))
+
+
+WAYS = ("way", "steps", "receives at most", "all devices", "memory", "time")
+
+
+def way_row(way: Alternative) -> list[str]:
+    """Return one way to make a transition as the texts of a row; a device needs so much memory."""
+    sizes = map(size_text, (way.received_max, way.received_total, way.memory))
+    return [way.name, ", ".join(way.steps) or "nothing", *sizes, time_text(way.time)]
 
 
 def plan_table(plan: Plan) -> RenderableType:
     """Return the table of a plan: step, group, bytes in and out per device, extra memory and time."""
-    shape = "x".join(map(str, plan.shape)) or "0-d"
-    where = f"on {plan.src.mesh}" if plan.src.mesh is plan.dst.mesh else f"from {plan.src.mesh} to {plan.dst.mesh}"
-    title = Text(f"{plan.src} -> {plan.dst}  {plan.dtype}[{shape}] {where}", style="bold")
+    title = Text(plan_title(plan), style="bold")
     if not plan.steps:
         return Group(title, Text("nothing to do"))
     table = Table(box=None, pad_edge=False, header_style="bold")
-    for name in ("step", "over", "to", "receives", "sends", "staging", "chunks", "time"):
-        table.add_column(name, justify="left" if name in ("step", "over", "to") else "right")
+    for k, name in enumerate(STEPS):
+        table.add_column(name, justify="left" if k < 3 else "right")
     for step in plan.steps:
-        table.add_row(*map(Text, _row(step)))
-    return Group(title, table, _total(plan))
+        table.add_row(*map(Text, step_row(step)))
+    return Group(title, table, Text(plan_total(plan)))
 
 
-def _row(step: Step) -> list[str]:
+def plan_title(plan: Plan) -> str:
+    """Return what a plan is for: layouts, dtype, shape and mesh."""
+    shape = "x".join(map(str, plan.shape)) or "0-d"
+    where = f"on {plan.src.mesh}" if plan.src.mesh is plan.dst.mesh else f"from {plan.src.mesh} to {plan.dst.mesh}"
+    return f"{plan.src} -> {plan.dst}  {plan.dtype}[{shape}] {where}"
+
+
+def step_lines(step: Step) -> list[str]:
+    """Return what a device receives and sends in a step, and what it takes, in two short lines."""
+    if step.is_local:
+        return ["local"]
+    _, _, _, received, sent, staging, chunks, time = step_row(step)
+    moved = f"receives {received} a device" + ("" if sent == "-" else f", sends {sent}")
+    return [moved, f"staging {staging}" + (f" in {chunks} chunks" if step.chunks > 1 else "") + f", {time}"]
+
+
+STEPS = ("step", "over", "to", "receives", "sends", "staging", "chunks", "time")
+
+
+def step_row(step: Step) -> list[str]:
+    """Return a step as the texts of a row: bytes in and out per device, extra memory and time."""
     over = ", ".join(map(str, step.axes)) or ("" if step.is_local else "all")
     if step.is_local:
         return [step.kind, over, str(step.after), "-", "-", "-", "-", "-"]
@@ -87,10 +106,13 @@ def _row(step: Step) -> list[str]:
     ]
 
 
-def _total(plan: Plan) -> Text:
+def plan_total(plan: Plan) -> str:
+    """Return the bytes and the time of a plan as a whole."""
+    if not plan.steps:
+        return "nothing to do"
     if plan.search.ground.count > COUNTED:
-        return Text(f"time {time_text(plan.time)}, staging {size_text(plan.staging_bytes)} a device")
-    return Text(f"receives {_verdict(plan)}, time {time_text(plan.time)}")
+        return f"time {time_text(plan.time)}, staging {size_text(plan.staging_bytes)} a device"
+    return f"receives {_verdict(plan)}, time {time_text(plan.time)}"
 
 
 def _verdict(plan: Plan) -> str:
@@ -100,6 +122,15 @@ def _verdict(plan: Plan) -> str:
         return f"at most {size_text(received.max)} a device{least}"
     least = " (the least possible)" if received.total == bound.total else ""
     return f"at most {size_text(received.max)} a device, {size_text(received.total)} in all{least}"
+
+
+def count_text(count: int, noun: str) -> str:
+    """Return a number with its noun.
+
+    >>> count_text(1, "step"), count_text(2, "step")
+    ('1 step', '2 steps')
+    """
+    return f"{count} {noun}{'' if count == 1 else 's'}"
 
 
 def size_text(size: float) -> str:

@@ -33,22 +33,41 @@ class Link:
             )
 
 
+COMPUTE = 8e11  # multiplications a second: what a CPU with wide vectors does in float32; accelerators do far more
+
+
 @dataclass(frozen=True, slots=True, init=False)
 class Links:
-    """The link along each mesh axis; axes that are not named have the default.
+    """The link along each mesh axis, and how fast devices compute; axes that are not named have the default link.
+
+    `compute` is how many multiplications a device does in a second. With the default link, 32 of them take as long as
+    to send one byte: so much work is worth a byte when there is a choice between sending and working twice.
 
     A sub-axis may be named, so that an axis which spans machines has slow outer and fast inner links.
 
     >>> Links({"dp": Link(2e-5, 10e9), "tp": Link(1e-6, 400e9)}).default
     Link(latency=1e-05, bandwidth=25000000000.0)
     >>> _ = Links({"gpu:(1)4": Link(2e-5, 10e9), "gpu:(4)8": Link(1e-6, 400e9)})  # 4 machines of 8
+    >>> from shardwise import DeviceMesh
+    >>> mesh = DeviceMesh((2, 4), ("dp", "tp"))
+    >>> links = Links.of({"dp": Link(2e-5, 10e9)})
+    >>> links.on(mesh, [mesh.axis("tp"), mesh.axis("dp")])
+    [(2, Link(latency=2e-05, bandwidth=10000000000.0)), (4, Link(latency=1e-05, bandwidth=25000000000.0))]
+    >>> links.check(DeviceMesh((2,), ("tp",)))
+    Traceback (most recent call last):
+    shardwise.errors.LayoutError: unknown mesh axis 'dp' in links.
+      mesh axes: tp=2
+      did you mean 'tp'?
     """
 
     axes: tuple[tuple[str, Link], ...]
     default: Link = field(default=Link())
+    compute: float = COMPUTE
 
-    def __init__(self, axes: Mapping[str, Link] | None = None, default: Link | None = None) -> None:
-        """Give the link per axis name, and one for all others."""
+    def __init__(
+        self, axes: Mapping[str, Link] | None = None, default: Link | None = None, compute: float = COMPUTE
+    ) -> None:
+        """Give the link per axis name, one for all others, and the multiplications that a device does in a second."""
         given = dict(axes or {})
         for name, link in given.items():
             if not isinstance(name, str) or not isinstance(link, Link):
@@ -56,7 +75,21 @@ class Links:
         if not isinstance(default, Link | None):
             raise ArgumentError(f"the default of links is a Link, got {default!r}.")
         object.__setattr__(self, "axes", tuple(sorted(given.items(), key=lambda item: item[0])))
+        if isinstance(compute, bool) or not isinstance(compute, Real):
+            raise ArgumentError(f"compute is a number of multiplications a second, got {compute!r}.")
+        if not compute > 0:
+            raise PlanError(f"compute is a number of multiplications a second above 0, got {compute}.")
         object.__setattr__(self, "default", default or Link())
+        object.__setattr__(self, "compute", float(compute))
+
+    @property
+    def work_per_byte(self) -> float:
+        """How many multiplications take as long as to send a byte over the default link.
+
+        >>> Links().work_per_byte, Links(default=Link(bandwidth=50e9), compute=5e14).work_per_byte
+        (32.0, 10000.0)
+        """
+        return self.compute / self.default.bandwidth
 
     @classmethod
     def of(cls, links: Links | Mapping[str, Link] | Link | None) -> Links:
@@ -77,6 +110,16 @@ class Links:
         for mesh in meshes:
             names = [name for name, _ in self.axes if name.partition(":")[0] in mesh.axis_names]
             check_disjoint([mesh.axis(name, "links") for name in names], "links")
+
+    def among(self, meshes: Sequence[DeviceMesh]) -> Links:
+        """Return the links without those of axes that none of the meshes has.
+
+        >>> Links({"x": Link()}).among([DeviceMesh((2,), ("y",))]).axes
+        ()
+        """
+        known = {name for mesh in meshes for name in mesh.axis_names}
+        kept = {name: link for name, link in self.axes if name.partition(":")[0] in known}
+        return self if len(kept) == len(self.axes) else Links(kept, self.default, self.compute)
 
     def on(self, mesh: DeviceMesh, axes: Sequence[Axis]) -> list[tuple[int, Link]]:
         """Return the (size, link) of each level that `axes` run over, slowest first."""

@@ -14,7 +14,7 @@ from shardwise.layout.cut import Cut
 from shardwise.layout.layout import Layout
 from shardwise.layout.tiling import Box, box_size, intersect
 from shardwise.plan.cost import move_time
-from shardwise.plan.steps import COUNTED, Step
+from shardwise.plan.steps import COUNTED, State, Step
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -24,13 +24,17 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Alternative:
-    """One way to make a transition: its steps, the bytes that devices receive, and its modelled time."""
+    """One way to make a transition: its steps, the bytes that devices receive, its modelled time, and its memory.
+
+    `memory` is the most that a device needs at once: a step's old and new shard, and what is staged between them.
+    """
 
     name: str
     steps: tuple[str, ...]
     received_max: int
     received_total: int
     time: float
+    memory: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,21 +58,32 @@ class Explanation:
 
 def explained(plan: Plan) -> Explanation:
     """Return a plan beside the obvious alternatives; on very large meshes with bytes as the cost model sees them."""
-    count = plan.search.ground.count
-    chosen = _alternative("this plan", plan.steps, count)
-    others = tuple(_alternative(name, steps, count) for name, steps in _ways(plan))
+    chosen = _alternative("this plan", plan.steps, plan)
+    others = tuple(_alternative(name, steps, plan) for name, steps in _ways(plan))
     if plan.steps:
         others += (_fetched(plan),)
     return Explanation(chosen, others, _why(chosen, others))
 
 
-def _alternative(name: str, steps: Sequence[Step], count: int) -> Alternative:
-    kinds, time = tuple(map(str, steps)), sum(step.time for step in steps)
+def _alternative(name: str, steps: Sequence[Step], plan: Plan) -> Alternative:
+    kinds, time, count = tuple(map(str, steps)), sum(step.time for step in steps), plan.search.ground.count
+    memory = max((_memory(step, plan) for step in steps), default=_held(plan.src, plan))
     if count > COUNTED:
         most = round(sum(sum(step.estimates) for step in steps))
-        return Alternative(name, kinds, most, most * count, time)
+        return Alternative(name, kinds, most, most * count, time, memory)
     each = sum((step.received.each for step in steps if not step.is_local), np.zeros(1, dtype=np.int64))
-    return Alternative(name, kinds, int(each.max()), int(each.sum()), time)
+    return Alternative(name, kinds, int(each.max()), int(each.sum()), time, memory)
+
+
+def _memory(step: Step, plan: Plan) -> int:
+    staged = step.staged(max(plan.memory_limit, step.least_staging)).staging_bytes
+    return _held(step.before, plan) + _held(step.after, plan) + staged
+
+
+def _held(state: State, plan: Plan) -> int:
+    # A share is at most what the device needs in the end.
+    layout = state if isinstance(state, Layout) else state.dst.layout
+    return layout.max_local_bytes(plan.shape, plan.dtype)
 
 
 def _ways(plan: Plan) -> Iterator[tuple[str, list[Step]]]:
@@ -96,7 +111,8 @@ def _fetched(plan: Plan) -> Alternative:
     if search.numbers is None:
         levels = search.links.on(search.src.mesh, [search.src.mesh.axis(n) for n in search.src.mesh.axis_names])
     total = sum(each) if len(each) == count else max(each) * count
-    return Alternative("one direct exchange", ("exchange",), max(each), total, move_time(levels, max(each)))
+    memory = _held(plan.src, plan) + _held(plan.dst, plan) + min(max(each), plan.memory_limit)
+    return Alternative("one direct exchange", ("exchange",), max(each), total, move_time(levels, max(each)), memory)
 
 
 def _size(box: Box | None) -> int:

@@ -11,7 +11,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from shardwise.errors import ArgumentError, PlanError
+from shardwise.layout.context import current_mesh
 from shardwise.layout.conversion import LayoutLike, as_layout
+from shardwise.layout.drawn import Drawn
 from shardwise.layout.layout import Layout, Shape, checked_shape
 from shardwise.layout.mesh import DeviceMesh
 from shardwise.layout.placement import checked_dtype
@@ -31,15 +33,25 @@ STAGING = 64 * 2**20  # bytes that a device may use beside its shards, unless to
 
 
 @dataclass(frozen=True)
-class Plan:
+class Plan(Drawn):
     """The steps that take a tensor from layout `src` to layout `dst`, with their traffic and time.
 
-    >>> from shardwise import DeviceMesh, P, mesh_context
+    >>> from shardwise import DeviceMesh, P
     >>> mesh = DeviceMesh((2, 4), ("dp", "tp"))
-    >>> with mesh_context(mesh):
-    ...     plan = plan_reshard(P("dp", "tp"), P(None, "dp"), (1024, 4096), "float32")
+    >>> plan = plan_reshard(P("dp", "tp"), P(None, "dp"), (1024, 4096), "float32", mesh=mesh)
     >>> plan.received.max == plan.lower_bound.max
     True
+    >>> plan.received.of(0), plan.sent.of(0), plan.estimate, plan.rounds, plan.staging_bytes
+    (6291456, 6291456, 67108864, 1, 8388608)
+    >>> f"{plan.time:.6f} s", len(plan.digest)
+    ('0.000346 s', 16)
+    >>> plan.transfers(0)[0][0]
+    Transfer(source=1, target=0, box=((0, 512), (1024, 2048)))
+    >>> plan.traffic()[0]
+    array([      0, 2097152, 2097152, 2097152,       0,       0,       0,
+                 0])
+    >>> [way.name for way in plan.explain().alternatives]
+    ['gather, then slice', 'axis by axis', 'one direct exchange']
     """
 
     src: Layout
@@ -149,17 +161,19 @@ def plan_reshard(
     shape: Sequence[int],
     dtype: Any,
     *,
+    mesh: DeviceMesh | None = None,
     links: Links | Mapping[str, Link] | Link | None = None,
     memory_limit: int | None = None,
 ) -> Plan:
     """Return the cheapest plan that takes a tensor from layout `src` to layout `dst`.
 
-    The layouts are on one mesh or on two (of other shape or device order, subsets, disjoint). `links` gives
-    latency and bandwidth per mesh axis, `memory_limit` the bytes a device may use beside its shards.
+    The layouts are on one mesh or on two (of other shape or device order, subsets, disjoint). `mesh` (or that of the
+    `mesh_context`) is used for layouts that name none, such as `P(...)`. `links` gives latency and bandwidth per
+    mesh axis, `memory_limit` the bytes a device may use beside its shards.
 
-    >>> from shardwise import DeviceMesh, P, mesh_context
-    >>> with mesh_context(DeviceMesh((4,), ("x",))):
-    ...     print([step.kind for step in plan_reshard(P("x", None), P(None, "x"), (8, 8), "int8").steps])
+    >>> from shardwise import DeviceMesh, P
+    >>> plan = plan_reshard(P("x", None), P(None, "x"), (8, 8), "int8", mesh=DeviceMesh((4,), ("x",)))
+    >>> [step.kind for step in plan.steps]
     ['all_to_all']
     """
     try:
@@ -170,12 +184,13 @@ def plan_reshard(
     except TypeError:  # a list for a shape, a dict for links, or what is no shape at all: the slow way
         key = None
     sizes, kind = checked_shape(shape), checked_dtype(dtype)
+    mesh = None if mesh is None else current_mesh(mesh)
     limit = STAGING if memory_limit is None else memory_limit
     if isinstance(limit, bool) or not isinstance(limit, int):
         raise ArgumentError(f"memory_limit is a number of bytes, got {memory_limit!r}.")
     if limit < 0:
         raise PlanError(f"memory_limit is 0 bytes or more, got {limit}.")
-    a, b = as_layout(src, len(sizes)), as_layout(dst, len(sizes))
+    a, b = as_layout(src, len(sizes), mesh), as_layout(dst, len(sizes), mesh)
     plan = _planned(a, b, sizes, kind, Links.of(links), limit)
     if key is not None and isinstance(src, Layout) and isinstance(dst, Layout):  # a P depends on the context
         if len(_hits) >= MOST_HITS:

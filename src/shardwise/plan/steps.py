@@ -80,6 +80,13 @@ class Bytes:
     """Bytes per device: of one device, or the largest, the mean and the total over all.
 
     Nothing is computed before it is asked for.
+
+    >>> from shardwise import DeviceMesh, P, plan_reshard
+    >>> received = plan_reshard(P("x"), P(), (10,), "int8", mesh=DeviceMesh((4,), ("x",))).received
+    >>> received
+    Bytes(max=8, mean=7.5, total=30)
+    >>> received.of(3), received.each, received.max, received.mean, received.total
+    (8, array([7, 7, 8, 8]), 8, 7.5, 30)
     """
 
     ground: Ground
@@ -123,6 +130,21 @@ class Step:
 
     `moves` are its rounds of communication: none for a local step, two for an all-reduce. `estimates` are
     the bytes that the busiest device receives in each, as the cost model sees them.
+
+    >>> from shardwise import DeviceMesh, P, plan_reshard
+    >>> mesh = DeviceMesh((2, 2), ("x", "y"))
+    >>> (step,) = plan_reshard(P("x", "y"), P("x"), (4, 4), "float32", mesh=mesh).steps
+    >>> str(step), step.groups, step.is_local
+    ('all_gather over y', [(0, 1), (2, 3)], False)
+    >>> step.received.of(0), step.sent.of(0), step.transfers(0)
+    (16, 16, [Transfer(source=1, target=0, box=((0, 2), (2, 4))), Transfer(source=0, target=1, box=((0, 2), (0, 2)))])
+    >>> [len(transfers) for transfers in step.rounds(0)], step.adjoint.kind
+    ([2], 'reduce_scatter')
+    >>> step.least_staging, step.staged(4).chunks
+    (8, 4)
+    >>> (fill,) = plan_reshard(P("x"), P("x", unreduced=["y"]), (4, 4), "float32", mesh=mesh).steps
+    >>> fill.kind, fill.kept(0), fill.kept(1)
+    ('fill', [((0, 1), (0, 4))], [((1, 2), (0, 4))])
     """
 
     kind: Kind

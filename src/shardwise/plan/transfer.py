@@ -14,7 +14,12 @@ Slot = int | Device  # an index on one mesh; a device where two meshes meet
 
 
 class Transfer(NamedTuple):
-    """The elements of `box`, in global coordinates, go from `source` to `target`."""
+    """The elements of `box`, in global coordinates, go from `source` to `target`.
+
+    >>> transfer = Transfer(source=4, target=2, box=((4, 6), (0, 2)))
+    >>> transfer.size
+    4
+    """
 
     source: Slot
     target: Slot

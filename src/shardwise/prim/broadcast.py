@@ -11,9 +11,10 @@ from array_api_compat import array_namespace
 from shardwise.errors import BindingError
 from shardwise.layout.layout import Layout, Shape
 from shardwise.layout.placement import ReduceOp
+from shardwise.prim.needs import brought
 from shardwise.prim.relayout import cut_as, resolved
 from shardwise.prim.row import Row
-from shardwise.prim.tensor import Tensor, moved
+from shardwise.prim.tensor import Tensor
 from shardwise.prim.work import worked
 
 
@@ -37,7 +38,7 @@ def operand_layout(layout: Layout, whole: Shape, shape: Shape) -> Layout:
 
 
 def _broadcast(x: Tensor, *, layout: Layout, shape: Shape) -> Tensor:
-    ready = moved(x, operand_layout(layout, shape, x.shape))
+    (ready,) = brought("broadcast_to", [x], [operand_layout(layout, shape, x.shape)])
     return worked(lambda place, a: array_namespace(a).broadcast_to(a, place.shape), [ready], layout, shape, view=True)
 
 
@@ -48,7 +49,7 @@ def _broadcast_vjp(ct: Tensor, out: Tensor, x: Tensor, *, layout: Layout, shape:
 def _sum_to(x: Tensor, *, shape: Shape) -> Tensor:
     # Only the small local sums are left to be reduced over the devices: they are partial values.
     own = x.layout.without_halo()
-    x = moved(x, own if own.reduce_op in (None, ReduceOp.SUM) else own.resolved())
+    (x,) = brought("sum", [x], [own if own.reduce_op in (None, ReduceOp.SUM) else own.resolved()])
     lead = x.ndim - len(shape)
     dims = tuple(k for k in range(x.ndim) if k < lead or shape[k - lead] != x.shape[k])
     layout = _summed_over(x.layout, dims, lead)

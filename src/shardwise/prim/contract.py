@@ -29,7 +29,13 @@ def contraction_rule(terms: tuple[str, ...], out: str) -> Rule:
 
 
 def _contract(*operands: Tensor, terms: tuple[str, ...], out: str) -> Tensor:
-    return apply("einsum", _kernel(terms, out), contraction_rule(terms, out), operands)
+    return apply(_name(terms, out), _kernel(terms, out), contraction_rule(terms, out), operands)
+
+
+@lru_cache(maxsize=4096)
+def _name(terms: tuple[str, ...], out: str) -> str:
+    # For messages: a product of matrices is an einsum too, and its letters tell which operand is which.
+    return f"einsum('{','.join(terms)}->{out}')"
 
 
 @lru_cache(maxsize=4096)

@@ -10,21 +10,22 @@ from shardwise.engine.arrays import dtype_of, is_torch
 from shardwise.layout.cut import Cut
 from shardwise.layout.layout import Layout
 from shardwise.prim.kernel import full
+from shardwise.prim.needs import brought, carried
 from shardwise.prim.relayout import relayout
 from shardwise.prim.row import Row
-from shardwise.prim.tensor import Tensor, moved
+from shardwise.prim.tensor import Tensor
 from shardwise.prim.work import Place, worked
 
 
 def _cumulate(x: Tensor, *, dim: int, reverse: bool) -> Tensor:
-    x = moved(x, x.layout.without_halo().resolved())
+    (x,) = brought("cumulative_sum", [x], [x.layout.without_halo().resolved()])
     layout, cut = x.layout, x.layout.dims[dim]
     if not cut.axes:
         return worked(lambda place, a: _running(a, dim, reverse), [x], layout, x.shape)
     parts = layout.parts(dim)
     shape = tuple(parts if k == dim else size for k, size in enumerate(x.shape))
     totals = worked(lambda place, a: _total(a, dim), [x], _with(layout, dim, Cut(cut.axes)), shape)
-    known = moved(totals, _with(layout, dim, Cut()))
+    known = carried("cumulative_sum", x, (dim,), totals, _with(layout, dim, Cut()))
 
     def kernel(place: Place, array: Any, sums: Any) -> Any:
         part = layout.tile_of(place.device)[dim]

@@ -9,16 +9,17 @@ from functools import lru_cache, partial
 import numpy as np
 
 from shardwise.engine.arrays import Array, dtype_of, is_torch
-from shardwise.engine.held import sample
+from shardwise.engine.held import Held, sample
 from shardwise.engine.job import Job
 from shardwise.engine.storage import storage_of
+from shardwise.errors import LayoutError
 from shardwise.layout.cut import Cut
 from shardwise.layout.layout import Layout, Shape
 from shardwise.layout.mesh import DeviceMesh
 from shardwise.prim.infer import Candidate, candidates
 from shardwise.prim.kernel import alike
-from shardwise.prim.rule import Reach, Rule
-from shardwise.prim.solvers import Question, Solver, current_solver, report
+from shardwise.prim.rule import Linear, Reach, Rule
+from shardwise.prim.solvers import Question, Solver, as_spec, current_solver, report
 from shardwise.prim.tensor import Tensor, operand
 
 
@@ -29,6 +30,7 @@ class Decision:
     way: Candidate
     job: Job
     question: Question
+    factors: tuple[int, ...] = ()  # of a pending sum: operands that must be finite, or divisors, for it to stay pending
 
 
 def apply(
@@ -57,6 +59,9 @@ def apply(
         for x, layout in zip(operands, decision.way.operands, strict=True)
     ]
     engine, out = operands[0].engine, decision.job.out
+    if decision.factors and any(map(_unsafe[rule.linear], [ready[i] for i in decision.factors])):
+        whole = [_made_whole(name, i, x) for i, x in enumerate(operands)]
+        return apply(name, kernel, rule, whole, located=located, dtype=dtype)
     if len(ready) > 1 and len({is_torch(sample(arrays)) for arrays in ready}) > 1:
         plain, kernel = kernel, lambda *some: plain(*alike(list(some), dtypes[0]))
     arrays = engine.work(kernel, ready, decision.job, dtype)
@@ -76,13 +81,58 @@ def _decision(
     shape = rule.shape(shapes)
     mesh = _mesh(layouts)
     seen = [layout if layout.mesh is mesh else Layout.replicated(mesh, layout.rank) for layout in layouts]
-    question = Question(name, layouts, shapes, dtypes, shape)
+    question = Question(name, layouts, shapes, dtypes, shape, links=solver.links)
     ways = candidates(rule, mesh, seen, shapes)
     if rule.reach is not None:
         ways = [way for way in map(partial(reached, rule.reach), ways) if way is not None]
     way = solver.choose(question, ways)
     stores = tuple(storage_of(layout, s) for layout, s in zip(way.operands, shapes, strict=True))
-    return Decision(way, Job(storage_of(way.out, shape), stores, located), question)
+    factors = ()
+    if rule.linear in _unsafe and any(layout.partial for layout in way.operands):
+        others = enumerate(zip(way.operands, dtypes, strict=True))
+        factors = tuple(i for i, (layout, dtype) in others if not layout.partial and dtype.kind in "fcV")
+    return Decision(way, Job(storage_of(way.out, shape), stores, located), question, factors)
+
+
+# Infinity times the parts of a sum is not infinity times the sum: the parts may have different signs, or be zero. So it
+# is with parts divided by zero. Values decide, so a program that meets them is not what the abstract engine foresees.
+
+
+def _infinite(arrays: Sequence[Array]) -> bool:
+    for array in _here(arrays):
+        if is_torch(array):
+            found = bool(array.isinf().any())
+        else:
+            with np.errstate(all="ignore"):  # one pass that makes nothing: only what is not finite is looked at closely
+                found = not np.isfinite(np.add.reduce(array, axis=None)) and bool(np.isinf(array).any())
+        if found:
+            return True
+    return False
+
+
+def _zero(arrays: Sequence[Array]) -> bool:
+    return any(bool((array == 0).any()) for array in _here(arrays))
+
+
+_unsafe: dict[Linear, Callable[[Sequence[Array]], bool]] = {"each": _infinite, "quotient": _zero}
+
+
+def _here(arrays: Sequence[Array]) -> Sequence[Array]:
+    if isinstance(arrays, Held):
+        return list(arrays.arrays.values())
+    return arrays if isinstance(arrays, list | tuple) else ()  # without values there is nothing to see
+
+
+def _made_whole(name: str, index: int, x: Tensor) -> Tensor:
+    if not x.layout.partial:
+        return x
+    if x.engine.name == "local":
+        return operand(x, x.layout.resolved())
+    raise LayoutError(
+        f"{name}: operand {index}, {x.type_text}, is a sum that is pending, and is multiplied by infinity or divided "
+        f"by zero; its parts cannot be, each for itself, and other processes may not know.\n  resolve it first: "
+        f"x{index} = shard(x{index}, mesh, {as_spec(x.layout.resolved())})."
+    )
 
 
 def reached(reach: Reach, way: Candidate) -> Candidate | None:

@@ -13,7 +13,7 @@ from shardwise.prim.creation import filled
 from shardwise.prim.draws import below, drawn
 from shardwise.prim.generator import Key
 from shardwise.prim.kernel import alike
-from shardwise.prim.relayout import resolved
+from shardwise.prim.needs import brought
 from shardwise.prim.row import Row
 from shardwise.prim.tensor import Tensor
 from shardwise.prim.work import Place, worked
@@ -23,7 +23,7 @@ PASSING = (None, ReduceOp.SUM, ReduceOp.AVG, ReduceOp.MAX, ReduceOp.MIN)
 
 
 def _dropout(x: Tensor, *, key: Key, chance: int) -> Tensor:
-    x = x if x.layout.reduce_op in PASSING else resolved(x)
+    x = x if x.layout.reduce_op in PASSING else brought("dropout", [x], [x.layout.resolved()])[0]
     fill = drawn(key, partial(below, chance=chance), x.shape)
     scale = 2**64 / chance if chance else 0.0
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from cmath import isinf as infinite
 from collections.abc import Callable
 from functools import partial
 from math import log as ln
@@ -48,7 +49,10 @@ def elementwise(
     if len(tensors) == len(operands):
         return apply(name, kernel, elementwise_rule(tuple(x.shape for x in tensors), linear, monotone), tensors)
     # A number added to a pending sum would be added once per contribution, so only factors and divisors pass.
-    passes = linear == "each" or (linear == "first" and isinstance(operands[0], Tensor))
+    numbers = [x for x in operands if not isinstance(x, Tensor)]
+    passes = (linear == "each" and not any(map(infinite, numbers))) or (
+        linear == "quotient" and isinstance(operands[0], Tensor) and numbers != [0]
+    )
     rule = elementwise_rule(tuple([x.shape for x in tensors]), linear if passes else None)
     dtype = next((x.dtype for x in tensors if x.dtype.kind == "V"), tensors[0].dtype)
     return apply(name, _filled(kernel, operands, dtype), rule, tensors)
@@ -123,7 +127,7 @@ subtract = row("subtract", 1, -1, linear="joint")
 negative = row("negative", -1, linear="joint")
 positive = row("positive", 1, linear="joint")
 multiply = row("multiply", lambda x, y, o: y, lambda x, y, o: x, linear="each")
-divide = row("divide", lambda x, y, o: divide(1.0, y), lambda x, y, o: negative(divide(o, y)), linear="first")
+divide = row("divide", lambda x, y, o: divide(1.0, y), lambda x, y, o: negative(divide(o, y)), linear="quotient")
 reciprocal = row("reciprocal", lambda x, o: negative(multiply(o, o)))
 pow = row("pow", lambda x, y, o: _power_slope(x, y), lambda x, y, o: _exponent_slope(x, y, o))
 square = row("square", lambda x, o: multiply(2.0, x))
@@ -269,7 +273,7 @@ def _part(name: str, back: Callable[[Tensor, Tensor], Tensor]) -> Row:
     # Linear over the real numbers, so pending sums pass and the tangent map is the function itself.
     def kernel(array: Any) -> Any:
         if is_torch(array) and not array.is_complex():
-            return array * 0 if name == "imag" else array
+            return array.new_zeros(array.shape) if name == "imag" else array
         return getattr(array_namespace(array), name)(array)
 
     def vjp(ct: Tensor, out: Tensor, x: Tensor) -> tuple[Tensor, ...]:
@@ -290,7 +294,7 @@ imag = _part(
 relu = row(
     "relu",
     lambda x, o: astype(greater(x, 0.0), dtype=o.dtype),
-    kernel=lambda a: kernel_of("maximum")(a, a * 0 if is_torch(a) else a.dtype.type(0)),
+    kernel=lambda a: kernel_of("maximum")(a, a.new_zeros(()) if is_torch(a) else a.dtype.type(0)),
     monotone=True,
 )
 

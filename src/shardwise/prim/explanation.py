@@ -32,6 +32,8 @@ class Explanation:
     (Tensor(float32[4096@tp] sum(dp) on dp=1024, tp=4, abstract), 0, 8392704)
     >>> [(step.kind, step.axes, step.busiest) for step in explain(lambda x: x.gather(), found.result)]
     [('reduce_scatter', ('dp', 'tp'), 4096), ('all_gather', ('dp', 'tp'), 16380)]
+    >>> explain(lambda x: x.gather(), found.result).bytes_by_kind
+    {'reduce_scatter': 16777216, 'all_gather': 67092480}
     """
 
     steps: tuple[Record, ...]
@@ -75,6 +77,12 @@ def explain(fn: Callable[..., Any], *args: Any) -> Explanation:
 
     Arguments are trees of tensors, of array-likes, or of `DistributedTensorType`s for tensors that need not exist;
     the mesh may be far larger than this machine.
+
+    >>> from shardwise import DeviceMesh, DistributedTensorType, P
+    >>> x = DistributedTensorType("float32", (1024, 1024), DeviceMesh((64,), ("x",)), P("x"))
+    >>> found = explain(lambda x: x @ x, x)
+    >>> found.result, found.bytes_by_kind
+    (Tensor(float32[1024@x, 1024] on x=64, abstract), {'all_gather': 264241152})
     """
     if not callable(fn):
         raise ArgumentError(f"explain takes a function and its arguments, got {type(fn).__name__}.")

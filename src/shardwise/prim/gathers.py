@@ -175,7 +175,8 @@ def _scatter(values: Tensor, indices: Tensor, *, dim: int, along: bool, sizes: S
 
 def _add_at(out: Any, array: Any, inside: Any, local: Any, dim: int, along: bool) -> None:
     if along:
-        array = array * inside
+        nothing = zeros(array, ())  # not array * inside: that is NaN where infinity is not meant
+        array = array.where(inside, nothing) if is_torch(array) else np.where(inside, array, nothing)
         if is_torch(out):
             out.scatter_add_(dim, local, array)
             return

@@ -57,7 +57,11 @@ class Key:
         return _child(self, position)
 
     def beside(self, which: int = 0) -> Key:
-        """Return a key for what needs more than the 64 bits that this one gives to an element."""
+        """Return a key for what needs more than the 64 bits that this one gives to an element.
+
+        >>> Key(0, 1).beside() == Key(0, 1).beside(0), Key(0, 1).beside(0) == Key(0, 1).beside(1)
+        (True, False)
+        """
         return self.child(_LAST - which)
 
 

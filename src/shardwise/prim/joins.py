@@ -11,6 +11,7 @@ from shardwise.layout.cut import Cut
 from shardwise.layout.layout import Layout, Shape
 from shardwise.prim.broadcast import sum_to
 from shardwise.prim.kernel import full
+from shardwise.prim.needs import brought
 from shardwise.prim.parts import zeros_like
 from shardwise.prim.relayout import laid_out
 from shardwise.prim.row import Row
@@ -39,9 +40,7 @@ def _spans(shapes: list[Shape], dim: int) -> list[Index]:
 def _concat(*parts: Tensor, dim: int, layout: Layout) -> Tensor:
     shapes = [part.shape for part in parts]
     shape = joined_shape(shapes, dim)
-    ready = [
-        moved(part, windowed(layout, shape, index)) for part, index in zip(parts, _spans(shapes, dim), strict=True)
-    ]
+    ready = brought("concat", parts, [windowed(layout, shape, index) for index in _spans(shapes, dim)])
 
     def kernel(place: Place, *arrays: Any) -> Any:
         return array_namespace(*arrays).concat(arrays, axis=dim)
@@ -99,7 +98,7 @@ def _pad(x: Tensor, *, widths: Widths, value: Any, layout: Layout) -> Tensor:
             out[(*at, ...)] = array
         return out
 
-    return worked(kernel, [moved(x, small)], layout, shape)
+    return worked(kernel, brought("pad", [x], [small]), layout, shape)
 
 
 def _pad_vjp(ct: Tensor, out: Tensor, x: Tensor, *, widths: Widths, value: Any, layout: Layout) -> tuple[Tensor, ...]:

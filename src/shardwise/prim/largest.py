@@ -10,13 +10,14 @@ from shardwise.engine.arrays import is_torch
 from shardwise.layout.cut import Cut
 from shardwise.layout.layout import Layout
 from shardwise.prim.iota import INDEX
+from shardwise.prim.needs import brought, carried
 from shardwise.prim.row import Row
-from shardwise.prim.tensor import Tensor, moved
+from shardwise.prim.tensor import Tensor
 from shardwise.prim.work import Place, worked
 
 
 def _largest(x: Tensor, *, k: int, dim: int) -> Tensor:
-    x = moved(x, x.layout.resolved().without_halo())
+    (x,) = brought("topk", [x], [x.layout.resolved().without_halo()])
     tiling = x.layout.tiling(x.shape).dims[dim]
     counts = [min(k, stop - start) for start, stop in map(tiling.interval, range(tiling.parts))]
     cut = x.layout.dims[dim]
@@ -32,7 +33,8 @@ def _largest(x: Tensor, *, k: int, dim: int) -> Tensor:
     def best(place: Place, where: Any, found: Any) -> Any:
         return _along(where, _order(found, dim)[_first(dim, k)], dim)
 
-    return worked(best, [moved(places, whole), moved(values, whole)], whole, out, INDEX)
+    few = [carried("topk", x, (dim,), y, whole) for y in (places, values)]
+    return worked(best, few, whole, out, INDEX)
 
 
 def _with(layout: Layout, dim: int, cut: Cut) -> Layout:

@@ -11,7 +11,7 @@ from shardwise.prim.tensor import Tensor
 Cotangents = tuple[Tensor | Callable[[], Tensor] | None, ...]
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Row:
     """One primitive of the table.
 

@@ -15,7 +15,7 @@ from shardwise.layout.layout import Shape
 from shardwise.layout.placement import ReduceOp
 
 Factor = str
-Linear = Literal["joint", "each", "first"] | None
+Linear = Literal["joint", "each", "first", "quotient"] | None
 Dims = tuple[Factor | None, ...]  # None is a dim of size one that is broadcast
 
 
@@ -40,7 +40,8 @@ class Rule:
     """One op on tensors of known rank: a factor per dim, those that are reduced, those that must be whole.
 
     `linear` says how pending sums pass through: "joint", if all operands have them alike (as in addition), or
-    "each", if one operand at a time may have them (as in multiplication), or "first", if the first may. `monotone`
+    "each", if one operand at a time may have them (as in multiplication), or "first", if the first may; as a
+    "quotient", if the second divides it. Factors must be finite for that, and divisors not zero. `monotone`
     ops let a pending max or min through. `offered` are cuts that a factor may have besides those of the operands.
 
     >>> matmul = Rule((("m", "k"), ("k", "n")), ("m", "n"), (("k", ReduceOp.SUM),), linear="each")

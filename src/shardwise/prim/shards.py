@@ -7,7 +7,9 @@ from functools import lru_cache, partial
 from math import prod
 from typing import Any
 
-from shardwise.engine.execute import permutation
+import numpy as np
+
+from shardwise.engine.execute import Program, permutation
 from shardwise.engine.held import sample
 from shardwise.engine.storage import Storage, storage_of
 from shardwise.errors import BindingError, DerivativeError, LayoutError
@@ -118,21 +120,26 @@ Sources = tuple[int | None, ...]  # per device, the one whose shard it receives
 
 
 def _permute(x: Tensor, *, sources: Sources) -> Tensor:
-    if x.layout.partial:  # the value is permuted, not the terms of its reduction
-        _picks(storage_of(x.layout.resolved(), x.shape), sources)
-    picks = _picks(x.storage, sources)
+    program = _permutation(x.storage, sources, x.dtype)
+    return Tensor(x.engine.run(program, x.arrays), x.layout, x.shape, x.dtype, x.engine)
+
+
+@lru_cache(maxsize=4096)
+def _permutation(storage: Storage, sources: Sources, dtype: np.dtype) -> Program:
+    if storage.layout.partial:  # the value is permuted, not the terms of its reduction
+        _picks(storage_of(storage.layout.resolved(), storage.shape), sources)
+    picks = _picks(storage, sources)
     for out, pick in enumerate(picks):
-        if pick is not None and x.storage.shapes[pick] != x.storage.shapes[out]:
+        if pick is not None and storage.shapes[pick] != storage.shapes[out]:
             raise LayoutError(
-                f"shards can only be permuted where they have equal shapes; devices {x.storage.holders[pick]} hold "
-                f"{x.storage.shapes[pick]} and devices {x.storage.holders[out]} hold {x.storage.shapes[out]}."
+                f"shards can only be permuted where they have equal shapes; devices {storage.holders[pick]} hold "
+                f"{storage.shapes[pick]} and devices {storage.holders[out]} hold {storage.shapes[out]}."
             )
     times = [
-        sum(pick is not None and x.storage.index(device) != pick for device in holders)
-        for pick, holders in zip(picks, x.storage.holders, strict=True)
+        sum(pick is not None and storage.index(device) != pick for device in holders)
+        for pick, holders in zip(picks, storage.holders, strict=True)
     ]
-    program = permutation(x.storage, picks, tuple(times), x.dtype, sources)
-    return Tensor(x.engine.run(program, x.arrays), x.layout, x.shape, x.dtype, x.engine)
+    return permutation(storage, picks, tuple(times), dtype, sources)
 
 
 def _picks(storage: Storage, sources: Sources) -> tuple[int | None, ...]:

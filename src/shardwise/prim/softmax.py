@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import cache, lru_cache, partial
 from typing import Any
 
@@ -34,7 +35,7 @@ def softmax_rule(rank: int, dim: int) -> Rule:
 def _finite(dtype: np.dtype) -> tuple[Any, Any]:
     # A row without a finite maximum is moved by a finite number too, so that no difference of infinities arises.
     limits = ml_dtypes.finfo(dtype)
-    return dtype.type(limits.min), dtype.type(limits.max)
+    return dtype.type(limits.min), np.array(limits.max, dtype)
 
 
 def _kernel(array: Any, dim: int) -> Any:
@@ -42,15 +43,20 @@ def _kernel(array: Any, dim: int) -> Any:
         return array.softmax(dim)
     if not array.size:
         return array
-    top = np.maximum.reduce(array, axis=dim, keepdims=True)
     least, most = _finite(array.dtype)
-    out = np.exp(array - np.minimum(np.maximum(top, least), most))
+    top = np.maximum.reduce(array, axis=dim, keepdims=True, initial=least)
+    out = np.exp(array - np.minimum(top, most, out=top))
     out /= np.add.reduce(out, axis=dim, keepdims=True)
     return out
 
 
+@cache
+def _along(dim: int) -> Callable[[Any], Any]:
+    return partial(_kernel, dim=dim)
+
+
 def _softmax(x: Tensor, *, dim: int) -> Tensor:
-    return apply("softmax", partial(_kernel, dim=dim), softmax_rule(x.ndim, dim), [x])
+    return apply("softmax", _along(dim), softmax_rule(x.ndim, dim), [x])
 
 
 def _pulled(ct: Tensor, out: Tensor, dim: int) -> Tensor:

@@ -8,34 +8,55 @@ from contextlib import ContextDecorator
 from contextvars import ContextVar, Token
 from dataclasses import dataclass
 from math import prod
-from typing import Any, Literal
+from typing import Literal
 
 import numpy as np
 
-from shardwise.engine.log import user_line
+from shardwise.engine.log import calls, user_line
 from shardwise.errors import ArgumentError, LayoutError
 from shardwise.layout.layout import Layout, Shape
-from shardwise.layout.placement import reductions_of
-from shardwise.plan.plan import plan_reshard
+from shardwise.layout.mesh import DeviceMesh
+from shardwise.layout.placement import ReduceOp, reductions_of
+from shardwise.plan.cost import Links
+from shardwise.plan.plan import Plan, plan_reshard
+from shardwise.plan.steps import COUNTED
 from shardwise.prim.infer import Candidate
 
-PER_BYTE = 32  # multiplications that take as long as to send a byte; a cautious guess: accelerators do far more
+SIGNS = {"add": "+", "sub": "-", "mul": "*", "truediv": "/", "floordiv": "//", "mod": "%", "pow": "**", "matmul": "@"}
+SIGNS |= {"and": "&", "or": "|", "xor": "^", "lshift": "<<", "rshift": ">>"}
+SIGNS |= {"lt": "<", "le": "<=", "gt": ">", "ge": ">=", "eq": "==", "ne": "!="}
 OnReshard = Literal["silent", "warn", "raise"]
 
 
 class ReshardWarning(UserWarning):
-    """An operand had to be resharded."""
+    """An operand had to be resharded.
+
+    >>> from shardwise import DeviceMesh, P, shard
+    >>> mesh = DeviceMesh((2,), ("x",))
+    >>> a, b = shard(np.ones((4, 4)), mesh, P("x")), shard(np.ones((4, 4)), mesh, P("x"))
+    >>> with warnings.catch_warnings(record=True, action="always") as found, mode(GreedyReshard(on_reshard="warn")):
+    ...     c = a @ b
+    >>> [warning.category.__name__ for warning in found]
+    ['ReshardWarning']
+    """
 
 
 @dataclass(frozen=True, slots=True)
 class Question:
-    """What a solver is asked: an op, what its operands are, and the shape of its result."""
+    """What a solver is asked: an op, what its operands are, and the shape of its result.
+
+    `own` is what the op sends by itself, along dims of its first operand, wherever that lies: the elements that a
+    slice, a roll or a flip carries over to another device, the totals of a running sum, the small sums of a mean.
+    """
 
     op: str
     layouts: tuple[Layout, ...]
     shapes: tuple[Shape, ...]
     dtypes: tuple[np.dtype, ...]
     out: Shape
+    own: tuple[Plan, ...] = ()
+    along: tuple[int, ...] = ()
+    links: Links | None = None
 
     def moves(self, way: Candidate) -> list[tuple[int, Layout, Layout]]:
         """Return the operands that a way has to reshard: which, from and to."""
@@ -43,39 +64,86 @@ class Question:
         return [(i, src, dst) for i, (src, dst) in pairs if src is not dst]
 
     def bytes(self, way: Candidate) -> int:
-        """Return how many bytes that moves between devices in all, as the planner estimates it."""
-        return sum(self._plan(i, src, dst).estimate for i, src, dst in self.moves(way))
+        """Return how many bytes are sent between devices in all for a way: those of the reshards, and the op's own."""
+        return sum(map(_sent, (*(self.plan(i, src, dst) for i, src, dst in self.moves(way)), *self.own)))
 
     def cost(self, way: Candidate) -> tuple[float, float, float]:
         """Return the bytes to bring the operands there and begin to resolve the result, work counted as bytes; the
-        time of sending; and the elements that are touched."""
-        plans = [self._plan(i, src, dst) for i, src, dst in self.moves(way)]
+        time of sending; and the elements that are touched. If links are given, the time of both comes first."""
+        plans = [self.plan(i, src, dst) for i, src, dst in self.moves(way)]
         sent, time = sum(plan.estimate for plan in plans), sum(plan.time for plan in plans)
         if way.out.partial:
             # An all-reduce is a reduce-scatter and a gather. The first half is owed in any case; the second only
             # where everybody needs everything, and only once for all pending results that are added up before it.
-            owed = plan_reshard(way.out, way.out.resolved(), self.out, self._made(way))
+            owed = plan_reshard(way.out, way.out.resolved(), self.out, self._made(way), links=self._on(way.out.mesh))
             sent, time = sent + owed.estimate / 2, time + owed.time / 2
-        # Work that is done twice is not free either: data parallelism is not given up to send a little less.
-        sent += way.work * way.out.mesh.num_devices / PER_BYTE
         touched = sum(prod(a.tiling(s).largest) for a, s in zip(way.operands, self.shapes, strict=True))
+        # Work that is done twice is not free either: data parallelism is not given up to send a little less.
+        if self.links is not None:
+            return round(time + way.work / self.links.compute, 12), sent, float(touched)
+        sent += way.work * way.out.mesh.num_devices / Links().work_per_byte
         return sent, round(time, 12), float(touched)
 
     def _made(self, way: Candidate) -> np.dtype:
         # The dtype of the result, as far as its cost goes: sums of bools are ints.
         return self.dtypes[0] if way.out.reduce_op in reductions_of(self.dtypes[0]) else np.dtype("int64")
 
-    def _plan(self, index: int, src: Layout, dst: Layout) -> Any:
-        return plan_reshard(src, dst, self.shapes[index], self.dtypes[index])
+    def plan(self, index: int, src: Layout, dst: Layout) -> Plan:
+        """Return the plan that reshards an operand."""
+        return plan_reshard(src, dst, self.shapes[index], self.dtypes[index], links=self._on(src.mesh, dst.mesh))
+
+    def _on(self, *meshes: DeviceMesh) -> Links | None:
+        # Links of axes that a mesh does not have do not concern it.
+        return None if self.links is None else self.links.among(meshes)
+
+
+def _sent(plan: Plan) -> int:
+    # On a large mesh as the planner estimates it, which is exact where all devices receive alike.
+    return plan.received.total if plan.search.ground.count <= COUNTED else plan.estimate
 
 
 @dataclass(frozen=True, slots=True)
 class GreedyReshard:
-    """Takes the cheapest way by the planner's cost, that of resolving the result included."""
+    """Takes the cheapest way by the planner's cost, that of resolving the result included.
+
+    With `links` that is the time to send and to compute on this machine. Without, all bytes cost alike, and so do as
+    many multiplications as `Links().work_per_byte`, which is 32.
+
+    >>> from shardwise import Link, Links
+    >>> GreedyReshard(links=Links(default=Link(2e-6, 50e9), compute=5e14)).links.work_per_byte
+    10000.0
+
+    >>> from shardwise import DeviceMesh, P, shard
+    >>> mesh = DeviceMesh((2,), ("x",))
+    >>> a, b = shard(np.ones((4, 4)), mesh, P("x")), shard(np.ones((4, 4)), mesh, P("x"))
+    >>> with mode(GreedyReshard(on_reshard="raise")):
+    ...     a @ b
+    Traceback (most recent call last):
+    shardwise.errors.LayoutError: x @ y at ...:2 reshards its operands (128 bytes in all):
+      operand 1: [x|-] -> [-|-]
+        fix: x1 = shard(x1, mesh, P(None, None))
+
+    A solver of one's own says which ways it allows, or chooses among them:
+
+    >>> class Frugal(GreedyReshard):
+    ...     def allows(self, question, way):
+    ...         return super().allows(question, way) and question.bytes(way) <= 100
+    ...
+    ...     def choose(self, question, ways):
+    ...         print("asked for", question.op)
+    ...         return super().choose(question, ways)
+    >>> with mode(Frugal()):
+    ...     (a + b).type_text
+    asked for add
+    'float64[4@x, 4]'
+    """
 
     on_reshard: OnReshard = "silent"
+    links: Links | None = None
 
     def __post_init__(self) -> None:
+        if self.links is not None:
+            object.__setattr__(self, "links", Links.of(self.links))
         if self.on_reshard not in ("silent", "warn", "raise"):
             raise ArgumentError(f"on_reshard is 'silent', 'warn' or 'raise', got {self.on_reshard!r}.")
 
@@ -93,19 +161,37 @@ class GreedyReshard:
 
 
 class NoReshard(GreedyReshard):
-    """Takes only ways for which nothing is sent before the op."""
+    """Takes only ways for which nothing is sent: neither to reshard operands, nor by the op itself.
+
+    >>> from shardwise import DeviceMesh, P, shard
+    >>> mesh = DeviceMesh((2,), ("x",))
+    >>> a, b = shard(np.ones((4, 4)), mesh, P("x")), shard(np.ones((4, 4)), mesh, P())
+    >>> with mode(NoReshard()):
+    ...     (a @ b).type_text
+    'float64[4@x, 4]'
+    """
 
     def allows(self, question: Question, way: Candidate) -> bool:
-        """Whether all operands already have what they need."""
+        """Whether every device already has all that it needs."""
         return question.bytes(way) == 0
 
 
 class PartialsOnly(GreedyReshard):
-    """Lets pending reductions be resolved, and reshards nothing else."""
+    """Lets pending reductions be resolved, and sends nothing else.
+
+    >>> from shardwise import DeviceMesh, P, exp, shard
+    >>> x = shard(np.ones(4), DeviceMesh((2,), ("x",)), P(unreduced=["x"]))
+    >>> with mode(PartialsOnly()):
+    ...     exp(x).type_text
+    'float64[4]'
+    """
 
     def allows(self, question: Question, way: Candidate) -> bool:
-        """Whether operands change by being resolved at most."""
-        return all(dst is src.resolved() for _, src, dst in question.moves(way))
+        """Whether nothing is sent but to resolve operands, or results of which the op needs the whole."""
+        moves = question.moves(way)
+        rest = [question.plan(i, src.resolved(), dst) for i, src, dst in moves if dst is not src.resolved()]
+        own = [plan for plan in question.own if plan.dst is not plan.src.resolved()]
+        return sum(map(_sent, (*rest, *own))) == 0
 
 
 Solver = GreedyReshard
@@ -122,7 +208,7 @@ class mode(ContextDecorator):
 
     >>> with mode(NoReshard()):
     ...     current_solver()
-    NoReshard(on_reshard='silent')
+    NoReshard(on_reshard='silent', links=None)
     """
 
     def __init__(self, solver: Solver) -> None:
@@ -140,28 +226,78 @@ class mode(ContextDecorator):
         _current.reset(self._tokens.pop())
 
 
+def is_quiet() -> bool:
+    """Whether nobody wants to be asked about what is sent, as by default."""
+    solver = _current.get()
+    return type(solver) is GreedyReshard and solver.on_reshard == "silent"
+
+
+def ask(question: Question, way: Candidate) -> None:
+    """Ask the solver in use about the only way to run an op; refused, warned of or raised is as it says."""
+    solver = _current.get()
+    solver.choose(question, [way])
+    report(question, way, solver)
+
+
 def report(question: Question, way: Candidate, solver: Solver) -> None:
-    """Warn or raise, if the solver says so and a way sends anything before the op."""
+    """Warn or raise, if the solver says so and a way sends anything."""
     if solver.on_reshard == "silent" or question.bytes(way) == 0:
         return
     text = _message(question, way)
     if solver.on_reshard == "raise":
         raise LayoutError(text)
-    warnings.warn(text, ReshardWarning, stacklevel=5)
+    frame = calls()[0]
+    if frame is None:
+        warnings.warn(text, ReshardWarning, stacklevel=2)
+        return
+    seen = frame.f_globals.setdefault("__warningregistry__", {})
+    warnings.warn_explicit(text, ReshardWarning, frame.f_code.co_filename, frame.f_lineno, registry=seen)
 
 
 def _refusal(solver: str, question: Question, way: Candidate) -> str:
-    return f"{solver} does not allow the resharding that this needs.\n  {_message(question, way)}"
+    return f"{solver} does not allow what this sends.\n  {_message(question, way)}"
 
 
 def _message(question: Question, way: Candidate) -> str:
-    lines = [f"{question.op} at {user_line()} reshards its operands ({question.bytes(way)} bytes in all):"]
-    for i, src, dst in question.moves(way):
+    moves = question.moves(way)
+    name = _entry() or question.op
+    what = "reshards its operands" if moves else "sends elements of its own"
+    lines = [f"{name} at {user_line()} {what} ({question.bytes(way)} bytes in all):"]
+    for i, src, dst in moves:
         lines.append(f"  operand {i}: {src} -> {dst}")
-        lines.append(f"    fix: x{i} = shard(x{i}, mesh, {_spec(dst)})")
+        lines.append(f"    fix: x{i} = shard(x{i}, mesh, {as_spec(dst)})")
+    if question.own:
+        whole = "dims" if len(question.along) > 1 else "dim"
+        layout = question.layouts[0]
+        lines.append(f"  operand 0: {layout}, along {whole} {', '.join(map(str, question.along))}")
+        lines.append(f"    fix: x0 = shard(x0, mesh, {as_spec(layout.resolved(), question.along)})")
     return "\n".join(lines)
 
 
-def _spec(layout: Layout) -> str:
-    entries = [tuple(map(str, cut.axes)) for cut in layout.dims]
-    return "P(" + ", ".join(repr(e[0]) if len(e) == 1 else repr(e or None) for e in entries) + ")"
+def as_spec(layout: Layout, whole: tuple[int, ...] = ()) -> str:
+    """Return a layout as the text of a P, with dims whole that are cut in a way which it cannot say."""
+    cuts = [() if k in whole or not cut.is_plain else cut.axes for k, cut in enumerate(layout.dims)]
+    entries = [tuple(map(str, axes)) for axes in cuts]
+    texts = [repr(e[0]) if len(e) == 1 else repr(e or None) for e in entries]
+    if layout.partial and layout.reduce_op is ReduceOp.SUM:
+        texts.append(f"unreduced={[str(axis) for axis in layout.partial]!r}")
+    return f"P({', '.join(texts)})"
+
+
+def _entry() -> str | None:
+    # The function of the package that the user's code called: the op, if it is one.
+    inner = calls()[1]
+    if inner is None or not inner.f_globals.get("__name__", "").startswith(("shardwise.ops.", "shardwise.prim.")):
+        return None
+    function = inner.f_locals.get("function")  # of those that are made by others
+    name = getattr(function, "__name__", None) or inner.f_code.co_name
+    owner = type(inner.f_locals.get("self")).__name__
+    if owner in ("Update", "Row"):
+        return f"x.at[...].{name}" if owner == "Update" else None
+    if not name.startswith("__"):
+        return name
+    return "x[...]" if name == "__getitem__" else _operator(name.strip("_"))
+
+
+def _operator(name: str) -> str:
+    return f"x {SIGNS.get(name) or SIGNS.get(name.removeprefix('r'), name)} y"

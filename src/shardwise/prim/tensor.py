@@ -4,19 +4,23 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from math import prod
+from operator import is_
+from typing import Any, NoReturn
 
 import numpy as np
 
 from shardwise.engine.arrays import Array, copy_into, dtype_of, is_torch, readonly, reduce_into, to_numpy
 from shardwise.engine.current import Engine, current_engine
 from shardwise.engine.execute import compiled
+from shardwise.engine.grid import Grid, grid
 from shardwise.engine.held import Held
 from shardwise.engine.storage import Storage, region, storage_of
 from shardwise.errors import ArgumentError, BindingError, ConversionError, EngineError
 from shardwise.layout.context import current_mesh
 from shardwise.layout.conversion import LayoutLike, as_layout
 from shardwise.layout.device import Device, default_device
+from shardwise.layout.drawn import Drawn
 from shardwise.layout.layout import Layout, Shape, checked_shape
 from shardwise.layout.mesh import DeviceMesh
 from shardwise.layout.placement import ReduceOp
@@ -28,7 +32,12 @@ from shardwise.prim.methods import Methods
 
 @dataclass(frozen=True, slots=True)
 class Shard:
-    """What one device holds: the box, halo included, in global coordinates, and the array."""
+    """What one device holds: the box, halo included, in global coordinates, and the array.
+
+    >>> from shardwise import DeviceMesh, P, shard
+    >>> shard(np.arange(8.0), DeviceMesh((4,), ("x",)), P("x")).shards[2]
+    Shard(device=CPU(2), index=2, box=((4, 6),), array=array([4., 5.]))
+    """
 
     device: Device
     index: int
@@ -36,7 +45,7 @@ class Shard:
     array: Array
 
 
-class Tensor(Methods):
+class Tensor(Methods, Drawn):
     """An immutable value, seen as a whole, that is spread over a mesh by a layout.
 
     >>> from shardwise import DeviceMesh, P, shard
@@ -45,6 +54,14 @@ class Tensor(Methods):
     Tensor([0., 1., 2., 3., 4., 5., 6., 7.], float64[8@x] on x=4)
     >>> x.local(2)
     array([4., 5.])
+    >>> x.ndim, x.size, x.nbytes, x.mesh, x.type_text, x.sharding.dim_specs[0].axes
+    (1, 8, 64, DeviceMesh(x=4), 'float64[8@x]', ('x',))
+    >>> x.shards[3].box, x.numpy().tolist() == x.gather().local(0).tolist(), x.gather().type_text
+    (((6, 8),), True, 'float64[8]')
+    >>> x.device, x.engine.name, len(x.arrays), x.storage.count
+    (None, 'local', 4, 4)
+    >>> x[3].item(), x[3:5].numpy()
+    (3.0, array([3., 4.]))
     """
 
     __slots__ = ("_arrays", "_engine", "_settled", "dtype", "layout", "shape")
@@ -75,7 +92,7 @@ class Tensor(Methods):
     @property
     def size(self) -> int:
         """How many elements the tensor has."""
-        return int(np.prod(self.shape, dtype=np.int64))
+        return prod(self.shape)
 
     @property
     def nbytes(self) -> int:
@@ -89,7 +106,11 @@ class Tensor(Methods):
 
     @property
     def device(self) -> Device | None:
-        """The device that holds the tensor, or None if it is spread over several."""
+        """The device that holds the tensor, or None if it is spread over several.
+
+        >>> asarray([1.0]).device
+        CPU(0)
+        """
         return self.mesh.device(0) if self.mesh.is_single or self.mesh.is_simulated else None
 
     @property
@@ -148,9 +169,11 @@ class Tensor(Methods):
                 "reading never communicates.\n  x.gather().numpy() in all processes gives all of it to each; x.shards "
                 "is what this one holds."
             )
-        if self.layout.is_replicated and not self.layout.has_halo:
-            return readonly(to_numpy(arrays[0]))
-        return readonly(assembled(self))
+        whole = self.layout.is_replicated and not self.layout.has_halo
+        out = readonly(to_numpy(arrays[0]) if whole else assembled(self))
+        if isinstance(arrays, Held) and arrays.check is not None:
+            arrays.check()  # what an accelerator waited for may have been abandoned meanwhile
+        return out
 
     def item(self) -> Any:
         """Return the only element as a Python scalar."""
@@ -201,15 +224,14 @@ class Tensor(Methods):
         return type_text(self.dtype, self.shape, self.layout)
 
     def __repr__(self) -> str:
+        where = str(self.mesh) or self.mesh.device(0)
         if self._engine.name == "abstract":
-            return f"Tensor({self.type_text} on {self.mesh}, abstract)"
+            return f"Tensor({self.type_text} on {where}, abstract)"
         if isinstance(self._arrays, Held) and not self._arrays.is_whole:
             here = ", ".join(map(str, self._engine.addressable(self.mesh))) or "none"
-            return (
-                f"Tensor({self.type_text} on {str(self.mesh) or self.mesh.device(0)}, of which device {here} is here)"
-            )
+            return f"Tensor({self.type_text} on {where}, of which device {here} is here)"
         values = np.array2string(self.numpy(), separator=", ", threshold=50, edgeitems=2, prefix="Tensor(")
-        return f"Tensor({values}, {self.type_text} on {str(self.mesh) or self.mesh.device(0)})"
+        return f"Tensor({values}, {self.type_text} on {where})"
 
     def __len__(self) -> int:
         if not self.shape:
@@ -230,6 +252,9 @@ class Tensor(Methods):
 
     def __iter__(self):
         raise TypeError("a Tensor is not iterable: it is one value spread over devices; x.numpy() gives its elements.")
+
+    def __setitem__(self, key: Any, value: Any) -> NoReturn:
+        raise TypeError("a Tensor does not change; x.at[...].set(value) returns a new one.")
 
     __hash__ = object.__hash__
 
@@ -304,7 +329,8 @@ def moved(x: Tensor, layout: Layout) -> Tensor:
         # Between meshes the memory may differ: an accelerator's, or the host's.
         storage, device = storage_of(layout, x.shape), layout.mesh.device
         made = arrays
-        arrays = engine.each(storage, x.dtype, lambda i, at: engine.place(made[i], device(at)), made)
+        placed = engine.each(storage, x.dtype, lambda i, at: engine.place(made[i], device(at)), made)
+        arrays = made if isinstance(made, Grid) and all(map(is_, placed, made)) else placed
     return Tensor(arrays, layout, x.shape, x.dtype, engine)
 
 
@@ -364,7 +390,7 @@ def host_array(data: Any, dtype: Any = None) -> Array:
 def _own(array: Array) -> Array:
     # A tensor never changes, so it does not share memory with what the user may write to.
     if is_torch(array):
-        return array.clone()
+        return array.clone(memory_format=__import__("torch").contiguous_format)
     out = current_engine().empty(array.shape, array.dtype)
     if isinstance(out, np.ndarray):
         copy_into(out, array)
@@ -380,6 +406,8 @@ def placed(data: Any, layout: Layout) -> Tensor:
     arrays = engine.each(whole, dtype, lambda i, at: engine.place(array, device(at)), (array,), array)
     parts = moved(Tensor(arrays, everywhere, shape, dtype, engine), layout).arrays
     given = arrays
+    if isinstance(parts, Grid) and _shares(parts.whole, given[0]):
+        return Tensor(grid(_own(parts.whole)), layout, shape, dtype, engine)
 
     def own(index: int, at: int) -> Array:
         return _own(parts[index]) if _shares(parts[index], given[0]) else parts[index]

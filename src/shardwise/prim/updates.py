@@ -13,12 +13,13 @@ from shardwise.prim.dispatch import apply
 from shardwise.prim.elementwise import astype, equal, multiply
 from shardwise.prim.gathers import gather, in_a_row, local_positions, positions
 from shardwise.prim.iota import iota
+from shardwise.prim.needs import brought
 from shardwise.prim.parts import zeros_like
 from shardwise.prim.relayout import relayout
 from shardwise.prim.row import Row
 from shardwise.prim.rule import Rule
 from shardwise.prim.shapes import expand
-from shardwise.prim.tensor import Tensor, moved
+from shardwise.prim.tensor import Tensor
 from shardwise.prim.windows import Index, local_slices, window, windowed
 from shardwise.prim.work import Place, worked
 
@@ -40,7 +41,7 @@ def _write(x: Tensor, values: Tensor, *, index: Index) -> Tensor:
         out[local_slices(index, small.box(values.shape, place.device), place.box)] = new
         return out
 
-    return worked(kernel, [moved(x, layout), moved(values, small)], layout, x.shape)
+    return worked(kernel, brought("x.at[...].set", [x, values], [layout, small]), layout, x.shape)
 
 
 def _write_vjp(ct: Tensor, out: Tensor, x: Tensor, values: Tensor, *, index: Index) -> tuple[Tensor, ...]:

@@ -6,19 +6,28 @@ where the shards happened to end. Bringing it into another layout then moves onl
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import lru_cache
 from typing import Any, NamedTuple
 
+import numpy as np
+
+from shardwise.engine.execute import Program, compiled
+from shardwise.engine.storage import Region, storage_of
 from shardwise.layout.axis import common
 from shardwise.layout.cut import Cut
 from shardwise.layout.layout import Layout, Shape
 from shardwise.layout.placement import ReduceOp
 from shardwise.layout.tiling import Box
+from shardwise.plan.plan import plan_reshard
 from shardwise.prim.kernel import zeros
+from shardwise.prim.needs import brought
 from shardwise.prim.relayout import relayout
 from shardwise.prim.row import Row
 from shardwise.prim.tensor import Tensor, moved
 from shardwise.prim.work import Place, worked
+
+SMALL = 1 << 15  # bytes below which what a call costs counts more than what is copied
 
 
 class Span(NamedTuple):
@@ -93,6 +102,45 @@ def _spots(layout: Layout, shape: Shape, index: Index) -> dict[int, tuple[Any, .
     return {}
 
 
+@lru_cache(maxsize=4096)
+def cutting(src: Layout, dst: Layout, shape: Shape, index: Index, dtype: np.dtype) -> Program | None:
+    """Return the program that takes a window and brings it into a layout in one go, if that is one round of copies.
+
+    Instead of views of the window, of which parts are copied, it copies parts of the arrays themselves.
+    """
+    found = windowed(src, shape, index)
+    plan = plan_reshard(found, dst, tuple([span.length for span in index]), dtype)
+    program = compiled(plan)
+    if src.has_halo or len(program.stages) != 1 or program.order is not None:
+        return None
+    (stage,), own = program.stages, storage_of(src, shape)
+    if stage.size >= SMALL or stage.order is not None or not stage.is_joined:
+        return None
+    spots = [
+        local_slices(index, part, box) for part, box in zip(storage_of(found, plan.shape).boxes, own.boxes, strict=True)
+    ]
+    joins = tuple(
+        join._replace(terms=tuple((i, inside(spots[i], where)) for i, where in join.terms)) for join in stage.joins
+    )
+    takes = tuple(take._replace(region=inside(spots[take.source], take.region)) for take in stage.takes)
+    return Program(program.target, dtype, given=(replace(stage, before=own, joins=joins, takes=takes, is_small=True),))
+
+
+def inside(outer: Region, inner: Region) -> Region:
+    """Return where a region of a region of an array lies in the array.
+
+    >>> inside((slice(1, 8, 2), ...), (slice(1, 3), ...))
+    (slice(3, 6, 2), Ellipsis)
+    """
+    if not inner:
+        return outer
+    out = []
+    for a, b in zip(outer[:-1], inner[:-1], strict=True):
+        step, start = a.step or 1, a.start + b.start * (a.step or 1)
+        out.append(slice(start, start + (b.stop - b.start - 1) * step + 1, step) if b.stop > b.start else slice(0, 0))
+    return (*out, ...)
+
+
 def local_slices(index: Index, part: Box, own: Box) -> tuple[Any, ...]:
     """Return where the part of a window that a device has lies in its array of the whole."""
     out: list[Any] = []
@@ -111,7 +159,7 @@ def _within(y: Tensor, *, index: Index, layout: Layout, shape: Shape) -> Tensor:
     if sums and y.mesh is layout.mesh:
         layout = Layout(layout.mesh, layout.dims, y.layout.partial, y.layout.reduce_op or "sum")
     small = windowed(layout, shape, index)
-    y = moved(y, small)
+    (y,) = brought("x.at[...].add", [y], [small])
     window = tuple(span.length for span in index)
 
     def kernel(place: Place, array: Any) -> Any:

@@ -59,10 +59,19 @@ def made(
 ) -> Tensor:
     """Return what devices of an engine make, also of nothing; views of `base` take no memory."""
     storage = storage_of(layout, shape)
+    if len(operands) > 1 and len({is_torch(sample(x.arrays)) for x in operands}) > 1:
+        plain, kernel = kernel, lambda place, *some: plain(place, *alike(list(some), dtype))
+    if engine.name == "local":  # often, so what is done where is worked out once
+        works, given = _works(storage, tuple([x.storage for x in operands])), [x.arrays for x in operands]
+        engine.counters.kernel_calls += len(works)
+        if len(given) == 1:
+            (first,) = given
+            arrays = [kernel(place, first[i]) for place, (i,) in works]
+        else:
+            arrays = [kernel(place, *[a[i] for a, i in zip(given, at, strict=True)]) for place, at in works]
+        return Tensor(arrays, layout, shape, dtype, engine)
     held = [(x.arrays, x.storage.index) for x in operands]
     places = _places(storage)
-    if len(operands) > 1 and len({is_torch(sample(arrays)) for arrays, _ in held}) > 1:
-        plain, kernel = kernel, lambda place, *some: plain(place, *alike(list(some), dtype))
 
     def make(index: int, device: int) -> Array:
         place = places.get(device)
@@ -73,6 +82,16 @@ def made(
 
     like = sample(operands[0].arrays) if operands else None
     return Tensor(engine.each(storage, dtype, make, base, like), layout, shape, dtype, engine)
+
+
+@lru_cache(maxsize=4096)
+def _works(storage: Storage, operands: tuple[Storage, ...]) -> tuple[tuple[Place, tuple[int, ...]], ...]:
+    # By array of the result: where it is, and which arrays of the operands it is made of.
+    firsts = enumerate(storage.firsts)
+    return tuple(
+        (Place(device, storage.box(i), storage.local_shape(i)), tuple([own.index(device) for own in operands]))
+        for i, device in firsts
+    )
 
 
 @lru_cache(maxsize=4096)

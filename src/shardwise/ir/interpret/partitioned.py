@@ -29,7 +29,11 @@ TOLERANCES = {
 
 @dataclass(frozen=True)
 class Difference:
-    """Where a device holds something else than its part of the whole."""
+    """Where a device holds something else than its part of the whole.
+
+    >>> print(Difference(0, 3, "element (1,) is 2.0, not 3.0"))
+    result 0 on device 3: element (1,) is 2.0, not 3.0
+    """
 
     result: int
     device: int
@@ -41,7 +45,12 @@ class Difference:
 
 @dataclass(frozen=True)
 class Comparison:
-    """The results of the run on the whole, and where those of the devices differ from them."""
+    """The results of the run on the whole, and where those of the devices differ from them.
+
+    >>> same = Comparison((np.zeros(2),), 4)
+    >>> same.agree, str(same)
+    (True, '1 result agrees on 4 devices')
+    """
 
     results: tuple[np.ndarray, ...]
     devices: int
@@ -54,7 +63,8 @@ class Comparison:
 
     def __str__(self) -> str:
         if self.agree:
-            return f"{len(self.results)} results agree on {self.devices} devices"
+            said = "1 result agrees" if len(self.results) == 1 else f"{len(self.results)} results agree"
+            return f"{said} on {self.devices} devices"
         lines = [f"{len(self.differences)} of {len(self.results) * self.devices} shards differ:"]
         lines += [f"  {difference}" for difference in self.differences[:SHOWN]]
         return "\n".join(lines)
@@ -97,7 +107,7 @@ def check_partition(
     ...   return %1 : tensor<4xf32>
     ... }''')
     >>> print(check_partition(module, np.arange(4, dtype="float32")))
-    1 results agree on 2 devices
+    1 result agrees on 2 devices
     """
     whole = _listed(execute(module, *inputs, function=function, grids=grids))
     made, boundary = _run(module, inputs, function, grids)

@@ -67,7 +67,12 @@ def dtype_of(kind: Attribute) -> np.dtype:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Poisoned:
-    """A tensor or scalar of which some elements are undefined: the data, where it is undefined, and who left it so."""
+    """A tensor or scalar of which some elements are undefined: the data, where it is undefined, and who left it so.
+
+    >>> value = Poisoned(np.zeros(2), np.array([True, False]), "shard.shift (%y) at line 5 (no device shifts to it)")
+    >>> value.shape, value.dtype
+    ((2,), dtype('float64'))
+    """
 
     data: Any
     mask: Any

@@ -33,7 +33,11 @@ SCATTER = IntClause("scatter_axis", also=("scatter_dim",))
 class AllGatherOp(CollectiveOperation):
     """Concatenates the tensors of a group along dim `gather_axis`, on each of its devices.
 
-    `%1 = shard.all_gather %0 on @g grid_axes = [1] gather_axis = 1 : tensor<2x2xi8> -> tensor<2x4xi8>`
+    >>> from xdsl.dialects.builtin import i8
+    >>> from xdsl.dialects.test import TestOp
+    >>> (x,) = TestOp(result_types=[TensorType(i8, [2, 2])]).results
+    >>> print(AllGatherOp(TensorType(i8, [2, 4]), "g", x, 1, grid_axes=[1]))
+    %0 = shard.all_gather %1 on @g grid_axes = [1] gather_axis = 1 : tensor<2x2xi8> -> tensor<2x4xi8>
     """
 
     name = "shard.all_gather"
@@ -60,7 +64,11 @@ class AllGatherOp(CollectiveOperation):
 class AllReduceOp(CollectiveOperation):
     """Combines the tensors of a group element by element, in the result's element type, on each of its devices.
 
-    `%1 = shard.all_reduce %0 on @g grid_axes = [1] reduction = max : tensor<3xf32> -> tensor<3xf64>`
+    >>> from xdsl.dialects.builtin import f32, f64
+    >>> from xdsl.dialects.test import TestOp
+    >>> (x,) = TestOp(result_types=[TensorType(f32, [3])]).results
+    >>> print(AllReduceOp(TensorType(f64, [3]), "g", x, grid_axes=[1], reduction="max"))
+    %0 = shard.all_reduce %1 on @g grid_axes = [1] reduction = max : tensor<3xf32> -> tensor<3xf64>
     """
 
     name = "shard.all_reduce"
@@ -89,7 +97,11 @@ class AllReduceOp(CollectiveOperation):
 class AllSliceOp(CollectiveOperation):
     """Cuts the tensor along dim `slice_axis`; each device of a group keeps its own piece and nothing is sent.
 
-    `%1 = shard.all_slice %0 on @g grid_axes = [1] slice_axis = 1 : tensor<2x4xi8> -> tensor<2x2xi8>`
+    >>> from xdsl.dialects.builtin import i8
+    >>> from xdsl.dialects.test import TestOp
+    >>> (x,) = TestOp(result_types=[TensorType(i8, [2, 4])]).results
+    >>> print(AllSliceOp(TensorType(i8, [2, 2]), "g", x, 1, grid_axes=[1]))
+    %0 = shard.all_slice %1 on @g grid_axes = [1] slice_axis = 1 : tensor<2x4xi8> -> tensor<2x2xi8>
     """
 
     name = "shard.all_slice"
@@ -116,7 +128,11 @@ class AllSliceOp(CollectiveOperation):
 class AllToAllOp(CollectiveOperation):
     """Cuts the tensor along dim `split_axis`, sends piece i to device i, and joins what arrives along `concat_axis`.
 
-    `%1 = shard.all_to_all %0 on @g grid_axes = [0] split_axis = 0 concat_axis = 1 : tensor<4x2xi8> -> tensor<2x4xi8>`
+    >>> from xdsl.dialects.builtin import i8
+    >>> from xdsl.dialects.test import TestOp
+    >>> (x,) = TestOp(result_types=[TensorType(i8, [4, 2])]).results
+    >>> print(AllToAllOp(TensorType(i8, [2, 4]), "g", x, 0, 1, grid_axes=[0]))
+    %0 = shard.all_to_all %1 on @g grid_axes = [0] split_axis = 0 concat_axis = 1 : tensor<4x2xi8> -> tensor<2x4xi8>
     """
 
     name = "shard.all_to_all"
@@ -147,7 +163,11 @@ class AllToAllOp(CollectiveOperation):
 class ReduceScatterOp(CollectiveOperation):
     """Combines the tensors of a group as all_reduce does; device i keeps piece i along dim `scatter_axis`.
 
-    `%1 = shard.reduce_scatter %0 on @g grid_axes = [1] scatter_axis = 0 : tensor<2x2xf32> -> tensor<1x2xf64>`
+    >>> from xdsl.dialects.builtin import f32, f64
+    >>> from xdsl.dialects.test import TestOp
+    >>> (x,) = TestOp(result_types=[TensorType(f32, [2, 2])]).results
+    >>> print(ReduceScatterOp(TensorType(f64, [1, 2]), "g", x, 0, grid_axes=[1]))
+    %0 = shard.reduce_scatter %1 on @g grid_axes = [1] scatter_axis = 0 : tensor<2x2xf32> -> tensor<1x2xf64>
     """
 
     name = "shard.reduce_scatter"

@@ -47,6 +47,9 @@ class GridOp(ShardOperation):
 
     >>> print(GridOp("grid0", [2, DYNAMIC_INDEX, 4]))
     shard.grid @grid0(shape = 2x?x4)
+    >>> op = GridOp("g", [2, 4])
+    >>> op.sym_name.data, op.shape.get_values(), op.sym_visibility
+    ('g', (2, 4), None)
     """
 
     name = "shard.grid"
@@ -140,7 +143,11 @@ class AxesQuestion(GridUser):
 class GridShapeOp(AxesQuestion):
     """The sizes of the grid along `axes`, or along all of them.
 
-    `%0:2 = shard.grid_shape @g : index, index`
+    >>> op = GridShapeOp([IndexType()] * 2, "g")
+    >>> print(op)
+    %0, %1 = shard.grid_shape @g : index, index
+    >>> [str(value.type) for value in op.results]  # op.result is the value, where there is one
+    ['index', 'index']
     """
 
     name = "shard.grid_shape"
@@ -153,7 +160,11 @@ class GridShapeOp(AxesQuestion):
 class ProcessMultiIndexOp(AxesQuestion):
     """The index of this device along `axes` of the grid, or along all of them.
 
-    `%0:2 = shard.process_multi_index on @g : index, index`
+    >>> op = ProcessMultiIndexOp([IndexType()], "g", axes=[1])
+    >>> print(op)
+    %0 = shard.process_multi_index on @g axes = [1] : index
+    >>> str(op.result.type)
+    'index'
     """
 
     name = "shard.process_multi_index"
@@ -166,7 +177,8 @@ class ProcessMultiIndexOp(AxesQuestion):
 class ProcessLinearIndexOp(GridUser):
     """The number of this device in the grid, in row-major order.
 
-    `%0 = shard.process_linear_index on @g : index`
+    >>> print(ProcessLinearIndexOp("g"))
+    %0 = shard.process_linear_index on @g : index
     """
 
     name = "shard.process_linear_index"
@@ -191,7 +203,9 @@ class ProcessLinearIndexOp(GridUser):
 class NeighborsLinearIndicesOp(GridUser):
     """The numbers of the devices before and after `device` along `split_axes`, -1 where there is none.
 
-    `%down, %up = shard.neighbors_linear_indices on @g[%i, %j] split_axes = [1] : index, index`
+    >>> i, j = ProcessMultiIndexOp([IndexType()] * 2, "g").results
+    >>> print(NeighborsLinearIndicesOp("g", [i, j], [1]))
+    %0, %1 = shard.neighbors_linear_indices on @g[%2, %3] split_axes = [1] : index, index
     """
 
     name = "shard.neighbors_linear_indices"

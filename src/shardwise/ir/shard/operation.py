@@ -59,7 +59,12 @@ INDEX_ATTRIBUTE = IntegerAttr.constr(base(IndexType))
 
 
 class ShardOperation(IRDLOperation):
-    """An op of the dialect: its clauses in the order of its text, and how its types are written at the end."""
+    """An op of the dialect: its clauses in the order of its text, and how its types are written at the end.
+
+    >>> from shardwise.ir.shard import GridOp
+    >>> isinstance(GridOp("g", [2, 4]), ShardOperation), GridOp.OPERATION_NAME
+    (True, 'shard.grid')
+    """
 
     OPERATION_NAME: ClassVar[str] = ""
     _ODS_REGIONS: ClassVar[tuple[int, bool]] = (0, True)
@@ -193,13 +198,24 @@ class ShardOperation(IRDLOperation):
 
 
 class GridUser(ShardOperation):
-    """An op that names a grid."""
+    """An op that names a grid.
+
+    >>> from shardwise.ir.shard import ProcessLinearIndexOp
+    >>> op = ProcessLinearIndexOp("g")
+    >>> isinstance(op, GridUser), op.grid.root_reference.data
+    (True, 'g')
+    """
 
     grid = prop_def(SymbolRefAttr)
 
 
 class CollectiveOperation(GridUser):
-    """An op that works within groups of devices: those that differ only along `grid_axes`."""
+    """An op that works within groups of devices: those that differ only along `grid_axes`.
+
+    >>> from shardwise.ir.shard import AllGatherOp, SendOp, ShardOp
+    >>> [issubclass(op, CollectiveOperation) for op in (AllGatherOp, SendOp, ShardOp)]
+    [True, True, False]
+    """
 
     CLAUSES: ClassVar[tuple[Clause, ...]] = GROUP
 

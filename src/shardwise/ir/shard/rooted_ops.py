@@ -50,7 +50,11 @@ class RootedOperation(CollectiveOperation):
 class BroadcastOp(RootedOperation):
     """Copies the root's tensor to all devices of its group.
 
-    `%1 = shard.broadcast %0 on @g grid_axes = [0] root = [0] : (tensor<2xi8>) -> tensor<2xi8>`
+    >>> from xdsl.dialects.builtin import i8
+    >>> from xdsl.dialects.test import TestOp
+    >>> (x,) = TestOp(result_types=[TensorType(i8, [2])]).results
+    >>> print(BroadcastOp(TensorType(i8, [2]), "g", x, [0], None, grid_axes=[0]))
+    %0 = shard.broadcast %1 on @g grid_axes = [0] root = [0] : (tensor<2xi8>) -> tensor<2xi8>
     """
 
     name = "shard.broadcast"
@@ -75,7 +79,11 @@ class BroadcastOp(RootedOperation):
 class GatherOp(RootedOperation):
     """Concatenates the tensors of a group along dim `gather_axis` on the root; elsewhere the result is undefined.
 
-    `%1 = shard.gather %0 on @g grid_axes = [1] gather_axis = 1 root = [1] : (tensor<2x2xi8>) -> tensor<2x4xi8>`
+    >>> from xdsl.dialects.builtin import i8
+    >>> from xdsl.dialects.test import TestOp
+    >>> (x,) = TestOp(result_types=[TensorType(i8, [2, 2])]).results
+    >>> print(GatherOp(TensorType(i8, [2, 4]), "g", x, 1, [1], None, grid_axes=[1]))
+    %0 = shard.gather %1 on @g grid_axes = [1] gather_axis = 1 root = [1] : (tensor<2x2xi8>) -> tensor<2x4xi8>
     """
 
     name = "shard.gather"
@@ -105,7 +113,11 @@ class GatherOp(RootedOperation):
 class ReduceOp(RootedOperation):
     """Combines the tensors of a group as all_reduce does, on the root; elsewhere the result is undefined.
 
-    `%1 = shard.reduce %0 on @g grid_axes = [1] reduction = max root = [1] : (tensor<3xf32>) -> tensor<3xf64>`
+    >>> from xdsl.dialects.builtin import f32, f64
+    >>> from xdsl.dialects.test import TestOp
+    >>> (x,) = TestOp(result_types=[TensorType(f32, [3])]).results
+    >>> print(ReduceOp(TensorType(f64, [3]), "g", x, [1], None, grid_axes=[1], reduction="max"))
+    %0 = shard.reduce %1 on @g grid_axes = [1] reduction = max root = [1] : (tensor<3xf32>) -> tensor<3xf64>
     """
 
     name = "shard.reduce"
@@ -135,7 +147,11 @@ class ReduceOp(RootedOperation):
 class ScatterOp(RootedOperation):
     """Cuts the root's tensor along dim `scatter_axis`; device i of the group receives piece i.
 
-    `%1 = shard.scatter %0 on @g grid_axes = [0] scatter_axis = 0 root = [1] : (tensor<2x2xi8>) -> tensor<1x2xi8>`
+    >>> from xdsl.dialects.builtin import i8
+    >>> from xdsl.dialects.test import TestOp
+    >>> (x,) = TestOp(result_types=[TensorType(i8, [2, 2])]).results
+    >>> print(ScatterOp(TensorType(i8, [1, 2]), "g", x, 0, [1], None, grid_axes=[0]))
+    %0 = shard.scatter %1 on @g grid_axes = [0] scatter_axis = 0 root = [1] : (tensor<2x2xi8>) -> tensor<1x2xi8>
     """
 
     name = "shard.scatter"

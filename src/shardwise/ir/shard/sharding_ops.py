@@ -58,7 +58,8 @@ from shardwise.ir.shard.sharding19 import Sharding19Attr
 class ShardingOp(GridUser):
     """How a tensor is spread: the grid axes per dim, and perhaps halos or the offsets of shards.
 
-    `%s = shard.sharding @g split_axes = [[0], []] halo_sizes = [1, 2] : !shard.sharding`
+    >>> print(ShardingOp("g", [[0], []], None, None, static_halo_sizes=[1, 2]))
+    %0 = shard.sharding @g split_axes = [[0], []] halo_sizes = [1, 2] : !shard.sharding
     """
 
     name = "shard.sharding"
@@ -144,7 +145,15 @@ def sharding_of(attribute: Sharding19Attr) -> ShardingOp:
 class ShardOp(ShardOperation):
     """Says how a tensor is spread where it is made or, with `annotate_for_users`, where this op's result is used.
 
-    `%1 = shard.shard %0 to %s annotate_for_users : tensor<4x8xf32>`
+    >>> from xdsl.dialects.builtin import f32
+    >>> from xdsl.dialects.test import TestOp
+    >>> (x,) = TestOp(result_types=[TensorType(f32, [4, 8])]).results
+    >>> rows = ShardingOp("g", [[0]], None, None)
+    >>> op = ShardOp(x, rows, annotate_for_users=True)
+    >>> print(op)
+    %0 = shard.shard %1 to %2 annotate_for_users : tensor<4x8xf32>
+    >>> op.annotate_for_users
+    True
     """
 
     name = "shard.shard"
@@ -184,7 +193,11 @@ class ShardOp(ShardOperation):
 class GetShardingOp(ShardOperation):
     """The sharding of a tensor.
 
-    `%s = shard.get_sharding %0 : tensor<4x8xf32> -> !shard.sharding`
+    >>> from xdsl.dialects.builtin import f32
+    >>> from xdsl.dialects.test import TestOp
+    >>> (x,) = TestOp(result_types=[TensorType(f32, [4, 8])]).results
+    >>> print(GetShardingOp(x))
+    %0 = shard.get_sharding %1 : tensor<4x8xf32> -> !shard.sharding
     """
 
     name = "shard.get_sharding"
@@ -209,7 +222,13 @@ class GetShardingOp(ShardOperation):
 class ShardShapeOp(ShardOperation):
     """The shape of the shard of one device, from the tensor's dims and its sharding.
 
-    `%0:2 = shard.shard_shape dims = [8, %n] sharding = %s device = [%i, 1] : index, index`
+    >>> from xdsl.dialects.builtin import IndexType
+    >>> rows = ShardingOp("g", [[0]], None, None)
+    >>> op = ShardShapeOp([IndexType()] * 2, [8, 4], None, rows, [1, 0], None)
+    >>> print(op)
+    %0, %1 = shard.shard_shape dims = [8, 4] sharding = %2 device = [1, 0] : index, index
+    >>> [str(value.type) for value in op.results]  # op.result is the value, where there is one
+    ['index', 'index']
     """
 
     name = "shard.shard_shape"
@@ -254,7 +273,11 @@ class ShardShapeOp(ShardOperation):
 class UpdateHaloOp(GridUser):
     """Fills the halos of a shard from the devices next to it along `split_axes`.
 
-    `%1 = shard.update_halo %0 on @g split_axes = [[0]] halo_sizes = [1, 1] : tensor<6x8xf32>`
+    >>> from xdsl.dialects.builtin import f32
+    >>> from xdsl.dialects.test import TestOp
+    >>> (x,) = TestOp(result_types=[TensorType(f32, [6, 8])]).results
+    >>> print(UpdateHaloOp(TensorType(f32, [6, 8]), x, "g", [[0]], None, static_halo_sizes=[1, 1]))
+    %0 = shard.update_halo %1 on @g split_axes = [[0]] halo_sizes = [1, 1] : tensor<6x8xf32>
     """
 
     name = "shard.update_halo"

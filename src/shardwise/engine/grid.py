@@ -1,0 +1,152 @@
+"""Grids: the arrays of a tensor seen as one array, where they are equal tiles that lie in one block.
+
+Between two such tensors any reshard is one strided copy, which NumPy does in one call, in the order of memory, and
+torch in one kernel.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from math import prod
+from typing import Any
+
+import numpy as np
+
+from shardwise.engine.arrays import Array, is_torch
+from shardwise.engine.storage import Storage
+from shardwise.layout.layout import Shape
+
+LONG = 1024  # bytes of a run from which NumPy's own loops are as good
+
+
+class Grid(tuple[Array, ...]):
+    """Arrays that are the tiles of one array, in the order of its leading dims."""
+
+    whole: Array  # first a dim for the parts of every dim of the tensor, then the dims of a tile
+
+
+def grid(whole: Array, arrays: Sequence[Array] | None = None) -> Grid:
+    """Return the tiles of an array whose dims are those of the parts and then those of a tile.
+
+    >>> [array.tolist() for array in grid(np.arange(4).reshape(2, 2))]
+    [[0, 1], [2, 3]]
+    """
+    if arrays is None:
+        rank = whole.ndim // 2
+        arrays = list(whole.reshape(-1, *whole.shape[rank:]))
+    out = Grid(arrays)
+    out.whole = whole
+    return out
+
+
+def whole_of(arrays: Sequence[Array]) -> Array | None:
+    """Return the one array that all of them are tiles of, if there is one."""
+    if type(arrays) is Grid:
+        return arrays.whole
+    return arrays[0][(None,) * arrays[0].ndim] if len(arrays) == 1 else None
+
+
+@dataclass(frozen=True, slots=True)
+class Regrid:
+    """How the whole of one grid becomes that of another.
+
+    Every dim is cut at the boundaries of both. `split` and `turn` put the source's pieces in the order in which they
+    lie in the target, which `pieces` splits likewise.
+    """
+
+    before: Shape
+    after: Shape
+    split: Shape
+    turn: tuple[int, ...]
+    pieces: Shape
+    run: int  # elements that stay side by side and are copied as one; 1 if all of the last dim does
+
+    def matched(self, whole: Array, out: Array, wide: bool = True) -> tuple[Array, Array]:
+        """Return views of a source and of the target between which every element has the same index."""
+        source, into = self._turned(whole), out.reshape(self.pieces)
+        if is_torch(source):
+            return source, into
+        size = self.run * source.itemsize
+        if not wide or self.run == 1 or size >= LONG or source.strides[-1] != source.itemsize:
+            return source, into
+        run = np.dtype((np.void, size))
+        return source.view(run), into.view(run)
+
+    def _turned(self, whole: Array) -> Array:
+        split = whole.reshape(self.split)
+        return split.permute(self.turn) if is_torch(split) else split.transpose(self.turn)
+
+    def seen(self, whole: Array) -> Array | None:
+        """Return the target's whole as a view of the source's, where no dim is cut that was cut before."""
+        rank = len(self.before) // 2
+        if any(p not in (1, q) for p, q in zip(self.before[:rank], self.after[:rank], strict=True)):
+            return None
+        return self._turned(whole).reshape(self.after)
+
+
+def regrid_of(before: Storage, after: Storage) -> Regrid | None:
+    """Return how arrays of one storage become those of another in one copy, where all cuts are even.
+
+    >>> from shardwise import DeviceMesh, P
+    >>> from shardwise.engine.storage import storage_of
+    >>> mesh = DeviceMesh((2,), ("x",))
+    >>> rows, columns = (storage_of(P(*axes).to_layout(2, mesh), (4, 6)) for axes in (("x",), (None, "x")))
+    >>> there = regrid_of(rows, columns)
+    >>> there.split, there.turn, there.pieces
+    ((1, 2, 1, 2, 2, 3), (0, 2, 4, 1, 3, 5), (1, 1, 2, 2, 2, 3))
+    """
+    if before.shape != after.shape or not prod(before.shape) or not before.shape:
+        return None
+    here, there = _even(before), _even(after)
+    if here is None or there is None:
+        return None
+    pairs = list(zip(here, there, before.shape, strict=True))
+    if any(max(p, q) % min(p, q) for p, q, _ in pairs):
+        return None
+    split, source = _split(pairs)
+    pieces, target = _split([(q, p, n) for p, q, n in pairs])
+    run = pieces[-1]
+    return Regrid(
+        _whole_shape(here, before.shape),
+        _whole_shape(there, after.shape),
+        split,
+        tuple(source.index(name) for name in target),
+        pieces,
+        1 if run == before.shape[-1] else run,
+    )
+
+
+def _even(storage: Storage) -> tuple[int, ...] | None:
+    # Into how many parts every dim is cut, if they are equal and the arrays hold nothing else.
+    if storage.layout.partial:
+        return None
+    counts = []
+    for dim, size in zip(storage.tiling.dims, storage.shape, strict=True):
+        step = size // dim.parts
+        if any(dim.held(part) != (part * step, (part + 1) * step) for part in range(dim.parts)):
+            return None
+        if step * dim.parts != size:
+            return None
+        counts.append(dim.parts)
+    return tuple(counts)
+
+
+def _whole_shape(counts: Sequence[int], shape: Shape) -> Shape:
+    return (*counts, *(size // count for size, count in zip(shape, counts, strict=True)))
+
+
+def _split(dims: Sequence[tuple[int, int, int]]) -> tuple[Shape, list[Any]]:
+    # A dim of n in p parts here and q there: pieces by the fewer parts, by what the more cut of these, and the rest.
+    # Each is named after its dim and which of the three it is, unless it is all of a dim that neither cuts further.
+    shape: list[int] = []
+    names: list[Any] = []
+    for k, (p, q, _) in enumerate(dims):
+        cuts = [(min(p, q), 0), (p // q, 1)] if p > q else [(p, 0)]
+        shape += [size for size, _ in cuts]
+        names += [(k, which) for _, which in cuts]
+    for k, (p, q, n) in enumerate(dims):
+        cuts = [(q // p, 1), (n // q, 2)] if q > p else [(n // p, 2)]
+        shape += [size for size, _ in cuts]
+        names += [(k, which) for _, which in cuts]
+    return tuple(shape), names

@@ -1,0 +1,250 @@
+"""Layouts as SVG: every tile as a box, with the devices that hold it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import product
+
+from shardwise.layout.tiling import DimTiling, Interval, box_size
+from shardwise.pictures.binding import Bound, order_text, span_text
+from shardwise.pictures.canvas import (
+    LETTER,
+    LINE,
+    Block,
+    below,
+    fitting,
+    group,
+    paragraph,
+    rect,
+    text_width,
+    words,
+)
+from shardwise.pictures.palette import hue
+from shardwise.pictures.unfolding import MOST_PARTS, Lead, Part, Unfolding
+
+WIDE, HIGH = 400, 220  # of a tensor drawn on one panel, if its texts do not need more
+RIM = 12  # width of a halo
+CARD = 4  # how far a copy looks out from behind
+
+SYMBOLS = {"sum": "Σ", "prod": "Π", "avg": "avg", "min": "min", "max": "max", "band": "and", "bor": "or", "bxor": "xor"}
+
+
+@dataclass(frozen=True)
+class Lane:
+    """One row or one column of tiles: where it begins, and its three parts: low rim, what is owned, high rim."""
+
+    start: float
+    rims: tuple[float, float, float]
+    kinds: tuple[str, str, str]
+
+    @property
+    def width(self) -> float:
+        """The room of all three parts."""
+        return sum(self.rims)
+
+    @property
+    def middle(self) -> float:
+        """Where the middle of what is owned lies."""
+        return self.start + self.rims[0] + self.rims[1] / 2
+
+    def parts(self) -> Iterator[tuple[float, float, str]]:
+        """Yield start, width and kind of each part that is there."""
+        at = self.start
+        for width, kind in zip(self.rims, self.kinds, strict=True):
+            if width:
+                yield at, width, kind
+            at += width
+
+
+def layout_block(drawn: Bound, most: int = MOST_PARTS, scale: float = 1.0) -> Block:
+    """Return the drawing of a layout, with what its marks mean below it; `scale` makes it smaller, not its texts."""
+    layout = drawn.layout
+    parts = [layout.parts(dim) for dim in range(layout.rank)]
+    unfolding, rows = fitting(parts, most, lambda found, lead: _panel(drawn, found, lead, scale))
+    return below([rows, legend(drawn, unfolding)], LINE / 2)
+
+
+@dataclass(frozen=True)
+class Frame:
+    """The rows and columns of one panel: their labels, where they lie, and what is written in the cells."""
+
+    heads: list[list[str]]
+    sides: list[list[str]]
+    cells: dict[tuple[Part, Part], list[str]]
+    across: list[Lane]
+    down: list[Lane]
+    left: float  # of it the labels of the rows take
+
+
+def _frame(drawn: Bound, unfolding: Unfolding, lead: Lead, scale: float) -> Frame:
+    rank, rows, columns, layout = unfolding.rank, unfolding.rows, unfolding.columns, drawn.layout
+    heads = [_heads(drawn, rank - 1, part) for part in columns] if rank else [[]]
+    sides = [_heads(drawn, rank - 2, part) for part in rows] if rank > 1 else [[]]
+    cells = {at: _lines(drawn, unfolding.tile(lead, *at)) for at in product(rows, columns)}
+    widths = [
+        max([*map(text_width, head), *(text_width(text) for row in rows for text in cells[row, column])]) + 2 * LETTER
+        for column, head in zip(columns, heads, strict=True)
+    ]
+    heights = [
+        LINE * max(len(side), *(len(cells[row, column]) for column in columns)) + LINE / 2
+        for row, side in zip(rows, sides, strict=True)
+    ]
+    labels = [_dim(drawn, rank - 2), *(text for side in sides for text in side)] if rank > 1 else []
+    left = max(map(text_width, labels)) + LETTER if labels else 0
+    card = CARD if layout.replicated_axes else 0
+    top = LINE * (max(map(len, heads)) + 0.25 + (rank > 0)) + card
+    gap = card + (8 if layout.has_halo else 2)
+    scale = min(scale, 1.0 if len(unfolding.panels) == 1 else 0.5)
+    wide, high = _proportions(drawn)
+    across = _lanes(drawn, rank - 1, columns, widths, wide * scale, left, gap)
+    down = _lanes(drawn, rank - 2, rows, heights, high * scale, top, gap)
+    return Frame(heads, sides, cells, across, down, left)
+
+
+def _panel(drawn: Bound, unfolding: Unfolding, lead: Lead, scale: float) -> Block:
+    if None in lead:
+        return paragraph(["…"])
+    rank, frame = unfolding.rank, _frame(drawn, unfolding, lead, scale)
+    right = frame.across[-1].start + frame.across[-1].width + CARD
+    out = []
+    if rank:
+        out.append(words(frame.left, LINE * 0.5, _dim(drawn, rank - 1), "soft"))
+        right = max(right, frame.left + text_width(_dim(drawn, rank - 1)))
+    if rank > 1:
+        out.append(words(0, LINE * 1.5, _dim(drawn, rank - 2), "soft"))
+    for lane, head in zip(frame.across, frame.heads, strict=True):
+        out += [words(lane.middle, LINE * (k + 1.5), text, anchor="middle") for k, text in enumerate(head)]
+    for lane, side in zip(frame.down, frame.sides, strict=True):
+        out += _centred(side, frame.left - LETTER, lane.middle, "end")
+    lanes = product(frame.down, frame.across)
+    for (at, lines), (y, x) in zip(frame.cells.items(), lanes, strict=True):
+        out.append(_tile(drawn, unfolding.tile(lead, *at), x, y, lines))
+    block = Block(right, frame.down[-1].start + frame.down[-1].width, tuple(out))
+    if not lead:
+        return block
+    title = ", ".join(f"{_dim(drawn, k)} at {drawn.span(k, part)}" for k, part in enumerate(lead) if part is not None)
+    return below([paragraph([title], "head"), block], 2)
+
+
+def _dim(drawn: Bound, dim: int) -> str:
+    axes = " ".join(map(str, drawn.layout.dims[dim].axes))
+    return f"dim {dim} by {axes}" if axes else f"dim {dim}"
+
+
+def _heads(drawn: Bound, dim: int, part: Part) -> list[str]:
+    if part is None:
+        return ["…"]
+    return [drawn.span(dim, part), *filter(None, [drawn.held(dim, part)])]
+
+
+def _lines(drawn: Bound, tile: tuple[int, ...] | None) -> list[str]:
+    if tile is None:
+        return ["…"]
+    op = drawn.layout.reduce_op
+    first = drawn.devices(tile) if op is None else f"{SYMBOLS[op.value]} {drawn.devices(tile)}"
+    if not drawn.is_known:
+        return [first]
+    sizes = [stop - start for start, stop in drawn.held_box(tile)]
+    return [first, *filter(None, ["×".join(map(str, sizes)) if all(sizes) else "empty"])]
+
+
+def _proportions(drawn: Bound) -> tuple[float, float]:
+    sizes = [max(1, dim.size) for dim in drawn.tiling.dims[-2:]]
+    if len(sizes) < 2:
+        return WIDE, 0
+    ratio = min(4.0, max(0.6, sizes[1] / sizes[0]))
+    return (WIDE, WIDE / ratio) if ratio > WIDE / HIGH else (HIGH * ratio, HIGH)
+
+
+def _lanes(
+    drawn: Bound, dim: int, parts: Sequence[Part], least: Sequence[float], room: float, start: float, gap: float
+) -> list[Lane]:
+    if dim < 0:
+        return [Lane(start, (0, max(least[0], room / 4), 0), ("", "own", ""))]
+    tiling, out = drawn.tiling.dims[dim], []
+    for part, need in zip(parts, least, strict=True):
+        if part is None:
+            lane = Lane(start, (0, need, 0), ("", "own", ""))
+        else:
+            (low, high), (first, last) = tiling.interval(part), tiling.held(part)
+            rims = RIM * (first < low), max(need, room * (high - low) / max(1, tiling.size)), RIM * (last > high)
+            lane = Lane(start, rims, (_kind(tiling, (first, low)), "own", _kind(tiling, (high, last))))
+        out.append(lane)
+        start += lane.width + gap
+    return out
+
+
+def _kind(tiling: DimTiling, rim: Interval) -> str:
+    return "pad" if rim[0] < 0 or rim[1] > tiling.size else "halo"
+
+
+def _tile(drawn: Bound, tile: tuple[int, ...] | None, x: Lane, y: Lane, lines: list[str]) -> str:
+    if tile is None:
+        return "".join(_centred(lines, x.middle, y.middle, "middle", "soft"))
+    layout, out = drawn.layout, []
+    colour = f"c{hue(layout.first_holder(tile))}"
+    empty = drawn.is_known and not box_size(drawn.tiling.owned(tile))
+    own = "empty" if empty else colour + (" pending" if layout.partial else "")
+    if layout.replicated_axes:
+        out.append(rect(x.start + CARD, y.start - CARD, x.width, y.width, own))
+    for (left, width, a), (top, height, b) in product(x.parts(), y.parts()):
+        kinds = {a, b}
+        kind = "pad" if "pad" in kinds else "halo" if "halo" in kinds else own
+        if kind in ("pad", "halo"):  # on the ground, so that no copy behind it shows through
+            out.append(rect(left, top, width, height, "blank"))
+        out.append(rect(left, top, width, height, kind))
+    out += _centred(lines, x.middle, y.middle, "middle")
+    data = {"devices": drawn.devices(tile), "box": drawn.box(tile).replace(" ", "")}
+    if layout.has_halo and drawn.is_known:
+        data["held"] = ",".join(map(span_text, drawn.held_box(tile)))
+    return group(out, "tile", _title(drawn, tile), **data)
+
+
+def _title(drawn: Bound, tile: tuple[int, ...]) -> str:
+    layout, devices = drawn.layout, drawn.devices(tile)
+    alone = devices.isdecimal()
+    out = f"device {devices}" if alone else f"devices {devices}"
+    if layout.partial:
+        out += f" (contributions, {layout.reduce_op})"
+    elif not alone:
+        out += " (equal copies)"
+    out += f": [{drawn.box(tile)}] of {drawn.shape_text}"
+    if layout.has_halo and drawn.is_known:
+        out += f", holds [{', '.join(map(span_text, drawn.held_box(tile)))}]"
+    return out
+
+
+def _centred(lines: Sequence[str], x: float, y: float, anchor: str, style: str = "") -> list[str]:
+    first = y - LINE * (len(lines) - 1) / 2
+    return [words(x, first + k * LINE, text, style, anchor) for k, text in enumerate(lines)]
+
+
+def legend(drawn: Bound, unfolding: Unfolding) -> Block:
+    """Return what the marks in a drawing mean, for those that are in it."""
+    layout, out = drawn.layout, []
+    if layout.replicated_axes:
+        out.append(f"cards: equal copies, replicated over {', '.join(map(str, layout.replicated_axes))}")
+    if layout.partial and layout.reduce_op is not None:
+        axes = ", ".join(map(str, layout.partial))
+        symbol = SYMBOLS[layout.reduce_op.value]
+        out.append(f"{symbol}, dashed edge: contributions; the value is their {layout.reduce_op} over {axes}")
+    kinds = {_kind(dim, rim) for dim in drawn.tiling.dims for rim in _rims(dim)}
+    if "halo" in kinds:
+        out.append("hatched: halo, held besides what is owned")
+    if "pad" in kinds:
+        out.append("dotted: padding, outside the tensor")
+    if any(None in parts for parts in unfolding.shown):
+        counts = "x".join(str(layout.parts(dim)) for dim in range(layout.rank))
+        out.append(f"…: left out; there are {counts} parts")
+    out += filter(None, [order_text(layout.mesh)])
+    return paragraph(out, "soft")
+
+
+def _rims(dim: DimTiling) -> Iterator[Interval]:
+    for part in {0, min(1, dim.parts - 1), dim.parts - 1}:
+        (low, high), (first, last) = dim.interval(part), dim.held(part)
+        if first < low:
+            yield first, low
+        if last > high:
+            yield high, last

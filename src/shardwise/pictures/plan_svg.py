@@ -1,0 +1,105 @@
+"""Plans as SVG: layout after layout, and between them who sends what to whom."""
+
+from __future__ import annotations
+
+from itertools import product
+
+from shardwise.layout.layout import Layout
+from shardwise.pictures.binding import bound, span_text
+from shardwise.pictures.canvas import (
+    LETTER,
+    LINE,
+    MARGIN,
+    Block,
+    below,
+    beside,
+    group,
+    paragraph,
+    rect,
+    text_width,
+    words,
+)
+from shardwise.pictures.layout_svg import layout_block
+from shardwise.pictures.palette import hue
+from shardwise.pictures.plan import plan_total, size_text, step_lines
+from shardwise.pictures.traffic import MOST_STEPS, Round, rounds, sentence, unit_of
+from shardwise.plan.plan import Plan
+from shardwise.plan.steps import State, Step
+
+MOST_PARTS = 8  # of one dim that are drawn in each layout
+SCALE = 0.6  # of each layout
+WIDEST = 780  # before a step is drawn in two rows; what a page of text leaves room for
+
+
+def plan_block(plan: Plan) -> Block:
+    """Return the drawing of a plan, step by step."""
+    rows = [_state(plan, plan.src, "from")]
+    for index, step in enumerate(plan.steps[:MOST_STEPS]):
+        pieces = [_step(step, index, len(plan.steps)), _state(plan, step.after, "to")]
+        row = beside(pieces, 2 * MARGIN)
+        rows.append(row if row.width <= WIDEST else below(pieces))
+    if len(plan.steps) > MOST_STEPS:
+        rows.append(paragraph([f"… and {len(plan.steps) - MOST_STEPS} more steps"]))
+    if len(rows) == 2 and (one := beside(rows, 2 * MARGIN)).width <= WIDEST:
+        rows = [one]
+    return below([paragraph([plan_total(plan)], "soft"), *rows], 1.5 * MARGIN)
+
+
+def _state(plan: Plan, state: State, word: str) -> Block:
+    head = paragraph([f"{word} {state}"], "head")
+    if isinstance(state, Layout):
+        return below([head, layout_block(bound(state, plan.shape), MOST_PARTS, SCALE)], LINE / 2)
+    layout = state.dst.layout
+    lines = ["the devices that need an element share its", "reducing; each now holds what it has reduced"]
+    if layout.mesh.num_devices <= MOST_PARTS:
+        lines += [_share(plan, slot, [box for _, box in state.of(slot)]) for slot in range(layout.mesh.num_devices)]
+    return below([head, paragraph(lines, "soft")], LINE / 2)
+
+
+def _share(plan: Plan, slot: int, boxes: list) -> str:
+    shown = " ".join("[" + ", ".join(map(span_text, box[: len(plan.shape)])) + "]" for box in boxes[:2])
+    more = f" and {len(boxes) - 2} more" if len(boxes) > 2 else ""
+    return f"device {plan.search.ground.name(slot)}: {shown or 'nothing'}{more}"
+
+
+def _step(step: Step, index: int, count: int) -> Block:
+    head = below([paragraph([f"step {index + 1} of {count}: {step}"], "head"), paragraph(step_lines(step), "soft")], 0)
+    if step.is_local:
+        return below([head, paragraph(["every device has what it needs; nothing is sent"], "soft")], LINE / 2)
+    return below([head, *(_round(found) for found in rounds(step))], LINE / 2)
+
+
+def _round(found: Round) -> Block:
+    if found.slots:
+        unit, scale = unit_of(found.most)
+        note = f"{unit} from row to column" + (", added up on arrival" if found.reduces else "")
+        return below([paragraph([found.title, note], "soft"), _matrix(found, scale)], 4)
+    listed = [sentence(found, transfer) for transfer in found.listed]
+    lines = [found.title, *(["such as"] if listed else []), *listed, *(["…"] if listed else [])]
+    return paragraph(lines, "soft")
+
+
+def _matrix(found: Round, scale: int) -> Block:
+    names = [found.name(slot) for slot in found.slots]
+    shown = {pair: f"{found.bytes(*pair) / scale:.3g}" for pair in found.flows}
+    width = max(map(text_width, (*names, *shown.values(), "000"))) + LETTER
+    height, left, top = LINE * 1.25, max(map(text_width, names)) + 2 * LETTER, LINE * 1.25
+    out = []
+    for k, name in enumerate(names):
+        out.append(words(left + (k + 0.5) * width, LINE / 2, name, "soft", "middle"))
+        out.append(words(left - LETTER, top + (k + 0.5) * height, name, "soft", "end"))
+    for (i, source), (k, target) in product(enumerate(found.slots), repeat=2):
+        x, y = left + k * width, top + i * height
+        if (source, target) not in found.flows:
+            out.append(rect(x, y, width - 2, height - 2, "none"))
+            continue
+        boxes = found.flows[source, target]
+        text = words(x + width / 2 - 1, y + height / 2 - 1, shown[source, target], "", "middle")
+        box = rect(x, y, width - 2, height - 2, f"c{hue(source)}")
+        size = size_text(found.bytes(source, target))
+        some = " ".join("[" + ", ".join(map(span_text, b)) + "]" for b in boxes[:4])
+        title = f"{names[i]} → {names[k]}: {size}, {some}{' …' if len(boxes) > 4 else ''}"
+        data = {"from": names[i], "to": names[k], "bytes": str(found.bytes(source, target))}
+        out.append(group([box, text], "flow", title, **data))
+    count = len(found.slots)
+    return Block(left + count * width, top + count * height, tuple(out))

@@ -1,0 +1,98 @@
+"""Reports: a plan with its mesh, its layouts, its alternatives and what it costs, for a terminal and as one page."""
+
+from __future__ import annotations
+
+from rich.console import Group, RenderableType
+from rich.text import Text
+
+from shardwise.layout.mesh import DeviceMesh
+from shardwise.pictures.drawing import Picture, picture
+from shardwise.pictures.page import heading, prose, scrolled, table
+from shardwise.pictures.plan import (
+    STEPS,
+    WAYS,
+    explanation_table,
+    plan_title,
+    plan_total,
+    size_text,
+    step_row,
+    time_text,
+    way_row,
+)
+from shardwise.plan.explain import Explanation
+from shardwise.plan.plan import Plan
+
+
+def report(plan: Plan) -> Picture:
+    """Return all there is to say about a plan: as text, as a page, and (its drawing alone) as SVG.
+
+    >>> from shardwise import DeviceMesh, P, mesh_context, plan_reshard
+    >>> with mesh_context(DeviceMesh((2,), ("x",))):
+    ...     plan = plan_reshard(P("x"), P(), (4,), "int8")
+    >>> print(report(plan))
+    mesh x=2: 2 devices
+    x=0   x=1
+     0  ─  1
+    links: x 10 us, 25 GB/s
+    <BLANKLINE>
+    [x] -> [-]  int8[4] on x=2
+    step        over  to   receives  sends  staging  chunks   time
+    all_gather  x     [-]       2 B    2 B      4 B       1  10 us
+    receives at most 2 B a device (the least possible), time 10 us
+    ...
+    way                  steps                           receives at most  all devices  memory   time
+    this plan            all_gather over x                            2 B          4 B    10 B  10 us
+    ...
+    """
+    drawn, explained = picture(plan), plan.explain()
+    return Picture(
+        drawn.title,
+        lambda: drawn.svg,
+        lambda width: _shown(plan, explained, width),
+        lambda: _parts(plan, explained, drawn),
+    )
+
+
+def _shown(plan: Plan, explained: Explanation, width: int | None) -> RenderableType:
+    out: list[RenderableType] = []
+    for mesh in _meshes(plan):
+        out += [picture(mesh).show(width), Text(f"links: {_links(plan, mesh)}"), Text()]
+    ways = [Text(), Text("alternatives", style="bold"), explanation_table(explained)]
+    return Group(*out, picture(plan).show(width), *ways)
+
+
+def _parts(plan: Plan, explained: Explanation, drawn: Picture) -> list[str]:
+    total = plan_total(plan)
+    out = [heading(plan_title(plan), 1), prose(f"{total[0].upper()}{total[1:]}.")]
+    for mesh in _meshes(plan):
+        out += [heading("Mesh"), scrolled(picture(mesh).svg), prose(f"Links: {_links(plan, mesh)}.")]
+    out += [heading("Plan"), scrolled(drawn.svg), heading("Cost")]
+    out.append(table(STEPS, [step_row(step) for step in plan.steps], left=3))
+    held = (size_text(layout.max_local_bytes(plan.shape, plan.dtype)) for layout in (plan.src, plan.dst))
+    before, after = held
+    out.append(
+        prose(
+            f"A device holds at most {before} before and {after} after, and stages up to "
+            f"{size_text(plan.staging_bytes)} between."
+        )
+    )
+    out += [heading("Alternatives"), _ways(explained), prose(explained.why)]
+    return out
+
+
+def _ways(explained: Explanation) -> str:
+    ways = [explained.chosen, *explained.alternatives]
+    return table(WAYS, [way_row(way) for way in ways], left=2, chosen=0)
+
+
+def _meshes(plan: Plan) -> list[DeviceMesh]:
+    return list(dict.fromkeys((plan.src.mesh, plan.dst.mesh)))
+
+
+def _links(plan: Plan, mesh: DeviceMesh) -> str:
+    found = []
+    for name in mesh.axis_names:
+        for size, link in plan.links.on(mesh, [mesh.axis(name)]):
+            speed = f"{time_text(link.latency)}, {link.bandwidth / 1e9:.3g} GB/s"
+            found.append(f"{name} {speed}" if size == mesh.axis_size(name) else f"{name} ({size} positions) {speed}")
+    return "; ".join(found) or "none"

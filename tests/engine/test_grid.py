@@ -1,0 +1,170 @@
+"""Grids: one strided copy makes what many copies make, is counted as they are, and never shows arrays that changed."""
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+
+import shardwise as sw
+from shardwise import Cut, DeviceMesh, Layout, Tensor, plan_reshard
+from shardwise.engine import local
+from shardwise.engine.counters import Counters
+from shardwise.engine.execute import compiled
+from shardwise.engine.grid import Grid, grid, regrid_of, whole_of
+from shardwise.engine.local import LocalEngine
+from shardwise.engine.storage import storage_of
+
+MESH = DeviceMesh((2, 2, 3), ("x", "y", "z"))
+CUTS = [(), ("x",), ("y",), ("z",), ("x", "y"), ("y", "x"), ("x", "z"), ("z", "x"), ("z", "y", "x")]
+Moves = tuple[tuple[int, ...], list[Layout], str]
+DTYPES = ["int8", "bool", "float16", "float32", "float64", "complex128"]
+
+
+@st.composite
+def layouts(draw: Any, rank: int) -> Layout:
+    """Layouts of one rank on the mesh, no axis used twice."""
+    dims: list[tuple[str, ...]] = []
+    for _ in range(rank):
+        used = {axis for dim in dims for axis in dim}
+        dims.append(draw(st.sampled_from([cut for cut in CUTS if not used & set(cut)])))
+    return Layout(MESH, dims)
+
+
+@st.composite
+def moves(draw: Any) -> Moves:
+    """A shape, a few layouts that it goes through, and a dtype."""
+    rank = draw(st.integers(1, 3))
+    shape = tuple(draw(st.sampled_from([12, 24, 36, 7, 1, 0, 4])) for _ in range(rank))
+    return shape, [draw(layouts(rank)) for _ in range(draw(st.integers(2, 4)))], draw(st.sampled_from(DTYPES))
+
+
+def values(shape: tuple[int, ...], dtype: str) -> np.ndarray:
+    return np.arange(np.prod(shape)).reshape(shape).astype(dtype)
+
+
+def honest(x: Tensor) -> None:
+    """Whatever says to be the tiles of one array is."""
+    if isinstance(x.arrays, Grid):
+        tiles = grid(x.arrays.whole)
+        assert len(tiles) == len(x.arrays) == x.storage.count
+        for tile, array in zip(tiles, x.arrays, strict=True):
+            assert tile.shape == array.shape
+            assert np.array_equal(tile, array)
+
+
+@given(moves(), st.booleans())
+def test_reshards_one_after_the_other_keep_the_value(case: Moves, torchs: bool) -> None:
+    shape, through, dtype = case
+    data = values(shape, dtype)
+    x = sw.shard(torch.from_numpy(data) if torchs else data, MESH, through[0])
+    for layout in through[1:]:
+        x = sw.shard(x, MESH, layout)
+        honest(x)
+        assert np.array_equal(x.numpy(), data)
+        for shard in x.shards:
+            assert np.array_equal(shard.array, data[tuple(slice(a, b) for a, b in shard.box)])
+
+
+@given(moves(), st.booleans())
+def test_one_copy_is_counted_as_many(case: Moves, torchs: bool) -> None:
+    shape, (src, dst, *_), dtype = case
+    data = values(shape, dtype)
+    x = sw.shard(torch.from_numpy(data) if torchs else data, MESH, src)
+    program = compiled(plan_reshard(src, dst, shape, np.dtype(dtype)))
+    made, counted = [], []
+    for arrays in (x.arrays, [array.clone() if torchs else array.copy() for array in x.arrays]):
+        engine = LocalEngine()
+        made.append(engine.run(program, arrays))
+        counted.append(engine.counters)
+    for one, other in zip(*made, strict=True):
+        assert np.array_equal(one, other)
+    together, apart = counted
+    for name in ("bytes_moved", "copies", "bytes_copied", "kernel_calls"):
+        assert getattr(together, name) == getattr(apart, name), name
+
+
+STEPS: dict[str, tuple[Callable[[Tensor], Tensor], Callable[[np.ndarray], np.ndarray]]] = {
+    "shift": (lambda x: sw.shift(x, "z"), lambda a: np.roll(a, 12, axis=0)),
+    "back": (lambda x: sw.shift(x, "z", -1), lambda a: np.roll(a, -12, axis=0)),
+    "out": (
+        lambda x: sw.shift(x, "z", 1, rotate=False),
+        lambda a: np.concatenate([np.zeros_like(a[:12]), a[:-12]]),
+    ),
+    "flip": (lambda x: sw.flip(x, axis=0), lambda a: np.flip(a, 0)),
+    "roll": (lambda x: sw.roll(x, 12, axis=0), lambda a: np.roll(a, 12, 0)),
+    "less": (lambda x: sw.roll(x, 5, axis=0), lambda a: np.roll(a, 5, 0)),
+    "reverse": (lambda x: x[::-1, :], lambda a: a[::-1, :]),
+    "swap": (lambda x: x[:, ::-1], lambda a: a[:, ::-1]),
+    "add": (lambda x: x + x, lambda a: a + a),
+    "turn": (lambda x: sw.permute_dims(x, (1, 0)), lambda a: a.T),
+    "columns": (lambda x: sw.shard(x, MESH, Layout(MESH, [(), ("z",)])), lambda a: a),
+    "rows": (lambda x: sw.shard(x, MESH, Layout(MESH, [("z",), ()])), lambda a: a),
+    "both": (lambda x: sw.shard(x, MESH, Layout(MESH, [("z",), ("x",)])), lambda a: a),
+    "whole": (lambda x: sw.shard(x, MESH, Layout(MESH, [(), ()])), lambda a: a),
+}
+
+
+@given(st.lists(st.sampled_from(sorted(STEPS)), min_size=1, max_size=6))
+def test_whatever_made_a_tensor_its_grid_is_its_arrays(names: list[str]) -> None:
+    data = values((36, 36), "int64")
+    rows = Layout(MESH, [("z",), ()])
+    x = sw.shard(data, MESH, rows)
+    for name in names:
+        ours, numpys = STEPS[name]
+        if name in ("shift", "back", "out"):
+            x = sw.shard(x, MESH, rows)
+        x, data = ours(x), numpys(data)
+        honest(x)
+        assert np.array_equal(x.numpy(), data), name
+    assert np.array_equal(sw.shard(x, MESH, Layout(MESH, [(), ("y", "z")])).numpy(), data)
+
+
+def test_only_even_cuts_without_halo_or_pending_sums_are_grids() -> None:
+    rows, columns = Layout(MESH, [("x",), ()]), Layout(MESH, [(), ("y",)])
+    assert regrid_of(storage_of(rows, (4, 6)), storage_of(columns, (4, 6))) is not None
+    halo = Layout(MESH, [Cut(("x",), halo=(1, 1)), ()])
+    unlike = Layout(MESH, [("z",), ()]), Layout(MESH, [("x",), ()])  # 3 parts and 2: borders that cross
+    for src, dst, shape in [
+        (rows, columns, (5, 6)),
+        (rows, columns, (4, 5)),
+        (rows, columns, (0, 4)),
+        (rows, halo, (4, 6)),
+        (halo, rows, (4, 6)),
+        (rows, Layout(MESH, [("x",), ()], ["y"]), (4, 6)),
+        (*unlike, (6, 6)),
+        (Layout(MESH, []), Layout(MESH, []), ()),
+    ]:
+        assert regrid_of(storage_of(src, shape), storage_of(dst, shape)) is None, (src, dst, shape)
+
+
+def test_arrays_from_elsewhere_are_not_a_grid() -> None:
+    rows = Layout(MESH, [("x",), ()])
+    arrays = [np.ones((2, 4)), np.zeros((2, 4))]
+    x = sw.from_shards([arrays[device // 6] for device in range(12)], MESH, rows, (4, 4))
+    assert whole_of(x.arrays) is None
+    assert np.array_equal(sw.shard(x, MESH, Layout(MESH, [(), ("y",)])).numpy(), np.concatenate(arrays))
+
+
+@pytest.mark.parametrize("threads", [1, 2, 3])
+def test_threads_share_one_copy(threads: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("PARALLEL", "PIECE", "WIDE"):
+        monkeypatch.setattr(local, name, 64)
+    data = values((48, 24), "float32")
+    src, dst = Layout(MESH, [("x", "z"), ()]), Layout(MESH, [("y",), ("z", "x")])
+    engine = LocalEngine(threads=threads)
+    x = sw.shard(data, MESH, src)
+    program = compiled(plan_reshard(src, dst, data.shape, data.dtype))
+    out = engine.run(program, x.arrays)
+    assert isinstance(out, Grid)
+    y = Tensor(out, dst, data.shape, data.dtype, engine)
+    honest(y)
+    assert np.array_equal(y.numpy(), data)
+    alone = Counters()
+    for stage in program.stages:
+        for kind, size in stage.moved:
+            alone.moved(kind, size)
+    assert engine.counters.bytes_moved == alone.bytes_moved
