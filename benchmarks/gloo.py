@@ -6,14 +6,12 @@ is that of the slowest.
 
 from __future__ import annotations
 
-import json
 import os
 import socket
 import subprocess
 import sys
 import warnings
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import suppress
 from time import perf_counter
 from typing import Any
 
@@ -21,6 +19,7 @@ import numpy as np
 
 from benchmarks.clock import EFFORTS, Effort, looped
 from benchmarks.exchanges import CHANGES, SIZE, Call, Change, dtensor, ours, raw
+from benchmarks.process import of_line, to_line
 from benchmarks.row import EQUAL, Floor, Measure, Row
 from benchmarks.training import Sizes, network
 from benchmarks.transitions import named
@@ -64,9 +63,8 @@ def rows(effort: Effort) -> Iterator[Row]:
     ]
     try:
         assert workers[0].stdout is not None
-        for line in workers[0].stdout:
-            with suppress(json.JSONDecodeError):
-                yield Row.from_json(json.loads(line)["row"])
+        with workers[0].stdout as lines:
+            yield from filter(None, map(of_line, lines))
         codes = [worker.wait(60) for worker in workers]
         if any(codes):
             raise RuntimeError(f"the processes ended with {codes}")
@@ -250,7 +248,7 @@ def main(name: str) -> None:
     for measured in (reshards, guard, tiny_ops, training):
         for row in measured(EFFORTS[name]):
             if engine.rank == 0:  # type: ignore[attr-defined]
-                print(json.dumps({"row": row.to_json()}), flush=True)
+                print(to_line(row), flush=True)
 
 
 if __name__ == "__main__":
