@@ -104,7 +104,12 @@ def table(rows: list[Row]) -> str:
         if floors:
             cells += [measure(row.floor.measure if row.floor else None, row.unit), times(row.ratio)]
         lines.append([*named, *cells, verdict(row)])
-    return "\n".join("| " + " | ".join(cell.replace("|", "\\|") for cell in line) + " |" for line in lines)
+    said = [k for k in range(len(heads)) if any(line[k] for line in lines[2:])]
+    return "\n".join("| " + " | ".join(_cell(line[k], k > 0) for k in said) + " |" for line in lines)
+
+
+def _cell(text: str, whole: bool) -> str:
+    return (text.replace(" ", "\u00a0") if whole else text).replace("|", "\\|")
 
 
 def plots(rows: list[Row]) -> Iterator[str]:
@@ -116,7 +121,7 @@ def plots(rows: list[Row]) -> Iterator[str]:
 HEAD = """# Benchmarks
 
 `make bench` (or `shardwise bench`) measures all of this on your machine, with the peers it compares with installed in
-the versions of `constraints.txt`; `--quick` takes 3 minutes on two cores, all of it at most 20. `--only local,gloo`
+the versions of `constraints.txt`; `--quick` takes 3 minutes on two cores, all of it at most 20. `--only local gloo`
 measures some areas, `--list` names them, `--html report.html` writes one page with plots, `--json report.json` the
 numbers.
 

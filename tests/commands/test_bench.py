@@ -35,7 +35,7 @@ def test_the_areas_are_listed():
 
 def test_a_report_is_shown_and_written(ran, tmp_path):
     files = tmp_path / "report.json", tmp_path / "report.html"
-    only = ["--only", "local,gloo", "--only", "traffic"]
+    only = ["--only", "local", "gloo", "--only", "traffic"]
     options = [*only, "--quick", "--json", str(files[0]), "--html", str(files[1])]
     result = CliRunner().invoke(main, ["bench", *options])
     assert result.exit_code == 0, result.output

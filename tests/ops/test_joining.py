@@ -161,6 +161,12 @@ def test_concat_moves_only_what_changes_device(case):
     moves_only_what_changes_device(lambda *xs: concat(xs, axis=dim), lambda *xs: np.concatenate(xs, dim), *parts)
 
 
+@given(alike(partial=False, halo=False, dtypes=["float32", "int8"]))
+def test_concat_flattened_moves_only_what_changes_device(case):
+    parts, _ = case
+    moves_only_what_changes_device(lambda *xs: concat(xs, axis=None), lambda *xs: np.concatenate(xs, None), *parts)
+
+
 @given(st.data(), tensors(RANKED, ["float32", "int8"], partial=False, halo=False))
 def test_flip_moves_only_what_changes_device(data, x):
     dims = data.draw(st.sampled_from([None, *range(x.ndim)]))

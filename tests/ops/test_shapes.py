@@ -1,5 +1,7 @@
 """Functions on shapes against NumPy and JAX, and what they send."""
 
+from itertools import pairwise
+
 import numpy as np
 import pytest
 from hypothesis import given
@@ -20,7 +22,7 @@ from shardwise import (
     shard,
     squeeze,
 )
-from tests.ops.cases import agrees, sent, tensors, transposed
+from tests.ops.cases import agrees, moves_only_what_changes_device, sent, tensors, transposed
 from tests.ops.peers import check
 
 MESH = DeviceMesh((2, 4), ("x", "y"))
@@ -123,3 +125,61 @@ def test_transposes_send_nothing_and_follow_jax():
 def test_what_does_not_fit_says_so(call, error, text):
     with pytest.raises(error, match=text):
         call()
+
+
+# -- dims that do not divide -------------------------------------------------------------------------------
+
+
+@st.composite
+def shapes_of_one_size(draw: st.DrawFn) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    """Two shapes of equally many elements, of which most have no dims in common."""
+    factors = draw(st.lists(st.sampled_from([1, 2, 3, 5, 7]), min_size=1, max_size=4))
+
+    def merged(order: list[int]) -> tuple[int, ...]:
+        ends = sorted(draw(st.sets(st.integers(1, max(1, len(order) - 1)), max_size=3)))
+        return tuple(int(np.prod(order[a:b])) for a, b in pairwise([0, *ends, len(order)]) if a < b)
+
+    return merged(factors), merged(draw(st.permutations(factors)))
+
+
+@given(st.data(), shapes_of_one_size())
+def test_reshape_gives_what_numpy_gives(data, shapes):
+    old, new = shapes
+    x = data.draw(tensors(old, ["float32", "int8", "bool"]))
+    agrees(lambda x: reshape(x, new), lambda v: v.reshape(new), x)
+
+
+@given(st.data(), shapes_of_one_size())
+def test_reshape_moves_only_what_changes_device(data, shapes):
+    old, new = shapes
+    x = data.draw(tensors(old, ["float32", "int8"], partial=False, halo=False))
+    moves_only_what_changes_device(lambda x: reshape(x, new), lambda v: v.reshape(new), x)
+    y = reshape(x, new)
+    assert sorted(map(str, y.layout.sharded_axes)) or not x.layout.sharded_axes or x.size == 1 or not y.shape
+
+
+@given(st.data(), shapes_of_one_size())
+def test_the_derivative_of_reshape_is_its_transpose(data, shapes):
+    old, new = shapes
+    transposed(lambda x: reshape(x, new), data.draw(tensors(old, ["float64"])))
+
+
+UNEVEN = [
+    ((7, 4), P("y"), (7, 2, 2), "[y|-|-]", 0),  # a dim that stays is cut as it was
+    ((7, 4), P("y"), (28,), "[y]", 0),  # shards are whole rows: 2, 2, 2 and 1 rows of 4
+    ((6, 4), P("y"), (3, 8), "[y|-]", 8 * 4),  # rows 0 1, 2 3, 4 and 5 to 0 1, 2 3, 4 5 and none
+    ((35,), P("y"), (5, 7), "[y|-]", 8 * (5 + 3 + 1)),  # 9, 9, 9 and 8 elements to 14, 7, 7 and 7
+    ((3, 8), P(None, "y"), (24,), "[y]", 8 * 16),  # columns to runs: each device has 2 of its 6 elements
+    ((2, 4, 6), P(None, "y"), (8, 6), "[y|-]", 8 * 36),  # one of its two rows
+]
+
+
+@pytest.mark.parametrize(("old", "spec", "new", "layout", "size"), UNEVEN, ids=str)
+def test_a_dim_that_does_not_divide_stays_sharded_in_a_reshape(old, spec, new, layout, size):
+    values = np.arange(float(np.prod(old))).reshape(old)
+    x = shard(values, DeviceMesh((4,), ("y",)), spec)
+    y, moved = sent(lambda: reshape(x, new))
+    assert str(y.layout) == layout or y.layout.dims[0].offsets is not None
+    assert [str(axis) for axis in y.layout.sharded_axes] == ["y"]
+    assert moved == size
+    assert np.array_equal(y.numpy(), values.reshape(new))

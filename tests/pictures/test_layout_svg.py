@@ -84,6 +84,8 @@ def test_what_is_not_known_is_not_made_up(case: Bound, data: st.DataObject):
         for dim, (span, size) in enumerate(zip(spans, sizes, strict=True)):
             told = isinstance(size, int) or layout.dims[dim].offsets is not None
             assert (":" in span) == told
+        whole = all(":" in span for span in spans)
+        assert ("held" in tile.data) == ("holds [" in tile.title) == (layout.has_halo and whole)
 
 
 def styles(layout: Layout, shape: tuple[int, ...]) -> list[str]:

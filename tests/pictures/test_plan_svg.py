@@ -1,5 +1,6 @@
 """Plans as SVG and as text: who sends what to whom is what the transfers say."""
 
+import tracemalloc
 from textwrap import dedent
 
 import numpy as np
@@ -159,8 +160,14 @@ def test_a_million_devices_are_summed_up(src, dst):
             asked.append(len(shown.slots) + len(shown.listed))
             assert "devices" in shown.title
     assert max(asked) <= MOST_SENDERS
-    drawn = picture(found)
-    assert len(drawn.svg) < 60_000
+    tracemalloc.start()
+    try:
+        drawn = picture(plan(src, dst, (4096, 4096), BIG))
+        assert len(drawn.svg) < 60_000
+        _, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert peak < 4 * 2**20  # no list of a million devices
     assert len(drawn.text) < 16_000
     assert not list(overlaps(read(drawn.svg)))
 

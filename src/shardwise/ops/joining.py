@@ -19,7 +19,8 @@ from shardwise.prim.joins import Widths, joined_shape, repeat
 from shardwise.prim.joins import concat as join
 from shardwise.prim.joins import pad as surround
 from shardwise.prim.mirror import mirror
-from shardwise.prim.shapes import expand, reshape, squeeze
+from shardwise.prim.reshaping import reshape, reshaping
+from shardwise.prim.shapes import expand, squeeze
 from shardwise.prim.tensor import Tensor, asarray, together
 from shardwise.prim.windows import Span, between, whole_but, window, windowed
 
@@ -34,13 +35,34 @@ def concat(arrays: Sequence[Any], /, *, axis: int | None = 0) -> Tensor:
     """
     parts = _alike(arrays, "concat")
     if axis is None:
-        parts, axis = [x if x.ndim == 1 else reshape(x, shape=(x.size,)) for x in parts], 0
+        return _in_a_row(parts)
     (dim,) = dims_of(parts[0], axis, "concat")
     for part in parts:
         if part.ndim != parts[0].ndim or not _fits(part.shape, parts[0].shape, dim):
             shapes = ", ".join(str(x.shape) for x in parts)
             raise BindingError(f"concat: all dims but dim {dim} must be equal, got shapes {shapes}.")
     return joined(parts, dim)
+
+
+def _in_a_row(parts: Sequence[Tensor]) -> Tensor:
+    # All elements one after the other, cut by the axes that split the largest of the values.
+    largest = max(parts, key=lambda x: (not x.mesh.is_single, x.size))
+    alike = len({(x.mesh, x.layout.partial, x.layout.reduce_op) for x in parts}) == 1
+    axes = [axis for cut in largest.layout.dims for axis in cut.axes]
+    pending = largest.layout.partial if alike else ()
+    way = Layout(largest.mesh, [Cut(axes)], pending, largest.layout.reduce_op or "sum")
+    total = sum(x.size for x in parts)
+    if len(parts) == 1:
+        return reshape(largest, shape=(total,))
+    flat, start = [], 0
+    for x in parts:
+        there = windowed(way, (total,), (Span(start, x.size),))
+        own = x.layout.without_halo()
+        # Shards that are runs of elements stay where they are until all are joined; others are brought there at once.
+        stays = not x.size or x.mesh is not way.mesh or reshaping(own, x.shape, (x.size,)).pieces[0][1] is own
+        flat.append(reshape(x, shape=(x.size,), cut=None if stays else there.dims[0]))
+        start += x.size
+    return join(*flat, dim=0, layout=way)
 
 
 def joined(parts: Sequence[Tensor], dim: int) -> Tensor:

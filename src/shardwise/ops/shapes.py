@@ -13,6 +13,7 @@ from shardwise.ops.local_view import LocalTensor
 from shardwise.ops.reductions import dims_of
 from shardwise.prim import shapes as rows
 from shardwise.prim.broadcast import broadcast, broadcast_shape
+from shardwise.prim.reshaping import reshape as row_major
 from shardwise.prim.tensor import Tensor, asarray
 
 Call = Callable[..., Tensor]
@@ -55,7 +56,8 @@ def _local_squeeze(function: Call, x: LocalTensor, axis: int | Sequence[int]) ->
 def reshape(x: Any, /, shape: int | Sequence[int]) -> Tensor:
     """Return the elements in another shape, in row-major order; one size may be -1.
 
-    The sharding stays wherever the factors allow it; what cannot stay is gathered first.
+    The sharding stays wherever the factors allow it. A dim that does not divide stays sharded too: then the elements
+    that change device move, each once.
 
     >>> import numpy as np
     >>> from shardwise import DeviceMesh, P, shard
@@ -74,7 +76,7 @@ def reshape(x: Any, /, shape: int | Sequence[int]) -> Tensor:
         sizes[sizes.index(-1)] = x.size // known
     if prod(sizes) != x.size:
         raise BindingError(f"reshape: {x.shape} has {x.size} elements, {tuple(sizes)} has {prod(sizes)}.")
-    return rows.reshape(x, shape=tuple(sizes)) if tuple(sizes) != x.shape else x
+    return row_major(x, shape=tuple(sizes)) if tuple(sizes) != x.shape else x
 
 
 @also_local(_local_order)

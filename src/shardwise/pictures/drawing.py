@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 SUFFIXES = (".svg", ".html", ".txt")
 
 
-@dataclass(frozen=True, repr=False)
+@dataclass(frozen=True, repr=False, eq=False)
 class Picture:
     """A drawing: text in a terminal, `svg` and `html` elsewhere; a notebook shows it by itself.
 

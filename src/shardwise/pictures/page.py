@@ -28,11 +28,6 @@ def prose(text: str) -> str:
     return f"<p>{clean(text)}</p>"
 
 
-def code(text: str) -> str:
-    """Return text as it is, in letters of equal width."""
-    return f"<pre>{clean(text)}</pre>"
-
-
 def scrolled(svg: str) -> str:
     """Return a drawing that is scrolled where it is wider than the page."""
     return f'<div class="scroll">{svg}</div>'
@@ -59,8 +54,7 @@ STYLE = (
     "body{background:var(--ground);color:var(--ink);font:15px/1.5 system-ui,sans-serif;"
     "max-width:1280px;margin:0 auto;padding:24px}"
     "h1{font-size:22px;margin:0 0 8px}h2{font-size:17px;margin:28px 0 8px}p{margin:8px 0}"
-    "pre,code,table{font:13px/1.5 ui-monospace,SFMono-Regular,Menlo,Consolas,monospace}"
-    "pre{border:1px solid var(--edge);border-radius:6px;padding:8px 12px;overflow-x:auto;margin:8px 0}"
+    "table{font:13px/1.5 ui-monospace,SFMono-Regular,Menlo,Consolas,monospace}"
     ".scroll{overflow-x:auto}table{border-collapse:collapse}"
     "th,td{text-align:left;padding:4px 20px 4px 0;border-bottom:1px solid var(--edge);white-space:nowrap}"
     "th{color:var(--soft);font-weight:normal}.figure{text-align:right}.chosen{font-weight:bold}"
