@@ -235,8 +235,10 @@ def scrambled(random: Random, text: str) -> str:
 
 
 def mutations(seed: int) -> Iterator[str]:
-    """Endlessly many changed texts."""
+    """Endlessly many changed texts; before the first, all seeds are made."""
     random = Random(seed)
+    kinds = [SEEDS, long_seeds(), small_seeds(), small_seeds(), small_seeds()]
+    pool()
     while True:
-        text = random.choice(random.choice([SEEDS, long_seeds(), small_seeds(), small_seeds(), small_seeds()]))
+        text = random.choice(random.choice(kinds))
         yield random.choice([mutated, scrambled])(random, text)

@@ -53,8 +53,10 @@ def first_difference(one: str, other: str) -> str:
 
 def survive(seconds: float, seed: int) -> int:
     """Feed changed texts for some seconds of CPU time, and return how many were read."""
-    end, read = time.process_time() + seconds, 0
-    for number, text in enumerate(mutations(seed)):
+    texts, read = mutations(seed), 0
+    next(texts)  # the seeds are made before the first
+    end = time.process_time() + seconds
+    for number, text in enumerate(texts):
         start = time.process_time()
         if start > end:
             break
@@ -66,32 +68,37 @@ def survive(seconds: float, seed: int) -> int:
 def explore(seconds: float, seed: int) -> int:
     """Print each cause of an error that is not the project's, and return how many there were."""
     causes: set[str] = set()
-    end, tried, read, slowest = time.process_time() + seconds, 0, 0, 0.0
-    for number, text in enumerate(mutations(seed)):
-        start = time.process_time()
-        if start > end:
-            break
+    texts, read, tried, slowest = mutations(seed), 0, 0, 0.0
+    next(texts)  # the seeds are made before the first
+    end = time.process_time() + seconds
+    while (start := time.process_time()) < end:
+        text = next(texts)
         tried += 1
+        cause = shown = ""
         signal.setitimer(signal.ITIMER_VIRTUAL, 5)
         try:
-            read += accepts(text, allow_unregistered=number % 2 == 0)
+            read += accepts(text, allow_unregistered=tried % 2 == 0)
         except Exception as error:  # every one is a fault, and all are wanted
-            last = traceback.extract_tb(error.__traceback__)[-1]
-            said = " ".join(re.findall(r"[a-z_.]{3,}", str(error))[:8])
-            cause = f"{type(error).__name__} at {last.filename}:{last.lineno} {said}"
-            if cause not in causes:
-                print(
-                    f"==== {cause}, allowed {number % 2 == 0}\n{text}\n---- {''.join(traceback.format_exc())}",
-                    flush=True,
-                )
-            causes.add(cause)
+            cause, shown = _cause(error), traceback.format_exc()
         signal.setitimer(signal.ITIMER_VIRTUAL, 0)
         slowest = max(slowest, time.process_time() - start)
+        # The reader takes the alarm, too, for a fault of the text.
+        if not cause and time.process_time() - start > 1:
+            cause = "slow"
+        if cause and cause not in causes:
+            print(f"==== {cause}, allowed {tried % 2 == 0}\n{text}\n---- {shown}", flush=True)
+            causes.add(cause)
     print(
         f"seed {seed}: {tried} texts, {read} read, {len(causes)} causes, slowest {slowest:.2f} s,"
         f" peak {peak_megabytes():.0f} MB"
     )
     return len(causes)
+
+
+def _cause(error: Exception) -> str:
+    last = traceback.extract_tb(error.__traceback__)[-1]
+    said = " ".join(re.findall(r"[a-z_.]{3,}", str(error))[:8])
+    return f"{type(error).__name__} at {last.filename}:{last.lineno} {said}"
 
 
 def _late(signum: int, frame: FrameType | None) -> None:

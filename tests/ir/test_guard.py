@@ -168,6 +168,17 @@ def test_errors_name_ops_that_are_not_known():
         verify(parse_module(text, allow_unregistered=True))
 
 
+@pytest.mark.parametrize("place", ["^bb0", "^bb1"])
+def test_no_op_goes_to_the_first_block(place: str):
+    text = f'"func.func"() <{{sym_name = "f", function_type = () -> ()}}> ({{\n^bb0:\n "cf.br"()[{place}] : () -> ()\n'
+    text += '^bb1:\n "func.return"() : () -> ()\n}) : () -> ()'
+    if place == "^bb1":
+        verify(parse_module(text))
+        return
+    with pytest.raises(VerifyError, match=r"^<text>:3:2: cf\.br: goes to the first block of its region, which is"):
+        verify(parse_module(text))
+
+
 @pytest.mark.parametrize("visibility", ['"hidden"', "1 : i32"])
 def test_a_visibility_is_one_of_three(visibility: str):
     text = f'"shard.grid"() <{{sym_name = "g", shape = array<i64: 2>, sym_visibility = {visibility}}}> : () -> ()'

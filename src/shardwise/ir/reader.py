@@ -166,8 +166,9 @@ class Reader(Parser):
         """Read a number; an index has 64 bits."""
         start = self.pos
         number = super().parse_optional_builtin_int_or_float_attr()
-        is_index = isinstance(number, IntegerAttr) and isinstance(number.type, IndexType)
-        if is_index and not -(1 << 63) <= number.value.data < 1 << 63:
+        if not isinstance(number, IntegerAttr) or not isinstance(number.type, IndexType):
+            return number
+        if not -(1 << 63) <= number.value.data < 1 << 63:
             self.raise_error("the int does not fit 64 bits", start, self.pos)
         return number
 

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from typing import ClassVar, Self
 
 from xdsl.dialects.builtin import DYNAMIC_INDEX, DenseArrayBase, IndexType, LocationAttr, StringAttr, i64
-from xdsl.ir import Attribute, OpResult
+from xdsl.ir import Attribute
 from xdsl.irdl import (
     opt_prop_def,
     prop_def,
@@ -35,7 +35,6 @@ from shardwise.ir.shard.operation import (
     Trailer,
     list_builder,
     shard_operation,
-    single_result,
     value_builder,
     values_builder,
 )
@@ -132,11 +131,6 @@ class AxesQuestion(GridUser):
         ip: Place | None = None,
     ) -> None:
         self._make([], [list(result)], loc, ip, grid=grid, axes=axes)
-
-    @property
-    def result(self) -> OpResult:
-        """The only result; an error where there are several."""
-        return single_result(self)
 
 
 @shard_operation

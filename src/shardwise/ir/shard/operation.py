@@ -92,6 +92,11 @@ class ShardOperation(IRDLOperation):
         if ip is not None:
             self._move(ip)
 
+    @property
+    def result(self) -> OpResult:
+        """The only result; an error where there is none or several."""
+        return single_result(self)
+
     def _move(self, ip: Place) -> None:
         # Inside xDSL's ImplicitBuilder the op already sits at the builder's place.
         if self.parent is not None:

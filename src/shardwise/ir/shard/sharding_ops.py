@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from xdsl.dialects.builtin import I64, IndexType, LocationAttr, MemRefType, TensorType, UnitAttr
-from xdsl.ir import Attribute, OpResult, SSAValue
+from xdsl.ir import Attribute, SSAValue
 from xdsl.irdl import (
     AttrSizedOperandSegments,
     operand_def,
@@ -47,7 +47,6 @@ from shardwise.ir.shard.operation import (
     ShardOperation,
     Trailer,
     shard_operation,
-    single_result,
     value_builder,
     values_builder,
 )
@@ -262,11 +261,6 @@ class ShardShapeOp(ShardOperation):
         ip: Place | None = None,
     ) -> None:
         self._make([dims_dynamic, sharding, device_dynamic], [list(result)], loc, ip, dims=dims, device=device)
-
-    @property
-    def result(self) -> OpResult:
-        """The only size; an error where there are several."""
-        return single_result(self)
 
 
 @shard_operation

@@ -1,6 +1,7 @@
 """Ops of `linalg`: their results, bodies and lists of dims, which xDSL leaves unchecked."""
 
 from collections.abc import Sequence
+from typing import Any
 
 from xdsl.dialects.builtin import DenseArrayBase, TensorType
 from xdsl.dialects.linalg.abstract_ops import LinalgStructuredOperation
@@ -36,7 +37,7 @@ def _dims(op: Operation) -> Complaints:
             yield f"dimensions {dims} do not rise within the {counted(rank, 'dim')} they are among."
 
 
-def _ints(given: DenseArrayBase) -> list[int]:
+def _ints(given: DenseArrayBase[Any]) -> list[int]:
     return [int(number) for number in given.get_values()]
 
 
