@@ -410,3 +410,17 @@ def test_what_was_planned_once_does_not_let_bad_input_pass():
 def test_one_link_may_serve_all_axes():
     slow = plan_reshard(X, WHOLE, (600,), "int8", links=Link(0, 100))
     assert slow.time == pytest.approx(3.0)
+
+
+def test_sums_over_devices_are_exact_beyond_what_numpy_holds() -> None:
+    mesh = mesh_of(8)
+    plan = plan_reshard(Layout(mesh, [("x",), ()]), Layout(mesh, [(), ()]), (2**30, 2**29), "float32")
+    assert plan.received.total == sum(map(plan.received.of, range(8))) == plan.lower_bound.total == 7 * 2**61
+    assert all(way.received_total >= 7 * 2**61 for way in plan.explain().alternatives)
+
+
+def test_a_tensor_beyond_all_memory_is_refused() -> None:
+    layout = Layout(mesh_of(2), [("x",), ()])
+    text = r"a tensor has less than 2\*\*62 bytes, but \(2147483648, 2147483648\) of int8 has 4611686018427387904\."
+    with pytest.raises(PlanError, match=text):
+        plan_reshard(layout, layout.resolved(), (2**31, 2**31), "int8")

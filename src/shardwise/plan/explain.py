@@ -14,7 +14,7 @@ from shardwise.layout.cut import Cut
 from shardwise.layout.layout import Layout
 from shardwise.layout.tiling import Box, box_size, intersect
 from shardwise.plan.cost import move_time
-from shardwise.plan.steps import COUNTED, State, Step
+from shardwise.plan.steps import COUNTED, State, Step, added
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -72,7 +72,7 @@ def _alternative(name: str, steps: Sequence[Step], plan: Plan) -> Alternative:
         most = round(sum(sum(step.estimates) for step in steps))
         return Alternative(name, kinds, most, most * count, time, memory)
     each = sum((step.received.each for step in steps if not step.is_local), np.zeros(1, dtype=np.int64))
-    return Alternative(name, kinds, int(each.max()), int(each.sum()), time, memory)
+    return Alternative(name, kinds, int(each.max()), added(each), time, memory)
 
 
 def _memory(step: Step, plan: Plan) -> int:

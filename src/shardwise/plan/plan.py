@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property, lru_cache
 from hashlib import sha256
+from math import prod
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
 
     from shardwise.plan.explain import Explanation
 
+MOST_BYTES = 2**62  # of a tensor, so that what a device sends and receives can be counted
 STAGING = 64 * 2**20  # bytes that a device may use beside its shards, unless told otherwise
 
 
@@ -184,6 +186,8 @@ def plan_reshard(
     except TypeError:  # a list for a shape, a dict for links, or what is no shape at all: the slow way
         key = None
     sizes, kind = checked_shape(shape), checked_dtype(dtype)
+    if (whole := prod(sizes) * kind.itemsize) >= MOST_BYTES:
+        raise PlanError(f"a tensor has less than 2**62 bytes, but {sizes} of {kind} has {whole}.")
     mesh = None if mesh is None else current_mesh(mesh)
     limit = STAGING if memory_limit is None else memory_limit
     if isinstance(limit, bool) or not isinstance(limit, int):

@@ -118,10 +118,20 @@ class Bytes:
     @property
     def total(self) -> int:
         """The sum over all devices."""
-        return int(self.each.sum()) if self.whole is None else self.whole()
+        return added(self.each) if self.whole is None else self.whole()
 
     def __repr__(self) -> str:
         return f"Bytes(max={self.max}, mean={self.mean:.1f}, total={self.total})"
+
+
+def added(each: np.ndarray) -> int:
+    """Return the sum of numbers of bytes, which may be more than an integer of NumPy holds.
+
+    >>> added(np.full(4, 2**62))
+    18446744073709551616
+    """
+    fits = int(each.max(initial=0)) * each.size < 2**63
+    return int(each.sum()) if fits else sum(each.tolist())
 
 
 @dataclass(frozen=True)
