@@ -45,7 +45,7 @@ class ReshardWarning(UserWarning):
 class Question:
     """What a solver is asked: an op, what its operands are, and the shape of its result.
 
-    `own` is what the op sends by itself, along dims of its first operand, wherever that lies: the elements that a
+    `own` is what the op sends by itself, along dims of its operands, wherever those lie: the elements that a
     slice, a roll or a flip carries over to another device, the totals of a running sum, the small sums of a mean.
     """
 
@@ -268,9 +268,9 @@ def _message(question: Question, way: Candidate) -> str:
         lines.append(f"    fix: x{i} = shard(x{i}, mesh, {as_spec(dst)})")
     if question.own:
         whole = "dims" if len(question.along) > 1 else "dim"
-        layout = question.layouts[0]
-        lines.append(f"  operand 0: {layout}, along {whole} {', '.join(map(str, question.along))}")
-        lines.append(f"    fix: x0 = shard(x0, mesh, {as_spec(layout.resolved(), question.along)})")
+        for i, layout in enumerate(question.layouts):
+            lines.append(f"  operand {i}: {layout}, along {whole} {', '.join(map(str, question.along))}")
+            lines.append(f"    fix: x{i} = shard(x{i}, mesh, {as_spec(layout.resolved(), question.along)})")
     return "\n".join(lines)
 
 
