@@ -25,6 +25,7 @@ from shardwise.prim.infer import Candidate
 SIGNS = {"add": "+", "sub": "-", "mul": "*", "truediv": "/", "floordiv": "//", "mod": "%", "pow": "**", "matmul": "@"}
 SIGNS |= {"and": "&", "or": "|", "xor": "^", "lshift": "<<", "rshift": ">>"}
 SIGNS |= {"lt": "<", "le": "<=", "gt": ">", "ge": ">=", "eq": "==", "ne": "!="}
+ENTRIES = ("shardwise.ops.", *(f"shardwise.prim.{room}" for room in ("operators", "elementwise_methods", "methods")))
 OnReshard = Literal["silent", "warn", "raise"]
 
 
@@ -287,7 +288,7 @@ def as_spec(layout: Layout, whole: tuple[int, ...] = ()) -> str:
 def _entry() -> str | None:
     # The function of the package that the user's code called: the op, if it is one.
     inner = calls()[1]
-    if inner is None or not inner.f_globals.get("__name__", "").startswith(("shardwise.ops.", "shardwise.prim.")):
+    if inner is None or not inner.f_globals.get("__name__", "").startswith(ENTRIES):
         return None
     function = inner.f_locals.get("function")  # of those that are made by others
     name = getattr(function, "__name__", None) or inner.f_code.co_name
