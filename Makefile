@@ -20,7 +20,7 @@ export PYRIGHT_PYTHON_IGNORE_WARNINGS := 1
 export NO_MKDOCS_2_WARNING := 1
 
 .DELETE_ON_ERROR:
-.PHONY: help run test test-long docs clean debian lint
+.PHONY: help run test test-long docs bench figures clean debian lint
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -40,6 +40,13 @@ docs: $(DOCS) ## build the documentation into site/
 	$(SAY) "mkdocs build"
 	@$(BIN)/python -m mkdocs build --strict --quiet --site-dir site
 
+bench: $(TEST) debian ## benchmarks beside DTensor, JAX and NumPy, in one report: make bench ARGS="--quick --html report.html"
+	$(SAY) "shardwise bench"
+	@$(BIN)/shardwise bench $(ARGS)
+
+figures: $(TEST) ## write the figures of the committed run (benchmarks/results/full.json) into README and docs
+	@$(BIN)/python tools/figures.py
+
 clean: ## remove .venv and everything the tools leave
 	rm -rf $(VENV) site build dist .pytest_cache .ruff_cache .hypothesis .import_linter_cache
 	find src tests tools examples benchmarks -name __pycache__ -type d -prune -exec rm -rf {} +
@@ -55,7 +62,7 @@ lint: $(TEST) debian
 	@$(BIN)/lint-imports --no-logo
 
 debian: $(ENV)
-	$(SAY) "Debian packages for the tests"
+	$(SAY) "Debian packages for the tests and benchmarks"
 	@$(PYTHON) tools/debian_packages.py test
 
 $(ENV):

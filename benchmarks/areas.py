@@ -58,9 +58,9 @@ AREAS = [
         "planning",
         "Planning",
         ("torch",),
-        "Seconds of a plan: cold of random transitions of tensors of rank 1 to 5 that were never asked for before, "
-        "warm of the same ones again. Its graph search is given fewer of them. The last rows are what is asked for "
-        "often, on a mesh of a million devices.",
+        "Seconds of a plan: cold of random transitions that were never asked for before, of tensors of rank 1 to 5 "
+        "by axes and 1 to 3 by devices; warm of the same ones again. DTensor's graph search is given fewer. The last "
+        "rows are what is asked for often, on a mesh of a million devices.",
     ),
     Area(
         "local",
@@ -69,7 +69,8 @@ AREAS = [
         "Eight virtual devices, float32. The floor is the fastest of several ways to write the same by hand in NumPy, "
         "with all views and buffers ready: copies of the parts in common, one strided copy, wide elements, sums in "
         "blocks. Cold is the first call in the process, once. A letter is a mesh axis: [x|y] splits dim 0 by x and "
-        "dim 1 by y; S0 is split in dim 0, R replicated, P eight arrays to be added up.",
+        "dim 1 by y; S0 is split in dim 0, R replicated, P eight arrays to be added up. JAX is given 16 threads: with "
+        "fewer than devices its collectives can deadlock.",
     ),
     Area(
         "dispatch",

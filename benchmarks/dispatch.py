@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from benchmarks.clock import Case, Effort, first, interleaved
-from benchmarks.local import CHANGES, compared
+from benchmarks.local import changes, compared
 from benchmarks.row import EQUAL, Floor, Measure, Row
 from benchmarks.virtual import Read, dtensor_devices, jax_devices, jax_mesh
 
@@ -41,7 +41,7 @@ OPS = tuple(wanted(np.zeros((SIDE, SIDE), np.float32)))
 
 def count(effort: Effort) -> int:
     """Return how many rows there will be."""
-    return 2 * (len(OPS) + len(CHANGES))
+    return 2 * (len(OPS) + len(changes(effort)))
 
 
 def rows(effort: Effort) -> Iterator[Row]:
@@ -53,7 +53,7 @@ def rows(effort: Effort) -> Iterator[Row]:
         yield from _op(
             op, want, {name: (calls[op], read) for name, (calls, read) in contenders.items()}, by_hand, effort
         )
-    for change in CHANGES:
+    for change in changes(effort):
         data = np.arange(4096, dtype=np.float32).reshape(64, 64)
         for row in compared("dispatch", change, data, "64x64", effort):
             yield replace(row, name=f"reshard {row.name}")

@@ -213,7 +213,7 @@ def _mixed(x: Any, side: int) -> Call:
         at = keepers[which].index(rank)
         out[at * quarter : (at + 1) * quarter] = share
         other = keepers[which][1 - at]
-        works = [dist.irecv(out[(1 - at) * quarter : (2 - at) * quarter], other), dist.isend(share, other)]
+        works: list[Any] = [dist.irecv(out[(1 - at) * quarter : (2 - at) * quarter], other), dist.isend(share, other)]
         for work in works:
             work.wait()
         return out

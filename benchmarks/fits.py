@@ -76,11 +76,14 @@ def mean_ratio(ratios: Sequence[float]) -> float:
 
 
 def means(rows: Sequence[Row]) -> Mapping[str, float]:
-    """Return, per peer, the geometric mean of how many times ours is better, over warm rows that both have."""
+    """Return, per peer, the geometric mean of how many times ours is better, over rows that both have.
+
+    Cold rows are left out, and of what is counted all but bytes: the worst of many, and how many, are no mean.
+    """
     found: dict[str, list[float]] = {}
     for row in rows:
         for peer in row.peers:
             ratio = row.versus(peer)
-            if ratio and row.state != "cold":
+            if ratio and row.state != "cold" and row.unit in ("seconds", "bytes"):
                 found.setdefault(peer, []).append(ratio)
     return {peer: mean_ratio(ratios) for peer, ratios in found.items()}

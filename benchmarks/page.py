@@ -7,10 +7,10 @@ from html import escape
 
 from benchmarks.areas import AREAS
 from benchmarks.fits import means, series
-from benchmarks.plots import curves, dots
+from benchmarks.plots import curves, dots_of
 from benchmarks.report import Report
 from benchmarks.row import Row
-from benchmarks.tables import notes, summary
+from benchmarks.tables import conditions, notes, summary
 from benchmarks.words import measure, times, verdict
 
 STYLE = """
@@ -47,8 +47,7 @@ def page(report: Report) -> str:
         f"<style>{STYLE}</style></head><body>",
         "<h1>shardwise beside its peers</h1>",
         f"<p>{escape(summary(report))}</p>",
-        f'<p class="dim">{escape(str(report.machine))}. A {report.effort} run of {report.date}; load of the machine '
-        f"in the minute before: {report.load:.2f}. Medians, with half the distance between the quartiles; a row is "
+        f'<p class="dim">{escape(conditions(report))} Medians, with half the distance between the quartiles; a row is '
         "even where the quartiles of ours and of the best peer overlap.</p>",
         f"<nav>{links}</nav>",
         *(f'<p class="failed">{escape(name)} failed: {escape(why)}</p>' for name, why in report.failures.items()),
@@ -56,11 +55,9 @@ def page(report: Report) -> str:
     for area in areas:
         rows = report.of(area.name)
         parts += [f'<h2 id="{area.name}">{escape(area.title)}</h2>', f"<p>{escape(area.text)}</p>", *_means(rows)]
-        drawn = series(rows)
-        plotted = [row for row in rows if not row.at]
-        parts.append(f"<figure>{dots(plotted, area.title)}</figure>" if plotted else "")
-        if drawn:
-            parts.append(f'<div class="grid">{"".join(f"<figure>{curves(s)}</figure>" for s in drawn)}</div>')
+        parts += [f"<figure>{drawn}</figure>" for drawn in dots_of(rows, area.title)]
+        grown = "".join(f"<figure>{curves(some)}</figure>" for some in series(rows))
+        parts.append(f'<div class="grid">{grown}</div>' if grown else "")
         parts.append(html_table(rows))
         parts += [f"<ul>{''.join(f'<li>{escape(note)}</li>' for note in notes(rows))}</ul>"] * bool(notes(rows))
     return "\n".join(filter(None, [*parts, "</body></html>\n"]))
@@ -80,8 +77,10 @@ def html_table(rows: Sequence[Row]) -> str:
     out.append("</tr></thead><tbody>")
     for row in rows:
         cells = [measure(m, row.unit) for m in (row.ours, *(row.peers.get(peer) for peer in peers))]
-        floor = f"{measure(row.floor.measure, row.unit)} ({row.floor.name})" if row.floor else "–"
+        floor = measure(row.floor.measure if row.floor else None, row.unit)
+        tip = f' title="{escape(row.floor.name)}"' if row.floor else ""
         named = "".join(f"<td class=left>{escape(text)}</td>" for text in (row.name, row.size, row.mesh, row.state))
-        numbers = "".join(f"<td>{escape(text)}</td>" for text in (*cells, floor, times(row.ratio)))
+        numbers = "".join(f"<td>{escape(text)}</td>" for text in cells) + f"<td{tip}>{floor}</td>"
+        numbers += f"<td>{times(row.ratio)}</td>"
         out.append(f'<tr>{named}{numbers}<td class="{row.verdict}">{escape(verdict(row))}</td></tr>')
     return "".join([*out, "</tbody></table></div></details>"])

@@ -51,14 +51,14 @@ def dtensor_step(values: tuple[np.ndarray, ...]) -> tuple[Step, Read]:
 
     mesh = init_device_mesh("cpu", SIZES)
     places = [Shard(0), Replicate()], [Shard(0), Replicate()], [Replicate(), Shard(1)], [Replicate(), Shard(0)]
-    x, y, *weights = (
+    spread: list[Any] = [
         distribute_tensor(torch.from_numpy(value), mesh, p) for value, p in zip(values, places, strict=True)
-    )
-    weights = [w.requires_grad_() for w in weights]
+    ]
+    x, y, weights = spread[0], spread[1], [w.requires_grad_() for w in spread[2:]]
 
     def step() -> Any:
         error = (torch.relu(x @ weights[0]) @ weights[1]).redistribute(mesh, places[0]) - y
-        gradients = torch.autograd.grad((error * error).mean(), weights)
+        gradients: Any = torch.autograd.grad((error * error).mean(), weights)
         with torch.no_grad():
             pairs = zip(weights, gradients, strict=True)
             return tuple(w - RATE * g.redistribute(mesh, w.placements) for w, g in pairs)

@@ -20,8 +20,11 @@ def fake_mesh(sizes: tuple[int, ...]) -> Iterator[Any]:
     import torch
     import torch.distributed as dist
     from torch.distributed.device_mesh import DeviceMesh
+    from torch.distributed.tensor import _redistribute as redistribute
     from torch.testing._internal.distributed.fake_pg import FakeStore
 
+    # A plan remembered for an equal mesh that is another object would be found, but slowly.
+    redistribute._gen_transform_infos.cache_clear()
     dist.init_process_group("fake", store=FakeStore(), rank=0, world_size=prod(sizes))
     try:
         yield DeviceMesh("cpu", torch.arange(prod(sizes)).view(sizes), _init_backend=False, _rank=0)

@@ -16,7 +16,7 @@ COLORS = {
     "DTensor greedy": "#d9720a",
     "DTensor graph": "#b8860b",
     "JAX": "#9a5fd0",
-    "JAX device_put": "#9a5fd0",
+    "JAX device_put": "#2f9c95",
     "JAX jit": "#c2408a",
     "mlir-opt-19": "#d9720a",
 }
@@ -27,7 +27,7 @@ SHAPES = {
     "DTensor greedy": "M-4-4h8v8h-8z",
     "DTensor graph": "M0-5.5L5.5 0L0 5.5L-5.5 0z",
     "JAX": "M0-5L5 4H-5z",
-    "JAX device_put": "M0-5L5 4H-5z",
+    "JAX device_put": "M-5-2.5L0-5.5L5-2.5V2.5L0 5.5L-5 2.5z",
     "JAX jit": "M0 5L5-4H-5z",
     "mlir-opt-19": "M-4-4h8v8h-8z",
 }
@@ -97,6 +97,12 @@ def legend(names: Sequence[str], texts: Sequence[str], x: float, y: float) -> li
 def contenders(rows: Sequence[Row]) -> list[str]:
     """Return who takes part in rows, ours first."""
     return list(dict.fromkeys(["ours", *(peer for row in rows for peer in row.peers)]))
+
+
+def dots_of(rows: Sequence[Row], title: str) -> list[str]:
+    """Return plots of the rows with a floor, and of those without that have peers."""
+    floored, others = [r for r in rows if r.floor], [r for r in rows if r.peers and not r.floor]
+    return [dots(some, title) for some in (floored, others) if some]
 
 
 def dots(rows: Sequence[Row], title: str) -> str:

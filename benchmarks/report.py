@@ -8,6 +8,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
+from benchmarks.fits import series
 from benchmarks.machine import Machine
 from benchmarks.row import Row
 
@@ -38,6 +39,11 @@ class Report:
         """Whether an area stopped, or a result was wrong."""
         return bool(self.failures) or any(row.failed for row in self.rows)
 
+    @property
+    def busy(self) -> bool:
+        """Whether others used the machine."""
+        return self.load > self.machine.cores / 2
+
     def of(self, area: str) -> list[Row]:
         """Return the rows of an area."""
         return [row for row in self.rows if row.area == area]
@@ -50,16 +56,21 @@ class Report:
             if list(wanted[:2]) == [row.area, row.name][: len(wanted[:2])] and set(wanted[2:]) <= set(row.key[2:])
         ]
         if len(found) != 1:
-            near = [" | ".join(row.key) for row in (found or self.of(wanted[0]) or self.rows)]
+            near = ["; ".join(row.key) for row in (found or self.of(wanted[0]) or self.rows)]
             listed = "\n  ".join(["", *near[:40]])
-            raise ReportError(f"{len(found)} rows are {' | '.join(wanted)!r}; rows are:{listed}")
+            raise ReportError(f"{len(found)} rows are {'; '.join(wanted)!r}; rows are:{listed}")
         return found[0]
 
     def to_json(self) -> dict[str, Any]:
         """Return the report as JSON."""
         head = {"schema": SCHEMA, "version": VERSION, "machine": asdict(self.machine)}
         rest = {name: getattr(self, name) for name in ("effort", "date", "load", "seconds", "failures")}
-        return head | rest | {"rows": [row.to_json() for row in self.rows]}
+        grown = [
+            {"area": some.rows[0].area, "name": some.rows[0].name, "state": some.rows[0].state}
+            | {"along": some.along, "exponents": some.exponents()}
+            for some in series(self.rows)
+        ]
+        return head | rest | {"rows": [row.to_json() for row in self.rows], "fits": grown}
 
     @classmethod
     def from_json(cls, given: Any) -> Report:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import random
 from dataclasses import dataclass
 from itertools import product
-from math import prod
 from typing import Any
 
 from shardwise import DeviceMesh, Layout, Partial, PlacementMapping, Replicated, Sharded
@@ -17,8 +16,8 @@ Roles = tuple[str | int, ...]  # per mesh axis: R, P, or the dim that it splits
 class Transition:
     """One placement per mesh axis, before and after.
 
-    >>> layouts(Transition((2, 4), (0, "R"), ("R", 1), (8, 8)))[1].picture((8, 8)).splitlines()[1][-9:]
-    '┬───────┐'
+    >>> [str(layout) for layout in layouts(Transition((2, 4), (0, "R"), ("R", 1), (8, 8)))]
+    ['[a|-]', '[-|b]']
     """
 
     mesh: tuple[int, ...]
@@ -36,18 +35,17 @@ def named(sizes: tuple[int, ...]) -> str:
     return "x".join(map(str, sizes))
 
 
-def drawn(mesh: tuple[int, ...], count: int) -> list[Transition]:
-    """Return distinct transitions of tensors of rank 1 to 5, from any placements to any without partial values."""
+def drawn(mesh: tuple[int, ...], count: int, ranks: int, size: int) -> list[Transition]:
+    """Return distinct transitions of tensors of some ranks, from any placements to any without partial values."""
     rng, found = random.Random(0), {}
     for _ in range(50 * count):
-        rank = rng.randint(1, 5)
+        rank = rng.randint(1, ranks)
         src = tuple(rng.choice(["R", "P", *range(rank)]) for _ in mesh)
         dst = tuple(rng.choice(["R", *range(rank)]) for _ in mesh)
         if src != dst:
             found[src, dst, rank] = None
         if len(found) == count:
             break
-    size = 2**20 if prod(mesh) > 2**12 else 2**12
     return [Transition(mesh, src, dst, (size,) * rank) for src, dst, rank in found]
 
 

@@ -40,8 +40,8 @@ def amount(value: float, unit: str) -> str:
 def measure(found: Measure | None, unit: str) -> str:
     """Return a median, with half the distance between the quartiles where there is any.
 
-    >>> measure(Measure(0.002, 0.0019, 0.0022, 9), "seconds"), measure(None, "seconds")
-    ('2 ms ±7%', '–')
+    >>> measure(Measure(0.002, 0.0019, 0.0021, 9), "seconds"), measure(None, "seconds")
+    ('2 ms ±5%', '–')
     """
     if found is None:
         return "–"

@@ -2,6 +2,8 @@
 
 import inspect
 import re
+from importlib import import_module
+from pathlib import Path
 from types import ModuleType
 from typing import Any
 
@@ -62,7 +64,57 @@ def examples(thing: Any) -> str:
     return "\n".join(line for line in lines if line.lstrip().startswith((">>> ", "... ")))
 
 
-@pytest.mark.parametrize(("name", "thing"), NAMES, ids=[name for name, _ in NAMES])
+REFERENCE = Path(__file__).parent.parent / "docs" / "reference"
+
+
+def resolved(path: str) -> Any:
+    """The module or the thing in one that a dotted path names."""
+    try:
+        return import_module(path)
+    except ModuleNotFoundError:
+        room, _, name = path.rpartition(".")
+        return getattr(resolved(room), name)
+
+
+def seen(room: ModuleType, name: str, text: str) -> bool:
+    """Whether a page that shows a whole module shows a member; functions not written with `def` are named in it."""
+    thing = getattr(room, name)
+    if name not in getattr(room, "__all__", (name,)) or name.startswith("_"):
+        return False
+    if not hasattr(room, "__all__") and getattr(thing, "__module__", "") != room.__name__:
+        return False
+    code = getattr(thing, "__code__", None)
+    return code is None or code.co_name == name or f"`{name}`" in text
+
+
+def documented() -> dict[str, Any]:
+    """What the pages of the reference show, by the path that they give; of a module, the members that are listed."""
+    out: dict[str, Any] = {}
+    for page in sorted(REFERENCE.glob("*.md")):
+        text = page.read_text(encoding="utf-8") + "\n"
+        for match in re.finditer(r"^::: (\S+)\n((?:    .*\n)*)", text, re.M):
+            path, options = match.groups()
+            thing = resolved(path)
+            if not isinstance(thing, ModuleType):
+                out[path] = thing
+                continue
+            listed = re.search(r"members: \[(.*?)\]", options, re.S)
+            names = re.findall(r"\w+", listed[1]) if listed else [n for n in vars(thing) if seen(thing, n, text)]
+            out |= {f"{path}.{name}": getattr(thing, name) for name in names}
+    return out
+
+
+# What is public, and what the reference shows beside it: the types of results.
+SHOWN = NAMES + [
+    (path, thing)
+    for path, thing in documented().items()
+    if getattr(thing, "__module__", "").startswith("shardwise")
+    and (inspect.isclass(thing) or inspect.isfunction(thing))
+    and id(thing) not in {id(known) for _, known in NAMES}
+]
+
+
+@pytest.mark.parametrize(("name", "thing"), SHOWN, ids=[name for name, _ in SHOWN])
 def test_every_public_name_has_an_example(name: str, thing: Any) -> None:
     assert examples(thing), f"{name} has no example in its docstring"
     if not inspect.isclass(thing):
@@ -70,3 +122,13 @@ def test_every_public_name_has_an_example(name: str, thing: Any) -> None:
     shown = "\n".join(examples(base) for base in thing.__mro__ if base.__module__.startswith("shardwise"))
     missing = [n for n, member in members(thing).items() if not examples(member) and not re.search(rf"\.{n}\b", shown)]
     assert not missing, f"{name} shows these nowhere: {', '.join(missing)}"
+
+
+def test_the_reference_shows_every_public_name() -> None:
+    shown = [id(thing) for thing in documented().values()]
+    assert [name for name, thing in NAMES if id(thing) not in shown] == []
+
+
+def test_the_reference_shows_no_name_twice() -> None:
+    paths = re.findall(r"^::: (\S+)$", "\n".join(p.read_text(encoding="utf-8") for p in REFERENCE.glob("*.md")), re.M)
+    assert len(paths) == len(set(paths))

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from shardwise.engine.call import Call
 from shardwise.engine.fingerprint import Fingerprint, agree, decoded, differences, encoded, told_sequence
-from shardwise.engine.route import Call
 
 WORDS = st.text(st.characters(codec="utf-8", exclude_characters="\n"), max_size=8)
 SOME = st.none() | st.integers(0, 9)
@@ -24,6 +24,7 @@ CALLS = st.builds(
     reduction=st.none() | WORDS,
     root=SOME,
     plan=WORDS,
+    meshes=WORDS,
 )
 MARKS = st.builds(Fingerprint, CALLS, number=st.integers(1, 1 << 40), sequence=st.integers(1, 1 << 40), line=WORDS)
 
@@ -53,16 +54,18 @@ def test_every_field_counts(field: str) -> None:
 
 
 def test_the_text_names_everything() -> None:
-    call = Call("all_reduce", (0, 1, 2, 3), (8, 4), "float32", "[-|-] sum(x)", "[-|-]", "sum", 3, "ab12")
+    call = Call(
+        "all_reduce", (0, 1, 2, 3), (8, 4), "float32", "[-|-] sum(x)", "[-|-]", "sum", 3, "ab12", "DeviceMesh(x=4)"
+    )
     assert str(Fingerprint(call, 2, 5, "train.py:31")) == (
-        "all_reduce of float32[8, 4] [-|-] sum(x) -> [-|-], reduction sum, root 3, group 0-3, call 2 of it, plan ab12; "
-        "sequence 5, at train.py:31"
+        "all_reduce of float32[8, 4] [-|-] sum(x) -> [-|-], reduction sum, root 3, group 0-3, call 2 of it, plan ab12, "
+        "on DeviceMesh(x=4); sequence 5, at train.py:31"
     )
 
 
 def test_it_is_the_same_under_any_hash_seed() -> None:
     script = (
-        "from shardwise.engine.fingerprint import *; from shardwise.engine.route import Call;"
+        "from shardwise.engine.fingerprint import *; from shardwise.engine.call import Call;"
         "print(encoded(Fingerprint(Call('permute', (0, 1), (8,), 'int8', 'a', 'b', None, 0, 'p'), 1, 2, 'l')).hex())"
     )
     found = {

@@ -19,13 +19,13 @@ class Group:
         self.done.append("shutdown")
 
 
-class Work:
-    """Work that is done after it has been asked some times."""
+class Event:
+    """One that has happened after it has been asked some times."""
 
     def __init__(self, asked: float = float("inf")) -> None:
         self.asked = asked
 
-    def is_completed(self) -> bool:
+    def query(self) -> bool:
         self.asked -= 1
         return self.asked < 0
 
@@ -60,19 +60,35 @@ def test_those_of_a_lost_rank_are_abandoned_once_and_others_later(groups: Groups
 
 def test_what_can_end_does_and_the_first_that_does_not_is_known(groups: Groups) -> None:
     made(groups)
-    groups.track(3, (0, 1), [Work(2)])
+    groups.track(3, (0, 1), Event(2))
     groups.abandon([1])
     assert groups.torn == float("inf")
     for sequence, asked in ((4, 0), (5, float("inf")), (6, 0), (7, float("inf"))):
-        groups.track(sequence, (0, 2), [Work(asked)])
+        groups.track(sequence, (0, 2), Event(asked))
     groups.abandon()
     assert groups.torn == 5
 
 
+def test_what_was_begun_before_and_comes_after_is_known_too(groups: Groups) -> None:
+    made(groups)
+    groups.abandon([1])
+    groups.track(8, (0, 2), Event(0))
+    assert groups.torn == float("inf")
+    groups.track(9, (0, 1), Event(0))
+    assert groups.torn == 9
+
+
 def test_what_is_done_is_forgotten(groups: Groups) -> None:
     for sequence in range(100):
-        groups.track(sequence, (0, 1), [Work(0)])
+        groups.track(sequence, (0, 1), Event(0))
     assert len(groups._flying) == 1
+
+
+def test_groups_that_were_abandoned_are_not_given_back(groups: Groups) -> None:
+    some = made(groups)
+    groups.abandon([2])
+    groups.close(keep=lambda ranks: False)
+    assert [group.done for group in some.values()] == [[], ["shutdown"], ["abort"]]
 
 
 def test_groups_of_accelerators_are_given_back_except_those_that_others_see_to(groups: Groups) -> None:

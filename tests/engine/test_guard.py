@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 
 from shardwise import CollectiveError, CollectiveMismatch, CollectiveTimeout, EngineError, RankLost
+from shardwise.engine.call import Call
 from shardwise.engine.channel import Channel
 from shardwise.engine.guard import CollectiveGuard
-from shardwise.engine.route import Call
 from shardwise.engine.settings import Settings
 
 CALL = Call("all_gather", (0, 1, 2), (8,), "float32", "[x]", "[-]", None, None, "ab12")

@@ -295,8 +295,9 @@ def own_shards(n: int) -> Any:
     mesh = line(n)
     engine = sw.current_engine()
     mine = {i: np.full(2, float(i)) for i in engine.addressable(mesh)}
-    x = sw.from_shards(mine, mesh, P("x"), (2 * n,))
-    return x, sw.from_shards(x.shards, mesh, x.layout, x.shape)
+    x = sw.from_shards(mine, mesh, P("x"), (2 * n,), dtype="float64")
+    some = [sw.from_shards(x.shards, mesh, x.layout, x.shape)] if mine else [x]
+    return x, some, sw.from_shards({s.index: s for s in x.shards}, mesh, x.layout, x.shape, dtype=x.dtype)
 
 
 @exact
@@ -525,7 +526,10 @@ def logged(n: int) -> Any:
         x = shard(whole(8, 8), line(n), P("x"))
         shard(x, line(n), P(None, "x"))
         shift(shard(whole(2 * n), line(n), P("x")), "x")
-    return [(record.kind, record.axes, record.before, record.after) for record in log], prod(x.shape)
+    ours = {record.rank for record in log} == {getattr(sw.current_engine(), "rank", 0)}
+    starts = [record.start for record in log]
+    found = [(record.kind, record.axes, record.before, record.after) for record in log]
+    return found, prod(x.shape), ours and starts[0] > 0 and starts == sorted(starts)
 
 
 def staged(moves: Sequence[Move], library_gathers: bool | None) -> list[Any]:
@@ -548,3 +552,22 @@ def staged(moves: Sequence[Move], library_gathers: bool | None) -> list[Any]:
         if library_gathers is not None:
             engine.library_gathers = before  # type: ignore[attr-defined]
     return out
+
+
+# -- meshes in which a device stands several times -----------------------------------------------------------
+
+
+def run_repeated(name: str, size: int) -> Any:
+    """Run a program with meshes whose devices stand in two slots each; half of the processes have none."""
+    make = DeviceMesh
+
+    def mesh(shape: Sequence[int], names: Sequence[str], devices: Any = None) -> DeviceMesh:
+        return make(shape, names, devices or [CPU(i // 2) for i in range(prod(shape))])
+
+    globals()["DeviceMesh"] = mesh
+    try:
+        return {**EXACT, **NEAR}[name](size)
+    except sw.ShardwiseError as error:  # which must be the same in all
+        return f"{type(error).__name__}: {error}"
+    finally:
+        globals()["DeviceMesh"] = make

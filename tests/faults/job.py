@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -11,12 +12,15 @@ from pathlib import Path
 from time import monotonic, sleep
 from typing import Any
 
+import numpy as np
+
 import shardwise
 from tests.engines.pool import free_port
 
 ROOT = Path(__file__).parent.parent.parent
 SOURCE = Path(shardwise.__file__).parent.parent
 TIMEOUT, HEARTBEAT = 5.0, 1.0
+SOON = 8.0  # seconds from a call to an error that is known at once, but for a busy machine
 HARD = 90.0  # seconds after which a test is over, however busy the machine
 START = 180.0
 
@@ -52,6 +56,33 @@ def left_behind(sessions: set[int]) -> list[int]:
 def shared_memory(pids: set[int]) -> list[str]:
     """The segments of shared memory that some processes made and did not remove."""
     return [name for name in os.listdir("/dev/shm") if any(str(pid) in name.split("_") for pid in pids)]
+
+
+def segments() -> set[str]:
+    """All segments of shared memory."""
+    return set(os.listdir("/dev/shm"))
+
+
+def leaked(before: set[str]) -> list[str]:
+    """The segments that were made since, by processes that have ended."""
+    out = []
+    for name in segments() - before:
+        numbers = [int(word) for word in re.findall(r"\d+", name)]
+        if not any(Path(f"/proc/{number}").exists() for number in numbers):
+            out.append(name)
+    return out
+
+
+def check_saved(ranks: list["Rank"], error: str, side: int) -> None:
+    """After an error each saved its rows, ended cleanly, and was told at once that nothing can be shared any more."""
+    whole = np.arange(side * side, dtype="float32").reshape(side, side)
+    for rank in ranks:
+        assert rank.code == 0, rank.err
+        saved = np.load(rank.folder / f"{rank.name}.npy")
+        start, stop = rank.said["rows"]
+        assert 0 < stop - start < side
+        np.testing.assert_array_equal(saved, whole[start:stop])
+        assert rank.said["again"] == error
 
 
 class Zygote:

@@ -18,6 +18,7 @@ import torch.distributed as dist
 import shardwise as sw
 from shardwise import CPU, DeviceMesh, Layout, P, Tensor, all_reduce, from_shards, shard
 from shardwise.engine.channel import Channel
+from shardwise.engine.execute import compiled
 from tests.engines.sockets import counts, since
 
 SIDE = 512  # a tensor of 1 MiB
@@ -52,8 +53,9 @@ def report(call: Callable[[], Any], x: Tensor | None = None, **more: Any) -> Non
             said |= {"ranks": list(error.ranks), "step": error.step, "sequence": error.sequence}
     said |= {"seconds": monotonic() - start, "received": since(before)[1]}
     if x is not None:  # after any error
-        np.save(Path(os.environ["FOLDER"]) / f"{me()}.npy", x.local(me()))
-        said["again"] = again(x)
+        (kept,) = x.shards
+        np.save(Path(os.environ["FOLDER"]) / f"{me()}.npy", kept.array)
+        said |= {"again": again(x), "rows": kept.box[0]}
     print(json.dumps(said | more), flush=True)
 
 
@@ -116,6 +118,7 @@ def raises(victim: int) -> None:
     """One process fails in the user's code; nobody catches anything."""
     x = rows()
     if me() == victim:
+        (Path(os.environ.get("MARK", os.environ.get("FOLDER", "."))) / "ready").touch()
         raise ValueError("bad luck")
     x.gather()
 
@@ -146,10 +149,16 @@ def differs(what: str, odd: int) -> None:
         layout = Layout(mesh, [None, None], ["x"], reduction)
         return from_shards({me(): np.ones((4, 4), "float32")}, mesh, layout, (4, 4))
 
-    def zeros(shape: tuple[int, ...], dtype: str = "float32", on: DeviceMesh = mesh) -> Tensor:
-        return shard(np.zeros(shape, dtype), on, P("x"))
+    def zeros(shape: tuple[int, ...], dtype: str = "float32", on: DeviceMesh = mesh, by: str = "x") -> Tensor:
+        return shard(np.zeros(shape, dtype), on, P(by))
+
+    def reshard(memory_limit: int | None) -> None:
+        columns = P(None, "x").to_layout(2, mesh)
+        plan = sw.plan_reshard(x.layout, columns, x.shape, x.dtype, memory_limit=memory_limit)
+        sw.current_engine().run(compiled(plan), x.arrays)
 
     turned = DeviceMesh((n,), ("x",), [CPU(i) for i in reversed(range(n))])
+    named = DeviceMesh((n,), ("y",))
     some = {
         "function": (
             lambda: x.gather(),
@@ -160,7 +169,9 @@ def differs(what: str, odd: int) -> None:
         "layout": (lambda: shard(x, mesh, P(None, "x")), lambda: shard(x, mesh, P(None, None))),
         "reduction": (lambda: all_reduce(pending("sum")), lambda: all_reduce(pending("max"))),
         "root": (lambda: sw.to_device(x, CPU(0)), lambda: sw.to_device(x, CPU(1))),
-        "plan": (lambda: zeros((4 * n, 4)).gather(), lambda: zeros((4 * n, 4), on=turned).gather()),
+        "plan": (lambda: reshard(None), lambda: reshard(1 << 10)),
+        "mesh": (lambda: zeros((4 * n, 4)).gather(), lambda: zeros((4 * n, 4), on=turned).gather()),
+        "axis": (lambda: zeros((4 * n, 4)).gather(), lambda: zeros((4 * n, 4), on=named, by="y").gather()),
     }
     usual, other = some[what]
     report(other if mine else usual, x)
@@ -178,13 +189,9 @@ def extra(odd: int) -> None:
 
 def crossed() -> None:
     """Two meshes that share ranks 0 and 1, used in opposite order."""
-    sw.init("torch")
-    wide, narrow = line(3), line(2)
-    x = shard(np.ones((6, 6), "float32"), wide, P("x"))
-    y = shard(np.ones((6, 6), "float32"), narrow, P("x"))
-    if me() == 1:
-        x, y = y, x
-    report(lambda: x.gather())
+    x = rows()
+    y = shard(np.ones((6, 6), "float32"), line(2), P("x"))
+    report(lambda: y.gather() if me() == 1 else x.gather(), x)
 
 
 def hears_late(told_killed: bool) -> None:

@@ -5,9 +5,16 @@ import socket
 
 import pytest
 
-from tests.faults.job import TIMEOUT, Job
+from tests.faults.job import TIMEOUT, Job, Rank
 
 SOON = 15.0  # rank 0 waits up to 10 s for others to read why it refuses
+
+
+def check_ends(ranks: list[Rank]) -> None:
+    """Each was refused, could print what it was told, and ended cleanly."""
+    for rank in ranks:
+        assert rank.said["error"] == "EngineError", rank.said
+        assert rank.code == 0, rank.err
 
 
 @pytest.mark.long
@@ -24,6 +31,7 @@ def test_absent_ranks_are_named(job: Job) -> None:
         assert "ranks 2, 4 of 5 did not come within 3 s." in rank.said["text"]
         assert "here: rank 0 (" in rank.said["text"]
         assert 2 < rank.said["seconds"] < 3 + SOON
+    check_ends(job.ranks)
 
 
 @pytest.mark.long
@@ -32,6 +40,7 @@ def test_rank_0_is_absent(job: Job) -> None:
     assert rank.said["error"] == "EngineError"
     assert f"rank 1 cannot reach rank 0 at 127.0.0.1:{job.port}" in rank.said["text"]
     assert rank.said["seconds"] < 3 + SOON
+    check_ends(job.ranks)
 
 
 def test_a_rank_that_is_there_twice(job: Job) -> None:
@@ -41,6 +50,7 @@ def test_a_rank_that_is_there_twice(job: Job) -> None:
         assert "rank 1 is there twice: " in rank.said["text"]
         assert "every process has its own RANK" in rank.said["text"]
         assert rank.said["seconds"] < SOON
+    check_ends(ranks)
 
 
 @pytest.mark.parametrize(
@@ -57,6 +67,7 @@ def test_different_world_sizes(job: Job, only: list[dict[str, str]], text: str) 
         assert text.partition(":")[0] in rank.said["text"]
         assert rank.said["seconds"] < SOON
     assert any(text in rank.said["text"] for rank in job.ranks)
+    check_ends(job.ranks)
 
 
 @pytest.mark.parametrize(
@@ -73,6 +84,7 @@ def test_different_versions_and_meshes(job: Job, change: str, text: str) -> None
         assert rank.said["error"] == "EngineError"
         assert text in rank.said["text"]
         assert rank.said["seconds"] < SOON
+    check_ends(job.ranks)
 
 
 @pytest.mark.parametrize("victim", [0, pytest.param(1, marks=pytest.mark.long)])
@@ -103,3 +115,4 @@ def test_a_port_that_is_taken(job: Job) -> None:
     assert second.said["error"] == "EngineError"
     assert "rank 0 is absent, or something else listens there" in second.said["text"]
     assert second.said["seconds"] < 3 + SOON
+    check_ends([first, second])

@@ -9,12 +9,13 @@ from pathlib import Path
 
 import pytest
 
-from shardwise.errors import ConversionError, ParseError, VerifyError
+from shardwise.errors import ParseError, VerifyError
 from shardwise.ir import parse_module, print_module, verify
 from shardwise.ir.guard import MAX_DIGITS, MAX_NESTING, check_text, decode
 from shardwise.ir.source import Source
 from tests.ir.hostile import HOSTILE, measured
-from tests.ir.mutations import SEEDS, mutations
+from tests.ir.mutations import SEEDS, small_seeds
+from tests.ir.survival import accepts, survive
 
 ROOT = Path(__file__).parents[2]
 
@@ -104,36 +105,85 @@ def test_the_seeds_of_mutations_are_valid(text: str):
     verify(parse_module(text))
 
 
-def survive(seconds: float, seed: int) -> int:
-    """Feed changed texts to all that reads and prints, and return how many were read."""
-    end, read = time.monotonic() + seconds, 0
-    for number, text in enumerate(mutations(seed)):
-        if time.monotonic() > end:
-            return read
-        start = time.process_time()
-        read += accepts(text, allow_unregistered=number % 2 == 0)
-        assert time.process_time() - start < 1, text
-    return read
+def test_each_op_alone_is_valid_where_it_needs_nothing_around_it():
+    lonely = [text for text in small_seeds() if "linalg.index" not in text and "func.call" not in text]
+    assert len(lonely) > 250
+    for text in lonely:
+        verify(parse_module(text))
 
 
-def accepts(text: str, allow_unregistered: bool) -> bool:
-    try:
-        module = parse_module(text, "m.mlir", allow_unregistered=allow_unregistered)
-    except ParseError as error:
-        if min(error.line, error.column) < 1:
-            raise
-        return False
-    printed = print_module(module)
-    try:
-        verify(module)
-        print_module(module, "mesh19")
-    except VerifyError:
-        return True
-    except ConversionError:
-        pass
-    # What verifies can be read again.
-    assert print_module(parse_module(printed, allow_unregistered=allow_unregistered)) == printed
-    return True
+INDEX = "{value = -9223372036854775808 : index}"
+FOUND = {  # by mutations
+    "the least index": f'%0 = "index.constant"() <{INDEX}> : () -> index',
+    "the least offset": """shard.grid @g(shape = 2)
+%t = "test.op"() : () -> tensor<4xf32>
+%0 = "shard.shift"(%t) <{grid = @g, grid_axes = array<i16: 0>, shift_axis = 0 : index,
+  offset = -9223372036854775808 : i64}> : (tensor<4xf32>) -> tensor<4xf32>""",
+    "a module of two blocks": """"builtin.module"() ({
+  "test.op"() : () -> ()
+^bb1:
+  "test.op"() : () -> ()
+}) : () -> ()""",
+    "a module of no blocks": '"builtin.module"() : () -> ()',
+    "a loop of two blocks": """%i = "test.op"() : () -> index
+"scf.for"(%i, %i, %i) ({
+  "scf.yield"() : () -> ()
+^bb0(%k: index):
+  "scf.yield"() : () -> ()
+}) : (index, index, index) -> ()""",
+    "an op that cannot be printed in one that is not known": """"test.outer"() ({
+  "shard.all_gather"() : () -> ()
+  "test.inner"() : () -> ()
+}) {a} : () -> ()""",
+    "a body that its op does not say": """%t = "test.op"() : () -> tensor<4xf32>
+%0 = "linalg.abs"(%t, %t) <{operandSegmentSizes = array<i32: 1, 1>}> ({
+^bb0(%x: f32, %y: f32):
+  %1 = math.exp %x : f32
+  linalg.yield %1 : f32
+}) : (tensor<4xf32>, tensor<4xf32>) -> tensor<4xf32>""",
+}
+
+
+@pytest.mark.parametrize("text", FOUND.values(), ids=FOUND)
+def test_what_mutations_found_is_read_and_printed_again(text: str):
+    assert accepts(text, allow_unregistered=True)
+    printed = print_module(parse_module(text, allow_unregistered=True))
+    assert print_module(parse_module(printed, allow_unregistered=True)) == printed
+
+
+def test_an_index_has_64_bits():
+    with pytest.raises(ParseError, match=r"^<text>:1:\d+: the int does not fit 64 bits\."):
+        parse_module('%0 = "index.constant"() <{value = 9223372036854775808 : index}> : () -> index')
+
+
+def test_an_int_that_stands_for_a_value_is_not_read_as_one():
+    text = "shard.grid @g(shape = 2)\n%0 = shard.recv %t on @g grid_axes = [0] source = [-9223372036854775808]"
+    with pytest.raises(ParseError, match=r"^<text>:2:52: the int stands for a value, which is written in its place\."):
+        parse_module(text)
+
+
+def test_errors_name_ops_that_are_not_known():
+    text = '"test.user"(%0) : (index) -> ()\n%0 = "test.maker"() : () -> index'
+    with pytest.raises(VerifyError, match=r"^<text>:1:1: test\.user: operand 0 is used before it is made"):
+        verify(parse_module(text, allow_unregistered=True))
+
+
+@pytest.mark.parametrize("place", ["^bb0", "^bb1"])
+def test_no_op_goes_to_the_first_block(place: str):
+    text = f'"func.func"() <{{sym_name = "f", function_type = () -> ()}}> ({{\n^bb0:\n "cf.br"()[{place}] : () -> ()\n'
+    text += '^bb1:\n "func.return"() : () -> ()\n}) : () -> ()'
+    if place == "^bb1":
+        verify(parse_module(text))
+        return
+    with pytest.raises(VerifyError, match=r"^<text>:3:2: cf\.br: goes to the first block of its region, which is"):
+        verify(parse_module(text))
+
+
+@pytest.mark.parametrize("visibility", ['"hidden"', "1 : i32"])
+def test_a_visibility_is_one_of_three(visibility: str):
+    text = f'"shard.grid"() <{{sym_name = "g", shape = array<i64: 2>, sym_visibility = {visibility}}}> : () -> ()'
+    with pytest.raises(VerifyError, match="sym_visibility is one of public, private, nested, got "):
+        verify(parse_module(text))
 
 
 def test_ten_seconds_of_mutations_are_survived():

@@ -183,7 +183,7 @@ PARSE_ERRORS = [
     ('%t = "test.op"() : () -> index', (1, 15), "operation test.op is not registered."),
     ("%0 = shard.all_reduce %t on @g reduction = most : tensor<4xf32> -> tensor<4xf32>", (1, 44), "most"),
     ('"builtin.unregistered"() : () -> ()', (1, 23), "operation builtin.unregistered is not registered."),
-    ("", (1, 1), "could not parse entire input."),
+    ("", (1, 1), "the text is empty."),
 ]
 
 

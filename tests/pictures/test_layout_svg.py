@@ -84,6 +84,8 @@ def test_what_is_not_known_is_not_made_up(case: Bound, data: st.DataObject):
         for dim, (span, size) in enumerate(zip(spans, sizes, strict=True)):
             told = isinstance(size, int) or layout.dims[dim].offsets is not None
             assert (":" in span) == told
+        whole = all(":" in span for span in spans)
+        assert ("held" in tile.data) == ("holds [" in tile.title) == (layout.has_halo and whole)
 
 
 def styles(layout: Layout, shape: tuple[int, ...]) -> list[str]:
@@ -178,6 +180,13 @@ def test_a_hue_is_never_all_that_is_said():
     assert len({rect[-1] for tile in scene.of("tile") for rect in tile.rects}) == len(HUES) == 8
     assert [tile.words[0].text for tile in scene.of("tile")] == [str(device) for device in range(8)]
     assert all(tile.title.startswith(f"device {k}: ") for k, tile in enumerate(scene.of("tile")))
+
+
+def test_names_that_xml_does_not_have_are_marked():
+    mesh = DeviceMesh((2,), ('<"&\x00\ud800',))
+    (tile, _) = drawn(Layout(mesh, ['<"&\x00\ud800']), (4,)).of("tile")
+    assert tile.data["box"] == "0:2"
+    assert '[<"&\ufffd\ufffd] of 4 on <"&\ufffd\ufffd=2' in texts(Layout(mesh, ['<"&\x00\ud800']), (4,))
 
 
 def test_neighbours_have_different_hues():

@@ -10,12 +10,14 @@ from typing import Any
 import click
 from rich.console import Console
 
+from shardwise.commands.several import taking_several
+
 CHECKOUT = Path(__file__).parents[3]
 
 
-@click.command()
+@click.command(cls=taking_several("--only"))
 @click.option("--quick", is_flag=True, help="Fewer sizes and rounds: 3 minutes on two cores instead of 20.")
-@click.option("--only", multiple=True, metavar="AREA[,AREA...]", help="Only these areas; may be given several times.")
+@click.option("--only", multiple=True, metavar="AREA ...", help="Only these areas.")
 @click.option("--json", "json_file", type=click.Path(dir_okay=False, path_type=Path), help="Write the report as JSON.")
 @click.option("--html", "html_file", type=click.Path(dir_okay=False, path_type=Path), help="Write it as one page.")
 @click.option("--list", "listed", is_flag=True, help="Say what the areas are, and measure nothing.")
@@ -25,9 +27,8 @@ def bench(quick: bool, only: tuple[str, ...], json_file: Path | None, html_file:
     Every result is checked; the exit status is 1 where one differs. A row that is lost is shown as lost.
     """
     areas, clock, report, running, tables, page = map(_benchmark, ("areas", "clock", "report", "run", "tables", "page"))
-    names = [name for given in only for name in given.split(",")]
     try:
-        found = areas.chosen(names)
+        found = areas.chosen(only)
         if listed:
             for area in found:
                 click.echo(f"{area.name:10} {area.title}")

@@ -3,21 +3,25 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import IO, TYPE_CHECKING
+from typing import TYPE_CHECKING
 
 import click
 
 from shardwise.commands.links import read_links
-from shardwise.errors import ArgumentError, ShardwiseError
+from shardwise.commands.module_file import failures, read
+from shardwise.errors import ArgumentError
 
 if TYPE_CHECKING:
+    from xdsl.dialects.builtin import ModuleOp
+
     from shardwise.ir.passes.costing import Cost
+    from shardwise.plan.cost import Links
 
 HEAD = ("line", "collective", "over", "bytes per device", "bytes in all", "time")
 
 
 @click.command()
-@click.argument("file", type=click.File("rb"), default="-")
+@click.argument("file", default="-")
 @click.option(
     "--link",
     "links",
@@ -25,30 +29,39 @@ HEAD = ("line", "collective", "over", "bytes per device", "bytes in all", "time"
     metavar="[AXIS=]SECONDS,BYTES",
     help="Latency and bytes per second of the links along a grid axis, or along all others.",
 )
-def cost(file: IO[bytes], links: Sequence[str]) -> None:
+def cost(file: str, links: Sequence[str]) -> None:
     """Show the collectives of the module in FILE (or `-`, standard input), with bytes, time and memory per device.
 
     A module on whole tensors is partitioned first.
     """
-    try:
+    with failures():
         from shardwise.ir import parse_module, verify
         from shardwise.ir.interpret.run import is_partitioned
         from shardwise.ir.passes import cost as costed
         from shardwise.ir.passes import propagate
 
-        name = str(getattr(file, "name", "<stdin>"))
-        module = parse_module(file.read(), "<stdin>" if name == "-" else name)
+        module = parse_module(*read(file))
         verify(module)
+        model = _links(links, _rank(module))
         module = module if is_partitioned(module) else propagate(module)
-        click.echo(shown(costed(module, read_links(links, "--link", "1=1e-6,400e9", _grid_axis))))
-    except (ImportError, ShardwiseError) as error:
-        raise click.ClickException(str(error)) from error
+        click.echo(shown(costed(module, model)))
 
 
-def _grid_axis(axis: str, text: str) -> str:
-    if not axis.isdecimal():
-        raise ArgumentError(f"--link names a grid axis by its number, got {axis!r} in {text!r}.")
-    return f"axis{axis}"
+def _rank(module: ModuleOp) -> int:
+    from shardwise.ir.shard import GridOp
+
+    return max((len(op.shape.get_values()) for op in module.walk() if isinstance(op, GridOp)), default=0)
+
+
+def _links(given: Sequence[str], rank: int) -> Links:
+    def named(axis: str, text: str) -> str:
+        if not axis.isdecimal():
+            raise ArgumentError(f"--link names a grid axis by its number, got {axis!r} in {text!r}.")
+        if int(axis) >= rank:
+            raise ArgumentError(f"--link names grid axis {axis} in {text!r}, but grids here have {rank} at most.")
+        return f"axis{int(axis)}"
+
+    return read_links(given, "--link", "1=1e-6,400e9", named)
 
 
 def shown(found: Cost) -> str:

@@ -2,46 +2,31 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any
+from zipfile import BadZipFile
 
 import click
 import numpy as np
 
-from shardwise.errors import ArgumentError, ShardwiseError
+from shardwise.commands.module_file import failures, read
+from shardwise.commands.several import taking_several
+from shardwise.errors import ArgumentError
 
 if TYPE_CHECKING:
     from xdsl.dialects.builtin import ModuleOp
 
 
-class _Several(click.Command):
-    """A command whose option `--inputs` takes several values: `--inputs x.npy y.npy`."""
-
-    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        """Read the arguments, with the option repeated before each value."""
-        return super().parse_args(ctx, list(_repeated(args)))
-
-
-def _repeated(args: Sequence[str]) -> Iterator[str]:
-    following = False  # values of --inputs
-    for k, arg in enumerate(args):
-        if arg.startswith("-") and arg != "-":
-            following = arg == "--inputs"
-        elif following and args[k - 1] != "--inputs":
-            yield "--inputs"
-        yield arg
-
-
-@click.command("exec", cls=_Several)
-@click.argument("file", type=click.File("rb"))
+@click.command("exec", cls=taking_several("--inputs"))
+@click.argument("file")
 @click.option("--inputs", multiple=True, metavar="X.npy ...", help="One array per argument, as numpy.save writes it.")
 @click.option("--check", is_flag=True, help="Run on whole tensors too, and fail if a device holds anything else.")
 @click.option("--output", type=click.Path(dir_okay=False), help="Where to save: .npy for one result, .npz for several.")
 @click.option("--function", help="Which function to run; by default main, or the first.")
 @click.option("--grid", "grids", multiple=True, metavar="NAME=2x4", help="The shape of a grid with open sizes.")
 def exec_(
-    file: IO[bytes],
+    file: str,
     inputs: Sequence[str],
     check: bool,
     output: str | None,
@@ -53,25 +38,23 @@ def exec_(
     A module on whole tensors is partitioned first; inputs and results are whole. A module that is partitioned already
     takes and gives what the devices hold: arrays with a leading dim of one entry per device, or one array for all.
     """
-    try:
+    with failures():
+        if output is not None and Path(output).suffix not in (".npy", ".npz"):
+            raise ArgumentError(f"--output is the name of a .npy or .npz file, got {output!r}.")
         results = _results(file, inputs, check, function, grids)
         _show(results)
         if output is not None:
             _save([_stacked(i, result) for i, result in enumerate(results)], output)
-    except (ImportError, ShardwiseError) as error:
-        raise click.ClickException(str(error)) from error
 
 
 # The whole of a result, or what each device has of it.
 Result = Any
 
 
-def _results(
-    file: IO[bytes], inputs: Sequence[str], check: bool, function: str | None, grids: Sequence[str]
-) -> list[Result]:
+def _results(file: str, inputs: Sequence[str], check: bool, function: str | None, grids: Sequence[str]) -> list[Result]:
     from shardwise.ir import check_partition, execute, execute_partitioned, is_partitioned, parse_module, verify
 
-    module = parse_module(file.read(), "<stdin>" if file.name in ("-", "<stdin>") else str(file.name))
+    module = parse_module(*read(file))
     verify(module)
     arrays = [_loaded(path) for path in inputs]
     options: dict[str, Any] = {"function": function, "grids": dict(map(_grid, grids))}
@@ -111,9 +94,15 @@ def _listed(values: Any) -> list[Any]:
 
 def _loaded(path: str) -> np.ndarray:
     try:
-        return np.load(path, allow_pickle=False)
-    except (OSError, ValueError) as error:
-        raise ArgumentError(f"{path} cannot be read as an array: {error}") from None
+        with Path(path).open("rb") as file:
+            found = np.load(file, allow_pickle=False)
+    # An empty file ends too early, and what begins like an archive may be none.
+    except (OSError, ValueError, EOFError, BadZipFile) as error:
+        what = error.strerror if isinstance(error, OSError) and error.strerror else error
+        raise ArgumentError(f"{path} cannot be read as an array: {what}") from None
+    if not isinstance(found, np.ndarray):
+        raise ArgumentError(f"{path} holds several arrays ({', '.join(found)}); save the one to use with numpy.save.")
+    return found
 
 
 def _grid(text: str) -> tuple[str, tuple[int, ...]]:
@@ -141,10 +130,14 @@ def _text(value: Any) -> str:
 
 
 def _save(results: Sequence[np.ndarray], output: str) -> None:
-    if Path(output).suffix == ".npz":
-        named: dict[str, Any] = {f"result{i}": result for i, result in enumerate(results)}
-        np.savez(output, **named)
-    elif len(results) == 1:
-        np.save(output, results[0])
-    else:
+    is_archive = Path(output).suffix == ".npz"
+    if not is_archive and len(results) != 1:
         raise ArgumentError(f"there are {len(results)} results, which {output} cannot hold.\n  name it with .npz.")
+    try:
+        if is_archive:
+            named: dict[str, Any] = {f"result{i}": result for i, result in enumerate(results)}
+            np.savez(output, **named)
+        else:
+            np.save(output, results[0])
+    except OSError as error:
+        raise ArgumentError(f"{output} cannot be written: {error.strerror}.") from None

@@ -8,6 +8,7 @@ from typing import IO, TYPE_CHECKING, Any
 
 import click
 
+from shardwise.commands.module_file import failures, read
 from shardwise.errors import ParseError, ShardwiseError, VerifyError
 
 if TYPE_CHECKING:
@@ -28,7 +29,7 @@ def _pass(name: str, text: str) -> Any:
 
 
 @click.command()
-@click.argument("file", type=click.File("rb"), default="-")
+@click.argument("file", default="-")
 @_pass("propagate", "Work out the shardings of all values from those that are annotated.")
 @_pass("partition", "Turn the program on global values into the program of each device.")
 @_pass("simplify", "Merge, cancel and remove collectives.")
@@ -46,7 +47,7 @@ def _pass(name: str, text: str) -> Any:
 @click.pass_context
 def opt(
     context: click.Context,
-    file: IO[bytes],
+    file: str,
     direction: str,
     verify: bool,
     dialect: str,
@@ -55,8 +56,7 @@ def opt(
     output: IO[str],
 ) -> None:
     """Read modules from FILE (or `-`, standard input), run the passes in the order given, and print the result."""
-    data = file.read()
-    name = str(getattr(file, "name", "<stdin>"))
+    data, name = read(file)
     passes: list[tuple[str, dict[str, str]]] = [
         (step, {"direction": direction} if step == "propagate" and direction != "both" else {})
         for step in context.meta.get("passes", [])
@@ -65,12 +65,13 @@ def opt(
     failed = False
     for part in _parts(data) if split_input_file else [data]:
         try:
-            printed.append(_transformed(part, name, passes, verify, dialect, allow_unregistered))
-        except ImportError as error:
-            raise click.ClickException(str(error)) from error
-        except ShardwiseError as error:
+            with failures():
+                printed.append(_transformed(part, name, passes, verify, dialect, allow_unregistered))
+        except click.ClickException as error:
+            if not isinstance(error.__cause__, ShardwiseError):
+                raise
             failed = True
-            click.echo(_shown(error), err=True)
+            click.echo(_shown(error.__cause__), err=True)
     if printed:
         output.write("\n// -----\n\n".join(printed))
     if failed:

@@ -31,8 +31,9 @@ from shardwise.engine.job import Job
 from shardwise.engine.log import Record, active_logs, user_line
 from shardwise.engine.parcel import Parcel, bytes_of
 from shardwise.engine.pool import Pool
-from shardwise.engine.route import Leg, Message, Out, Part, Round, route_of
+from shardwise.engine.route import Leg, Message, Out, Part, Round
 from shardwise.engine.storage import Storage
+from shardwise.engine.survey import route_of
 from shardwise.engine.wire import Pending, Wire
 from shardwise.errors import EngineError, MeshError, ShardwiseError
 from shardwise.layout.device import Accelerator, Device

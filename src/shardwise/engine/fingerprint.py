@@ -8,7 +8,7 @@ from functools import lru_cache
 from hashlib import sha256
 from typing import NamedTuple
 
-from shardwise.engine.route import Call
+from shardwise.engine.call import Call
 
 HEAD = struct.Struct("!QQ16s")  # the sequence number, the number of the call in its group, the digest of the call
 
@@ -28,6 +28,7 @@ class Fingerprint(NamedTuple):
         words += [f"reduction {call.reduction}"] * (call.reduction is not None)
         words += [f"root {call.root}"] * (call.root is not None)
         words += [f"group {_listed(call.ranks)}, call {self.number} of it", f"plan {call.plan}"]
+        words += [f"on {call.meshes}"] * bool(call.meshes)
         return f"{', '.join(words)}; sequence {self.sequence}, at {self.line or 'an unknown line'}"
 
 
@@ -67,7 +68,7 @@ def differences(a: Fingerprint, b: Fingerprint) -> list[str]:
     >>> differences(Fingerprint(call, 1, 4, ""), Fingerprint(call._replace(dtype="int8", plan="cd"), 1, 4, ""))
     ['dtype', 'plan']
     """
-    names = {"ranks": "group", "before": "layout before", "after": "layout after"}
+    names = {"ranks": "group", "meshes": "mesh", "before": "layout before", "after": "layout after"}
     out = [names.get(n, n) for n, x, y in zip(Call._fields, a.call, b.call, strict=True) if x != y]
     return out + ["number of calls of the group"] * (a.number != b.number)
 

@@ -7,7 +7,7 @@ reads the accelerator would wait with it: such groups are abandoned, and what wa
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection
 from contextlib import suppress
 from threading import Lock
 from time import monotonic, sleep
@@ -32,10 +32,10 @@ class Groups:
     def __init__(self, make: Callable[[Ranks, str], Any]) -> None:
         """Make groups with this function."""
         self.on_accelerators = False  # whether any of them is one of NCCL
+        self.abandoned: set[Ranks] = set()
         self.torn = float("inf")  # the sequence number of the first call that was abandoned
         self._make = make
         self._made: dict[tuple[str, Ranks], Any] = {}
-        self._abandoned: set[Ranks] = set()
         self._flying: deque[tuple[int, Ranks, Any]] = deque()  # in the order of their sequence numbers
         self._lock = Lock()  # the watchdog abandons groups too
 
@@ -49,12 +49,14 @@ class Groups:
                 self.on_accelerators |= device != "cpu"
         return found
 
-    def track(self, sequence: int, ranks: Ranks, works: Sequence[Any]) -> None:
-        """Remember pieces of work that were queued on an accelerator, until they are done."""
+    def track(self, sequence: int, ranks: Ranks, event: Any) -> None:
+        """Remember the event at which what a call brings is on the accelerator, until it has happened."""
         with self._lock:
-            while self._flying and self._flying[0][2].is_completed():
+            if ranks in self.abandoned:  # since the call began
+                self.torn = min(self.torn, sequence)
+            while self._flying and self._flying[0][2].query():
                 self._flying.popleft()
-            self._flying.extend((sequence, ranks, work) for work in works)
+            self._flying.append((sequence, ranks, event))
 
     def abandon(self, lost: Collection[int] | None = None) -> None:
         """Stop what NCCL waits for in groups with lost ranks, or in all: these share nothing any more.
@@ -64,7 +66,7 @@ class Groups:
         with self._lock:
             some = {ranks: group for (device, ranks), group in self._made.items() if device != "cpu"}
             for ranks in list(some):
-                if ranks in self._abandoned or (lost is not None and set(lost).isdisjoint(ranks)):
+                if ranks in self.abandoned or (lost is not None and set(lost).isdisjoint(ranks)):
                     del some[ranks]
             if not some:
                 return
@@ -72,19 +74,20 @@ class Groups:
             while (waiting := self._unfinished(some)) and monotonic() < end:
                 sleep(PAUSE)
             self.torn = min([self.torn, *waiting])
-            self._abandoned |= set(some)
+            self.abandoned |= set(some)
             for group in some.values():
                 with suppress(RuntimeError):  # of NCCL, which has given up itself
                     group.abort()
 
     def _unfinished(self, some: Collection[Ranks]) -> list[int]:
-        return [sequence for sequence, ranks, work in self._flying if ranks in some and not work.is_completed()]
+        # Events of CUDA, since work of NCCL calls itself completed when it has failed.
+        return [sequence for sequence, ranks, event in self._flying if ranks in some and not event.query()]
 
     def close(self, keep: Callable[[Ranks], bool]) -> None:
-        """Give back the groups of NCCL, except those that others see to."""
+        """Give back the groups of NCCL, except those that others see to, or that were abandoned."""
         with self._lock:
             for (device, ranks), group in self._made.items():
-                if device != "cpu" and not keep(ranks):
+                if device != "cpu" and ranks not in self.abandoned and not keep(ranks):
                     group.shutdown()
             self._made.clear()
             self._flying.clear()

@@ -14,10 +14,10 @@ from collections.abc import Mapping, Sequence
 from time import monotonic
 from typing import Any
 
+from shardwise.engine.call import Call
 from shardwise.engine.channel import Channel
 from shardwise.engine.fingerprint import Fingerprint, agree, decoded, differences, encoded, told_sequence
 from shardwise.engine.log import user_line
-from shardwise.engine.route import Call
 from shardwise.engine.settings import Settings
 from shardwise.engine.watchdog import CUT, Watchdog
 from shardwise.errors import CollectiveError, CollectiveMismatch, CollectiveTimeout, EngineError, RankLost
@@ -204,11 +204,15 @@ class CollectiveGuard:
 
     def _mismatch(self, rank: int, mine: Fingerprint, theirs: Fingerprint) -> CollectiveError:
         (first, one), (second, other) = sorted([(self.rank, mine), (rank, theirs)])
+        different = differences(one, other)
         text = (
             f"ranks {first} and {second} came to different calls; no data was moved.\n"
-            f"  rank {first}: {one}\n  rank {second}: {other}\n  different: {', '.join(differences(one, other))}\n"
+            f"  rank {first}: {one}\n  rank {second}: {other}\n  different: {', '.join(different)}\n"
             "  all processes of a group run the same functions on the same meshes, in the same order."
         )
+        if "mesh" in different:
+            text += "\n  meshes are the same if their axes, devices and names are."
+            text += "\n  init(mesh=...) compares them at the start."
         error = CollectiveMismatch(text + KEPT, ranks=(first, second), step=mine.call.step, sequence=mine.sequence)
         return self._stop(error)
 

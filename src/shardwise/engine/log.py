@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -22,7 +21,11 @@ PACKAGE = str(Path(__file__).parent.parent)
 
 @dataclass(frozen=True, slots=True)
 class Record:
-    """One step that was run."""
+    """One step that was run.
+
+    >>> Record("permute", ("x",), "[x]", "[x]", 64, 128, 0.5, "train.py:3").bytes
+    128
+    """
 
     kind: str
     axes: tuple[str, ...]
@@ -38,7 +41,16 @@ class Record:
 
 @dataclass
 class CommunicationLog:
-    """The steps run inside a `trace_communication` block, in order."""
+    """The steps run inside a `trace_communication` block, in order.
+
+    >>> log = CommunicationLog([Record("permute", ("x",), "[x]", "[x]", 64, 128, 0.5, "train.py:3")])
+    >>> len(log), log.bytes, [record.kind for record in log]
+    (1, 128, ['permute'])
+    >>> print(log)
+    step     over  from  to   bytes    time  line
+    permute  x     [x]   [x]  128 B  500 ms  train.py:3
+    1 step, 128 B between devices
+    """
 
     records: list[Record] = field(default_factory=list)
 
@@ -58,6 +70,8 @@ class CommunicationLog:
         Traceback (most recent call last):
         shardwise.errors.ArgumentError: a trace is saved as .json, got 'trace.txt'.
         """
+        import json
+
         from shardwise.pictures.trace import trace
 
         if Path(path).suffix != ".json":

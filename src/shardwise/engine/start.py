@@ -9,6 +9,7 @@ import socket
 import sys
 from datetime import timedelta
 from importlib.util import find_spec
+from math import ceil
 from typing import TYPE_CHECKING
 
 from shardwise.engine.current import current_engine, local_engine, use
@@ -65,7 +66,6 @@ def _torch_engine(chosen: Settings, mesh: DeviceMesh | None) -> Engine:
         return before
     if find_spec("torch") is None:
         raise EngineError("the torch engine needs torch.\n  pip install 'shardwise[torch]'")
-    import torch
     import torch.distributed as dist
     from torch.distributed.distributed_c10d import PrefixStore
 
@@ -75,40 +75,52 @@ def _torch_engine(chosen: Settings, mesh: DeviceMesh | None) -> Engine:
 
     if not dist.is_available():
         raise EngineError("this build of torch has no torch.distributed.")
-    if dist.is_initialized():
+    started = dist.is_initialized()  # by the user, who then sees to its end
+    if started:
         store = PrefixStore("shardwise/start", dist.distributed_c10d._get_default_store())
         guard = _met(store, dist.get_rank(), dist.get_world_size(), chosen, mesh)
     else:
         _check_environment()
-        rank, size = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
         store = opened(chosen.start)
-        guard = _met(store, rank, size, chosen, mesh)
-        cuda = torch.cuda.is_available() and dist.is_nccl_available()
-        if guard is not None:  # which says what failed; torch would end the process, and what it holds would be lost
-            os.environ.setdefault("TORCH_NCCL_ASYNC_ERROR_HANDLING", "0")
-        try:
-            dist.init_process_group(
-                "cpu:gloo,cuda:nccl" if cuda else "gloo",
-                store=PrefixStore("torch", store),
-                rank=rank,
-                world_size=size,
-                timeout=timedelta(seconds=chosen.timeout),
-            )
-        except RuntimeError as error:
-            if guard is None:
-                raise
-            found = guard.unstarted(error, size)
-            guard.close(found)
-            raise found from error
-        atexit.register(_leave, os.getpid())
+        guard = _met(store, int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"]), chosen, mesh)
+        _join(store, chosen, guard)
     wire = Wire(chosen.timeout)
-    atexit.register(_close, wire, os.getpid())
+    atexit.register(_leave, wire, os.getpid(), started)
     if guard is not None:
         guard.watchdog.on_loss = wire.groups.abandon
         atexit.register(_say_goodbye, guard, wire)  # which comes before leaving, so that nobody has to guess
     wire.guard = guard
     os.register_at_fork(after_in_child=lambda: _disown(dist.group.WORLD, wire))
     return DistributedEngine(wire)
+
+
+def _join(store: Store, chosen: Settings, guard: CollectiveGuard | None) -> None:
+    # Start torch.distributed, when all processes have met.
+    import torch
+    import torch.distributed as dist
+    from torch.distributed.distributed_c10d import PrefixStore
+
+    rank, size = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
+    cuda = torch.cuda.is_available() and dist.is_nccl_available()
+    if guard is not None:  # which says what failed; torch would end the process, and what it holds would be lost
+        os.environ.setdefault("TORCH_NCCL_ASYNC_ERROR_HANDLING", "0")
+        # A process that is lost while NCCL connects a new group would otherwise be waited for without end.
+        os.environ.setdefault("TORCH_NCCL_USE_COMM_NONBLOCKING", "1")
+        os.environ.setdefault("TORCH_NCCL_NONBLOCKING_TIMEOUT", str(ceil(chosen.timeout)))
+    try:
+        dist.init_process_group(
+            "cpu:gloo,cuda:nccl" if cuda else "gloo",
+            store=PrefixStore("torch", store),
+            rank=rank,
+            world_size=size,
+            timeout=timedelta(seconds=chosen.timeout),
+        )
+    except RuntimeError as error:
+        if guard is None:
+            raise
+        found = guard.unstarted(error, size)
+        guard.close(found)
+        raise found from error
 
 
 def _met(store: Store, rank: int, size: int, chosen: Settings, mesh: DeviceMesh | None) -> CollectiveGuard | None:
@@ -167,13 +179,15 @@ def _check_environment() -> None:
         raise EngineError(f"RANK is {rank}, but WORLD_SIZE is {size}: ranks are 0 to {size - 1}.")
 
 
-def _close(wire: Wire, pid: int) -> None:
-    if pid == os.getpid():
-        wire.close()
-
-
-def _leave(pid: int) -> None:
+def _leave(wire: Wire, pid: int, started: bool) -> None:
     import torch.distributed as dist
 
-    if dist.is_initialized() and pid == os.getpid():  # a fork has no part in it
+    if pid != os.getpid():  # a fork has no part in it
+        return
+    wire.close()
+    if started or not dist.is_initialized():
+        return
+    if wire.groups.abandoned:  # NCCL would wait for those who are gone
+        _disown(dist.group.WORLD)
+    else:
         dist.destroy_process_group()

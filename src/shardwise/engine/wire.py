@@ -14,8 +14,8 @@ import torch
 import torch.distributed as dist
 from torch.distributed.distributed_c10d import PrefixStore
 
+from shardwise.engine.call import Call
 from shardwise.engine.groups import Groups
-from shardwise.engine.route import Call
 from shardwise.errors import CollectiveError
 
 if TYPE_CHECKING:
@@ -52,19 +52,27 @@ class Guard(Protocol):
 class Pending:
     """What was started and is not done yet: pieces of work that bring something, and others that only send."""
 
-    __slots__ = ("_bringing", "_call", "_guard", "_sending", "_sequence")
+    __slots__ = ("_arrived", "_bringing", "_call", "_guard", "_sending", "_sequence")
 
     def __init__(
-        self, bringing: Sequence[Any], guard: Guard | None, sequence: int, call: Call, sending: Sequence[Any] = ()
+        self,
+        works: Works,
+        guard: Guard | None,
+        sequence: int,
+        call: Call,
+        arrived: Callable[[], None] | None = None,
     ) -> None:
-        """Remember the pieces of work of one call."""
-        self._bringing, self._sending = bringing, sending
-        self._guard, self._sequence, self._call = guard, sequence, call
+        """Remember the pieces of work of one call, and what to do when all that they bring has come, or is to come."""
+        self._bringing, self._sending = works
+        self._guard, self._sequence, self._call, self._arrived = guard, sequence, call, arrived
 
     def arrive(self) -> None:
         """Wait until everything has come; what is sent may still be read."""
         works, self._bringing = self._bringing, ()
         self._wait(works)
+        if self._arrived is not None:
+            self._arrived()
+            self._arrived = None
 
     def wait(self) -> None:
         """Wait until all of it is done."""
@@ -98,6 +106,7 @@ class Wire:
         self.sequence = 0
         self.guard: Guard | None = None
         self.groups = Groups(self._made)
+        self._accelerator: torch.device | None = None  # the last that was used
 
     def group(self, ranks: tuple[int, ...], device: str = "cpu") -> Any:
         """Return the process group of some ranks, in order: of gloo for the host, of NCCL for accelerators."""
@@ -119,9 +128,9 @@ class Wire:
         self.groups.close(keep=lambda ranks: len(ranks) == self.size)
 
     def settle(self) -> None:
-        """Wait until accelerators have sent what others wait for."""
-        if self.groups.on_accelerators:
-            torch.cuda.synchronize()
+        """Wait until the accelerator has sent what others wait for."""
+        if self._accelerator is not None:
+            torch.cuda.synchronize(self._accelerator)
 
     def check(self, sequence: int) -> None:
         """Raise if what this process made after a call may depend on something that never came."""
@@ -135,7 +144,7 @@ class Wire:
             group = self.group(call.ranks, given.device.type)
             return [group.alltoall_base(out, given, list(sizes), list(splits))], ()
 
-        return self._begun(call, start, given.is_cuda)
+        return self._begun(call, start, given.device if given.is_cuda else None)
 
     def gather(self, call: Call, out: Bytes, given: Bytes) -> Pending:
         """Gather equally many bytes of every member of the group: one library call."""
@@ -143,7 +152,7 @@ class Wire:
         def start() -> Works:
             return [self.group(call.ranks, given.device.type)._allgather_base(out, given)], ()
 
-        return self._begun(call, start, given.is_cuda)
+        return self._begun(call, start, given.device if given.is_cuda else None)
 
     def send(
         self, call: Call, receives: Sequence[Letter], sends: Sequence[Letter], device: torch.device | None = None
@@ -161,7 +170,7 @@ class Wire:
             coming = [world.recv([letter], rank, 0) for rank, letter in receives]
             return coming, [world.send([letter], rank, 0) for rank, letter in sends]
 
-        return self._begun(call, start, device is not None)
+        return self._begun(call, start, device)
 
     def _grouped(self, call: Call, receives: Sequence[Letter], sends: Sequence[Letter], device: torch.device) -> Any:
         none = torch.empty(0, dtype=torch.uint8, device=device)
@@ -169,7 +178,7 @@ class Wire:
         outs, given = [coming.get(rank, none) for rank in call.ranks], [going.get(rank, none) for rank in call.ranks]
         return self.group(call.ranks, "cuda").alltoall(outs, given)
 
-    def _begun(self, call: Call, start: Callable[[], Works], on_accelerators: bool) -> Pending:
+    def _begun(self, call: Call, start: Callable[[], Works], device: torch.device | None) -> Pending:
         self.sequence += 1
         sequence, guard = self.sequence, self.guard
         if guard is not None:
@@ -179,11 +188,18 @@ class Wire:
                 self.groups.abandon()
                 raise
         try:
-            bringing, sending = start()
+            works = start()
         except RuntimeError as error:
             if guard is None:
                 raise
             raise guard.failure(error, sequence, call) from error
-        if on_accelerators:
-            self.groups.track(sequence, call.ranks, bringing)
-        return Pending(bringing, guard, sequence, call, sending)
+        if device is None or guard is None:
+            return Pending(works, guard, sequence, call)
+        self._accelerator = device
+        return Pending(works, guard, sequence, call, lambda: self._queued(sequence, call, device))
+
+    def _queued(self, sequence: int, call: Call, device: torch.device) -> None:
+        # What comes is to be waited for on the accelerator from here on.
+        event = torch.cuda.Event()
+        event.record(torch.cuda.current_stream(device))
+        self.groups.track(sequence, call.ranks, event)

@@ -3,11 +3,13 @@
 from dataclasses import dataclass
 from typing import Any
 
-from xdsl.dialects.builtin import DenseIntOrFPElementsAttr, IntegerType, i1
-from xdsl.ir import Attribute
+from xdsl.dialects.builtin import DenseIntOrFPElementsAttr, IntegerType, UnregisteredOp, i1
+from xdsl.dialects.linalg.abstract_ops import NamedOperation
+from xdsl.ir import Attribute, Operation
 from xdsl.printer import Printer
 
 from shardwise.errors import ConversionError
+from shardwise.ir.dialects.linalg_elementwise import usual_body
 from shardwise.ir.shard import ReductionKindAttr, ShardAxesArrayAttr
 
 
@@ -16,6 +18,23 @@ class ModulePrinter(Printer):
     """A printer whose ops are spelled as `spelling` says: `shard`, or `mesh19` as LLVM 19 has them."""
 
     spelling: str = "shard"
+
+    def print_op(self, op: Operation) -> None:
+        """Print an op, in the generic form where its own does not say all that it does."""
+        if not self.print_generic_format and isinstance(op, NamedOperation) and not _has_usual_body(op):
+            self.print_generic_format = True
+            super().print_op(op)
+            self.print_generic_format = False
+            return
+        if not isinstance(op, UnregisteredOp):
+            super().print_op(op)
+            return
+        # xDSL takes the name away while it prints, and would lose it where printing fails.
+        name = op.op_name
+        try:
+            super().print_op(op)
+        finally:
+            op.attributes["op_name__"] = name
 
     def print_attribute(self, attribute: Attribute) -> None:
         """Print an attribute; our own ones belong to the dialect that is printed."""
@@ -50,6 +69,13 @@ class ModulePrinter(Printer):
                 return
             rows = [numbers[start : start + step] for start in range(0, len(numbers), step)]
             self.print_list(rows, lambda row: self._print_nested(row, shape[1:]))
+
+
+def _has_usual_body(op: NamedOperation) -> bool:
+    try:
+        return op.body.is_structurally_equivalent(usual_body(op))
+    except Exception:  # xDSL raises all kinds of errors where operands are not what an op takes
+        return False
 
 
 def _is_odd(kind: Attribute) -> bool:

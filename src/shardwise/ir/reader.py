@@ -10,7 +10,10 @@ from xdsl.dialects.builtin import (
     AnyFloat,
     DenseIntOrFPElementsAttr,
     FileLineColLoc,
+    FloatAttr,
+    IndexType,
     IntAttr,
+    IntegerAttr,
     ModuleOp,
     StringAttr,
     UnknownLoc,
@@ -158,6 +161,16 @@ class Reader(Parser):
             made = sharding_of(cast("Sharding19Attr", op.properties.pop("shard")))
             op.operands = [*op.operands, made.result]
         return op
+
+    def parse_optional_builtin_int_or_float_attr(self) -> IntegerAttr | FloatAttr | None:
+        """Read a number; an index has 64 bits."""
+        start = self.pos
+        number = super().parse_optional_builtin_int_or_float_attr()
+        if not isinstance(number, IntegerAttr) or not isinstance(number.type, IndexType):
+            return number
+        if not -(1 << 63) <= number.value.data < 1 << 63:
+            self.raise_error("the int does not fit 64 bits", start, self.pos)
+        return number
 
     def _parse_dense_literal_type(self) -> Any:
         kind = super()._parse_dense_literal_type()

@@ -6,7 +6,7 @@ from typing import Literal
 from xdsl.dialects.builtin import ModuleOp
 from xdsl.utils.exceptions import ParseError as XdslParseError
 
-from shardwise.errors import ArgumentError, ConversionError, ParseError
+from shardwise.errors import ArgumentError, ConversionError, ParseError, ShardwiseError
 from shardwise.ir.dialects import make_context
 from shardwise.ir.guard import check_text, decode
 from shardwise.ir.mesh19 import to_mesh19
@@ -27,6 +27,8 @@ def parse_module(text: str | bytes, name: str = "<text>", *, allow_unregistered:
     }
     """
     source = Source(decode(text, name) if isinstance(text, bytes) else text, name)
+    if not source.text.strip():
+        raise source.error(0, "the text is empty.")
     check_text(source)
     return _read(source, allow_unregistered)
 
@@ -42,7 +44,9 @@ def _read(source: Source, allow_unregistered: bool) -> ModuleOp:
         raise source.error(_position(reader), "nested too deeply.") from None
     # xDSL reports many faults of a text as whatever Python raised: assertions, struct.error, KeyError.
     except Exception as error:
-        raise source.error(_position(reader), _sentence(f"cannot be read: {error or type(error).__name__}")) from error
+        raise source.error(
+            _position(reader), _sentence(f"cannot be read: {str(error) or type(error).__name__}")
+        ) from error
 
 
 def _position(reader: Reader | None) -> int:
@@ -68,7 +72,9 @@ def print_module(module: ModuleOp, dialect: Vocabulary = "shard") -> str:
         if dialect == "mesh19":
             return _printed(ModulePrinter(StringIO(), spelling="mesh19"), to_mesh19(module))
         return _printed(ModulePrinter(StringIO()), module)
-    except (KeyError, IndexError, AttributeError, AssertionError):
+    except ShardwiseError:
+        raise
+    except Exception:  # xDSL's ops raise all kinds of errors where they lack what their text needs
         if dialect == "mesh19":
             raise ConversionError("the module lacks what LLVM 19's text needs; verify(module) says what.") from None
         # A module that does not verify may lack what its text needs; MLIR too prints it in the generic form.

@@ -54,14 +54,14 @@ def as_layout(value: LayoutLike, rank: int, mesh: DeviceMesh | None = None) -> L
 
 def _ours(value: Any) -> str:
     """Return the line that says it in our words, where it is clear what is meant."""
-    given = [value] if isinstance(value, str) else list(value) if isinstance(value, list | tuple) else []
     if type(value).__module__.partition(".")[0] == "jax" and hasattr(value, "partitions"):
-        entries, unreduced = getattr(value, "partitions"), getattr(value, "unreduced")  # noqa: B009
-        if all(entry is None or isinstance(entry, str | tuple) for entry in entries):
-            return f"\n  that is JAX's PartitionSpec; ours is {P(*entries, unreduced=unreduced)!r}."
-    elif given and all(v is None or isinstance(v, str) for v in given):
+        if any(not isinstance(entry, str | tuple | None) for entry in value.partitions):
+            return ""  # we leave no dim unconstrained
+        return f"\n  that is JAX's PartitionSpec; ours is {P(*value.partitions, unreduced=value.unreduced)!r}."
+    given = [value] if isinstance(value, str) else list(value) if isinstance(value, list | tuple) else []
+    if given and all(isinstance(v, str | None) for v in given):
         return f"\n  the axes of each dim are written {P(*given)!r}."
-    elif given and all(type(v).__module__.startswith("torch.") for v in given):
+    if given and all(type(v).__module__.startswith("torch.") for v in given):
         ours = [PLACEMENTS.get(type(v).__name__, repr)(v) for v in given]
         return f"\n  those are torch's placements; ours are [{', '.join(ours)}]."
     return ""

@@ -35,11 +35,10 @@ class DeviceMesh(Drawn):
     ((1, 2), 6, CPU(6))
     >>> mesh.groups("dp")
     [(0, 4), (1, 5), (2, 6), (3, 7)]
-    >>> mesh = DeviceMesh((2, 4), ("dp", "tp"))
     >>> mesh.ndim, mesh.num_devices, mesh.devices[:2], mesh.device(5)
     (2, 8, (CPU(0), CPU(1)), CPU(5))
-    >>> mesh.coords(6), mesh.index((1, 2)), mesh.device_coord(6, "tp")
-    ((1, 2), 6, 2)
+    >>> mesh.device_coord(6, "tp")
+    2
     >>> mesh.axis_size("tp"), mesh.strides, mesh.group(6, "tp")
     (4, {'dp': 4, 'tp': 1}, (4, 5, 6, 7))
     >>> mesh.is_single, mesh.is_simulated, DeviceMesh((2,), ("x",), [Device(0)] * 2).is_simulated

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from hashlib import sha256
 from textwrap import wrap
-from xml.sax.saxutils import escape, quoteattr
+from xml.sax.saxutils import escape
 
 from rich.cells import cell_len
 
@@ -42,6 +43,18 @@ def number(value: float) -> str:
     return f"{value:.1f}".removesuffix(".0")
 
 
+def clean(text: str) -> str:
+    """Return text as XML may have it: escaped, and with a mark for letters that XML does not have.
+
+    >>> clean("a<b"), clean("a" + chr(0)) == "a" + chr(0xFFFD)
+    ('a&lt;b', True)
+    """
+    return escape(_ILLEGAL.sub("\ufffd", text), {'"': "&quot;"})
+
+
+_ILLEGAL = re.compile("[^\t\n\r\u0020-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
+
+
 def text_width(text: str) -> float:
     """Return the room that a line of text takes."""
     return cell_len(text) * LETTER
@@ -62,13 +75,13 @@ def words(x: float, y: float, text: str, style: str = "", anchor: str = "start")
     """Return a line of text whose middle is at height `y`."""
     names = " ".join(filter(None, (style, {"start": "", "middle": "mid", "end": "end"}[anchor])))
     css = f' class="{names}"' if names else ""
-    return f'<text x="{number(x)}" y="{number(y + FONT * 0.36)}"{css}>{escape(text)}</text>'
+    return f'<text x="{number(x)}" y="{number(y + FONT * 0.36)}"{css}>{clean(text)}</text>'
 
 
 def group(elements: Iterable[str], style: str, title: str, **data: str) -> str:
     """Return elements as one group with a title, which a browser shows under the pointer."""
-    more = "".join(f" data-{name}={quoteattr(value)}" for name, value in data.items())
-    return f'<g class="{style}"{more}><title>{escape(title)}</title>{"".join(elements)}</g>'
+    more = "".join(f' data-{name}="{clean(value)}"' for name, value in data.items())
+    return f'<g class="{style}"{more}><title>{clean(title)}</title>{"".join(elements)}</g>'
 
 
 def paragraph(lines: Sequence[str], style: str = "") -> Block:
@@ -120,7 +133,7 @@ def svg(block: Block, title: str) -> str:
     ground = rect(0.5, 0.5, width - 1, height - 1, "ground", 6)
     return (
         f'<svg xmlns="http://www.w3.org/2000/svg" {size} class="{name}" role="img">'
-        f"<title>{escape(title)}</title><style>{_style(name)}</style><defs>{_patterns(name)}</defs>"
+        f"<title>{clean(title)}</title><style>{_style(name)}</style><defs>{_patterns(name)}</defs>"
         f"{ground}{body}</svg>"
     )
 

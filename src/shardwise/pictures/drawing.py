@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 SUFFIXES = (".svg", ".html", ".txt")
 
 
-@dataclass(frozen=True, repr=False)
+@dataclass(frozen=True, repr=False, eq=False)
 class Picture:
     """A drawing: text in a terminal, `svg` and `html` elsewhere; a notebook shows it by itself.
 
@@ -39,8 +39,12 @@ class Picture:
         ├─────┤
     2:4 │ 2,3 │
         └─────┘
-    >>> found.svg[:4], len(found.html) > len(found.svg)
-    ('<svg', True)
+    >>> found.svg[:4], len(found.html) > len(found.svg), found.text.splitlines()[0]
+    ('<svg', True, '[x|-] of 4x6 on x=2, y=2')
+    >>> found.save("layout.png")
+    Traceback (most recent call last):
+    shardwise.errors.ArgumentError: a picture is saved as what the suffix of its path says, got 'layout.png'.
+      suffixes: .svg, .html, .txt
     """
 
     title: str
@@ -76,7 +80,7 @@ class Picture:
                 f"  suffixes: {', '.join(SUFFIXES)}"
             )
         content = {".svg": lambda: self.svg + "\n", ".html": lambda: self.html, ".txt": lambda: self.text + "\n"}
-        path.write_text(content[path.suffix](), encoding="utf-8")
+        path.write_text(content[path.suffix](), encoding="utf-8", errors="replace")
 
     def __str__(self) -> str:
         return encodable(self.text, getattr(sys.stdout, "encoding", None))

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import product
 
-from shardwise.layout.tiling import DimTiling, Interval
+from shardwise.layout.tiling import DimTiling, Interval, box_size
 from shardwise.pictures.binding import Bound, order_text, span_text
 from shardwise.pictures.canvas import (
     LETTER,
@@ -57,19 +57,28 @@ class Lane:
             at += width
 
 
-def layout_block(drawn: Bound, most: int = MOST_PARTS) -> Block:
-    """Return the drawing of a layout, with what its marks mean below it."""
+def layout_block(drawn: Bound, most: int = MOST_PARTS, scale: float = 1.0) -> Block:
+    """Return the drawing of a layout, with what its marks mean below it; `scale` makes it smaller, not its texts."""
     layout = drawn.layout
     parts = [layout.parts(dim) for dim in range(layout.rank)]
-    unfolding, rows = fitting(parts, most, lambda found, lead: _panel(drawn, found, lead))
+    unfolding, rows = fitting(parts, most, lambda found, lead: _panel(drawn, found, lead, scale))
     return below([rows, legend(drawn, unfolding)], LINE / 2)
 
 
-def _panel(drawn: Bound, unfolding: Unfolding, lead: Lead) -> Block:
-    if None in lead:
-        return paragraph(["…"])
-    rank, rows, columns = unfolding.rank, unfolding.rows, unfolding.columns
-    scale = 1.0 if len(unfolding.panels) == 1 else 0.5
+@dataclass(frozen=True)
+class Frame:
+    """The rows and columns of one panel: their labels, where they lie, and what is written in the cells."""
+
+    heads: list[list[str]]
+    sides: list[list[str]]
+    cells: dict[tuple[Part, Part], list[str]]
+    across: list[Lane]
+    down: list[Lane]
+    left: float  # of it the labels of the rows take
+
+
+def _frame(drawn: Bound, unfolding: Unfolding, lead: Lead, scale: float) -> Frame:
+    rank, rows, columns, layout = unfolding.rank, unfolding.rows, unfolding.columns, drawn.layout
     heads = [_heads(drawn, rank - 1, part) for part in columns] if rank else [[]]
     sides = [_heads(drawn, rank - 2, part) for part in rows] if rank > 1 else [[]]
     cells = {at: _lines(drawn, unfolding.tile(lead, *at)) for at in product(rows, columns)}
@@ -81,36 +90,46 @@ def _panel(drawn: Bound, unfolding: Unfolding, lead: Lead) -> Block:
         LINE * max(len(side), *(len(cells[row, column]) for column in columns)) + LINE / 2
         for row, side in zip(rows, sides, strict=True)
     ]
+    labels = [_dim(drawn, rank - 2), *(text for side in sides for text in side)] if rank > 1 else []
+    left = max(map(text_width, labels)) + LETTER if labels else 0
+    card = CARD if layout.replicated_axes else 0
+    top = LINE * (max(map(len, heads)) + 0.25 + (rank > 0)) + card
+    gap = card + (8 if layout.has_halo else 2)
+    scale = min(scale, 1.0 if len(unfolding.panels) == 1 else 0.5)
     wide, high = _proportions(drawn)
-    corner = f"dim {rank - 2}{_by(drawn, rank - 2)}" if rank > 1 else ""
-    left = max([text_width(corner), *(text_width(text) for side in sides for text in side)]) + LETTER if corner else 0
-    top = LINE * (max(map(len, heads)) + (rank > 0) + 0.25) + (CARD if drawn.layout.replicated_axes else 0)
-    gap = (2 if not drawn.layout.has_halo else 8) + (CARD if drawn.layout.replicated_axes else 0)
     across = _lanes(drawn, rank - 1, columns, widths, wide * scale, left, gap)
     down = _lanes(drawn, rank - 2, rows, heights, high * scale, top, gap)
-    out = [words(left, LINE * 0.5, f"dim {rank - 1}{_by(drawn, rank - 1)}", "soft")] if rank else []
-    if corner:
-        out.append(words(0, LINE * 0.5 if max(map(len, heads)) < 1 else LINE * 1.5, corner, "soft"))
-    for lane, head in zip(across, heads, strict=True):
+    return Frame(heads, sides, cells, across, down, left)
+
+
+def _panel(drawn: Bound, unfolding: Unfolding, lead: Lead, scale: float) -> Block:
+    if None in lead:
+        return paragraph(["…"])
+    rank, frame = unfolding.rank, _frame(drawn, unfolding, lead, scale)
+    right = frame.across[-1].start + frame.across[-1].width + CARD
+    out = []
+    if rank:
+        out.append(words(frame.left, LINE * 0.5, _dim(drawn, rank - 1), "soft"))
+        right = max(right, frame.left + text_width(_dim(drawn, rank - 1)))
+    if rank > 1:
+        out.append(words(0, LINE * 1.5, _dim(drawn, rank - 2), "soft"))
+    for lane, head in zip(frame.across, frame.heads, strict=True):
         out += [words(lane.middle, LINE * (k + 1.5), text, anchor="middle") for k, text in enumerate(head)]
-    for lane, side in zip(down, sides, strict=True):
-        out += _centred(side, left - LETTER, lane.middle, "end")
-    for (row, y), (column, x) in product(zip(rows, down, strict=True), zip(columns, across, strict=True)):
-        tile = unfolding.tile(lead, row, column)
-        out.append(_tile(drawn, tile, x, y, cells[row, column]))
-    width = max(across[-1].start + across[-1].width + CARD, left + text_width(f"dim {rank - 1}{_by(drawn, rank - 1)}"))
-    block = Block(width, down[-1].start + down[-1].width, tuple(out))
+    for lane, side in zip(frame.down, frame.sides, strict=True):
+        out += _centred(side, frame.left - LETTER, lane.middle, "end")
+    lanes = product(frame.down, frame.across)
+    for (at, lines), (y, x) in zip(frame.cells.items(), lanes, strict=True):
+        out.append(_tile(drawn, unfolding.tile(lead, *at), x, y, lines))
+    block = Block(right, frame.down[-1].start + frame.down[-1].width, tuple(out))
     if not lead:
         return block
-    title = ", ".join(
-        f"dim {k}{_by(drawn, k)} at {drawn.span(k, part)}" for k, part in enumerate(lead) if part is not None
-    )
+    title = ", ".join(f"{_dim(drawn, k)} at {drawn.span(k, part)}" for k, part in enumerate(lead) if part is not None)
     return below([paragraph([title], "head"), block], 2)
 
 
-def _by(drawn: Bound, dim: int) -> str:
-    axes = " ".join(map(str, drawn.layout.dims[dim].axes)) if dim >= 0 else ""
-    return f" by {axes}" if axes else ""
+def _dim(drawn: Bound, dim: int) -> str:
+    axes = " ".join(map(str, drawn.layout.dims[dim].axes))
+    return f"dim {dim} by {axes}" if axes else f"dim {dim}"
 
 
 def _heads(drawn: Bound, dim: int, part: Part) -> list[str]:
@@ -126,15 +145,8 @@ def _lines(drawn: Bound, tile: tuple[int, ...] | None) -> list[str]:
     first = drawn.devices(tile) if op is None else f"{SYMBOLS[op.value]} {drawn.devices(tile)}"
     if not drawn.is_known:
         return [first]
-    return [first, *filter(None, ["empty" if _is_empty(drawn, tile) else _shape(drawn, tile)])]
-
-
-def _shape(drawn: Bound, tile: tuple[int, ...]) -> str:
-    return "×".join(str(stop - start) for start, stop in drawn.held_box(tile))
-
-
-def _is_empty(drawn: Bound, tile: tuple[int, ...]) -> bool:
-    return any(start == stop for start, stop in drawn.held_box(tile))
+    sizes = [stop - start for start, stop in drawn.held_box(tile)]
+    return [first, *filter(None, ["×".join(map(str, sizes)) if all(sizes) else "empty"])]
 
 
 def _proportions(drawn: Bound) -> tuple[float, float]:
@@ -172,7 +184,8 @@ def _tile(drawn: Bound, tile: tuple[int, ...] | None, x: Lane, y: Lane, lines: l
         return "".join(_centred(lines, x.middle, y.middle, "middle", "soft"))
     layout, out = drawn.layout, []
     colour = f"c{hue(layout.first_holder(tile))}"
-    own = "empty" if drawn.is_known and _is_empty(drawn, tile) else colour + (" pending" if layout.partial else "")
+    empty = drawn.is_known and not box_size(drawn.tiling.owned(tile))
+    own = "empty" if empty else colour + (" pending" if layout.partial else "")
     if layout.replicated_axes:
         out.append(rect(x.start + CARD, y.start - CARD, x.width, y.width, own))
     for (left, width, a), (top, height, b) in product(x.parts(), y.parts()):
@@ -183,7 +196,7 @@ def _tile(drawn: Bound, tile: tuple[int, ...] | None, x: Lane, y: Lane, lines: l
         out.append(rect(left, top, width, height, kind))
     out += _centred(lines, x.middle, y.middle, "middle")
     data = {"devices": drawn.devices(tile), "box": drawn.box(tile).replace(" ", "")}
-    if layout.has_halo:
+    if layout.has_halo and drawn.is_known:
         data["held"] = ",".join(map(span_text, drawn.held_box(tile)))
     return group(out, "tile", _title(drawn, tile), **data)
 
@@ -197,7 +210,7 @@ def _title(drawn: Bound, tile: tuple[int, ...]) -> str:
     elif not alone:
         out += " (equal copies)"
     out += f": [{drawn.box(tile)}] of {drawn.shape_text}"
-    if layout.has_halo:
+    if layout.has_halo and drawn.is_known:
         out += f", holds [{', '.join(map(span_text, drawn.held_box(tile)))}]"
     return out
 

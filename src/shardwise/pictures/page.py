@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from html import escape
 
+from shardwise.pictures.canvas import clean
 from shardwise.pictures.palette import DARK, LIGHT
 
 
@@ -14,23 +14,18 @@ def page(title: str, parts: Sequence[str]) -> str:
     return (
         '<!doctype html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
         '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
-        f"<title>{escape(title)}</title>\n<style>{STYLE}</style>\n</head>\n<body>\n{body}\n</body>\n</html>\n"
+        f"<title>{clean(title)}</title>\n<style>{STYLE}</style>\n</head>\n<body>\n{body}\n</body>\n</html>\n"
     )
 
 
 def heading(text: str, level: int = 2) -> str:
     """Return a heading."""
-    return f"<h{level}>{escape(text)}</h{level}>"
+    return f"<h{level}>{clean(text)}</h{level}>"
 
 
 def prose(text: str) -> str:
     """Return a paragraph."""
-    return f"<p>{escape(text)}</p>"
-
-
-def code(text: str) -> str:
-    """Return text as it is, in letters of equal width."""
-    return f"<pre>{escape(text)}</pre>"
+    return f"<p>{clean(text)}</p>"
 
 
 def scrolled(svg: str) -> str:
@@ -41,10 +36,10 @@ def scrolled(svg: str) -> str:
 def table(head: Sequence[str], rows: Sequence[Sequence[str]], left: int = 1, chosen: int | None = None) -> str:
     """Return a table whose first `left` columns are texts and the others figures; one row may be marked."""
     aligned = ["" if k < left else ' class="figure"' for k in range(len(head))]
-    cells = "".join(f"<th{a}>{escape(name)}</th>" for a, name in zip(aligned, head, strict=True))
+    cells = "".join(f"<th{a}>{clean(name)}</th>" for a, name in zip(aligned, head, strict=True))
     out = [f"<tr>{cells}</tr>"]
     for index, row in enumerate(rows):
-        cells = "".join(f"<td{a}>{escape(text)}</td>" for a, text in zip(aligned, row, strict=True))
+        cells = "".join(f"<td{a}>{clean(text)}</td>" for a, text in zip(aligned, row, strict=True))
         out.append(f"<tr{' class=chosen' if index == chosen else ''}>{cells}</tr>")
     return f'<div class="scroll"><table>{"".join(out)}</table></div>'
 
@@ -59,8 +54,7 @@ STYLE = (
     "body{background:var(--ground);color:var(--ink);font:15px/1.5 system-ui,sans-serif;"
     "max-width:1280px;margin:0 auto;padding:24px}"
     "h1{font-size:22px;margin:0 0 8px}h2{font-size:17px;margin:28px 0 8px}p{margin:8px 0}"
-    "pre,code,table{font:13px/1.5 ui-monospace,SFMono-Regular,Menlo,Consolas,monospace}"
-    "pre{border:1px solid var(--edge);border-radius:6px;padding:8px 12px;overflow-x:auto;margin:8px 0}"
+    "table{font:13px/1.5 ui-monospace,SFMono-Regular,Menlo,Consolas,monospace}"
     ".scroll{overflow-x:auto}table{border-collapse:collapse}"
     "th,td{text-align:left;padding:4px 20px 4px 0;border-bottom:1px solid var(--edge);white-space:nowrap}"
     "th{color:var(--soft);font-weight:normal}.figure{text-align:right}.chosen{font-weight:bold}"

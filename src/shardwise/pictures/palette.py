@@ -1,13 +1,22 @@
 """Colours that can be told apart by all eyes, on light and on dark ground."""
 
-# After Okabe and Ito, and a grey. Nothing is said by hue alone.
-HUES = ("#0072b2", "#e69f00", "#009e73", "#cc79a7", "#56b4e9", "#d55e00", "#f0e442", "#808080")
+# Hues after Okabe and Ito, and a grey; how much of each is laid over a light and a dark ground; and the ink for a
+# terminal, whose ground is not known. The amounts are such that all eyes tell them apart.
+ROWS = (
+    ("#0072b2", 0.48, 0.28, "#1a80ba"),
+    ("#e69f00", 0.60, 0.20, "#c38700"),
+    ("#009e73", 0.60, 0.44, "#1aa881"),
+    ("#cc79a7", 0.48, 0.52, "#c2739f"),
+    ("#56b4e9", 0.36, 0.52, "#2f6380"),
+    ("#d55e00", 0.56, 0.60, "#c05500"),
+    ("#f0e442", 0.60, 0.28, "#605b1a"),
+    ("#808080", 0.20, 0.20, "#737373"),
+)
+HUES = tuple(row[0] for row in ROWS)
+INKS = tuple(row[3] for row in ROWS)
 
 LIGHT = {"ground": "#ffffff", "ink": "#1f2328", "soft": "#57606a", "edge": "#d0d7de"}
 DARK = {"ground": "#0d1117", "ink": "#f0f6fc", "soft": "#9da7b3", "edge": "#3d444d"}
-
-# In a terminal the ground is not known: these read on black and on white.
-INKS = ("#2f86c4", "#b37a00", "#00976e", "#c0679a", "#3a93c5", "#d55e00", "#8a8200", "#808080")
 
 
 def hue(device: int) -> int:
@@ -45,7 +54,7 @@ def contrast(a: str, b: str) -> float:
 
 def fills(theme: dict[str, str]) -> list[str]:
     """Return the ground colour of each hue under a theme, on which its ink reads."""
-    return [mixed(hue, theme["ground"], 0.38 if theme is LIGHT else 0.42) for hue in HUES]
+    return [mixed(row[0], theme["ground"], row[1] if theme is LIGHT else row[2]) for row in ROWS]
 
 
 def _luminance(colour: str) -> float:

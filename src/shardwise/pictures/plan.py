@@ -74,13 +74,13 @@ def plan_title(plan: Plan) -> str:
     return f"{plan.src} -> {plan.dst}  {plan.dtype}[{shape}] {where}"
 
 
-def step_text(step: Step) -> str:
-    """Return what a device receives and sends in a step, and how long it takes, in one line."""
+def step_lines(step: Step) -> list[str]:
+    """Return what a device receives and sends in a step, and what it takes, in two short lines."""
     if step.is_local:
-        return "local"
+        return ["local"]
     _, _, _, received, sent, staging, chunks, time = step_row(step)
-    out = f"receives {received} a device" + ("" if sent == "-" else f", sends {sent}")
-    return f"{out}, staging {staging}" + (f" in {chunks} chunks" if step.chunks > 1 else "") + f", {time}"
+    moved = f"receives {received} a device" + ("" if sent == "-" else f", sends {sent}")
+    return [moved, f"staging {staging}" + (f" in {chunks} chunks" if step.chunks > 1 else "") + f", {time}"]
 
 
 STEPS = ("step", "over", "to", "receives", "sends", "staging", "chunks", "time")

@@ -21,13 +21,14 @@ from shardwise.pictures.canvas import (
 )
 from shardwise.pictures.layout_svg import layout_block
 from shardwise.pictures.palette import hue
-from shardwise.pictures.plan import plan_total, size_text, step_text
+from shardwise.pictures.plan import plan_total, size_text, step_lines
 from shardwise.pictures.traffic import MOST_STEPS, Round, rounds, sentence, unit_of
 from shardwise.plan.plan import Plan
 from shardwise.plan.steps import State, Step
 
 MOST_PARTS = 8  # of one dim that are drawn in each layout
-WIDEST = 1240  # before a step is drawn in two rows
+SCALE = 0.6  # of each layout
+WIDEST = 780  # before a step is drawn in two rows; what a page of text leaves room for
 
 
 def plan_block(plan: Plan) -> Block:
@@ -47,7 +48,7 @@ def plan_block(plan: Plan) -> Block:
 def _state(plan: Plan, state: State, word: str) -> Block:
     head = paragraph([f"{word} {state}"], "head")
     if isinstance(state, Layout):
-        return below([head, layout_block(bound(state, plan.shape), MOST_PARTS)], LINE / 2)
+        return below([head, layout_block(bound(state, plan.shape), MOST_PARTS, SCALE)], LINE / 2)
     layout = state.dst.layout
     lines = ["the devices that need an element share its", "reducing; each now holds what it has reduced"]
     if layout.mesh.num_devices <= MOST_PARTS:
@@ -62,7 +63,7 @@ def _share(plan: Plan, slot: int, boxes: list) -> str:
 
 
 def _step(step: Step, index: int, count: int) -> Block:
-    head = below([paragraph([f"step {index + 1} of {count}: {step}"], "head"), paragraph([step_text(step)], "soft")], 0)
+    head = below([paragraph([f"step {index + 1} of {count}: {step}"], "head"), paragraph(step_lines(step), "soft")], 0)
     if step.is_local:
         return below([head, paragraph(["every device has what it needs; nothing is sent"], "soft")], LINE / 2)
     return below([head, *(_round(found) for found in rounds(step))], LINE / 2)

@@ -9,7 +9,7 @@ from rich.text import Text
 from shardwise.layout.layout import Layout
 from shardwise.pictures.binding import bound
 from shardwise.pictures.palette import INKS, hue
-from shardwise.pictures.plan import plan_table, step_text
+from shardwise.pictures.plan import plan_table, step_lines
 from shardwise.pictures.text import bound_rich
 from shardwise.pictures.traffic import MOST_STEPS, Round, rounds, sentence, unit_of
 from shardwise.plan.plan import Plan
@@ -20,7 +20,11 @@ def plan_rich(plan: Plan, width: int | None = None) -> RenderableType:
     """Return the drawing of a plan, step by step."""
     out: list[RenderableType] = [plan_table(plan), *_state(plan, plan.src, "from", width)]
     for index, step in enumerate(plan.steps[:MOST_STEPS]):
-        out += [Text(), Text(f"step {index + 1} of {len(plan.steps)}: {step}", style="bold"), Text(step_text(step))]
+        out += [
+            Text(),
+            Text(f"step {index + 1} of {len(plan.steps)}: {step}", style="bold"),
+            Text(", ".join(step_lines(step))),
+        ]
         out += _traffic(step)
         out += _state(plan, step.after, "to", width)
     if len(plan.steps) > MOST_STEPS:

@@ -41,7 +41,10 @@ def bound_rich(drawn: Bound, width: int | None = None) -> Text:
 def fitting(drawing: Callable[[int], Text], width: int | None) -> Text:
     """Return the drawing with the most parts that is not wider than a terminal, or that with the fewest."""
     most, out = MOST_PARTS, drawing(MOST_PARTS)
-    while width is not None and most > 2 and max(map(cell_len, out.plain.splitlines()), default=0) > width:
+    while width is not None and max(map(cell_len, out.plain.splitlines()), default=0) > width:
+        if most <= 2:
+            out.overflow = "ellipsis"  # so that what is cut off is seen to be
+            break
         most -= 2
         out = drawing(most)
     return out

@@ -79,7 +79,7 @@ def unfolded(parts: Sequence[int], most: int = MOST_PARTS) -> Unfolding:
 
 
 def _shown(parts: int, limit: int) -> list[Part]:
-    if parts <= limit:
+    if parts <= max(2, limit):
         return list(range(parts))
     half = max(1, limit // 2)
     return [*range(half), None, *range(parts - half, parts)]

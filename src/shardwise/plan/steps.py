@@ -80,6 +80,13 @@ class Bytes:
     """Bytes per device: of one device, or the largest, the mean and the total over all.
 
     Nothing is computed before it is asked for.
+
+    >>> from shardwise import DeviceMesh, P, plan_reshard
+    >>> received = plan_reshard(P("x"), P(), (10,), "int8", mesh=DeviceMesh((4,), ("x",))).received
+    >>> received
+    Bytes(max=8, mean=7.5, total=30)
+    >>> received.of(3), received.each, received.max, received.mean, received.total
+    (8, array([7, 7, 8, 8]), 8, 7.5, 30)
     """
 
     ground: Ground

@@ -25,6 +25,10 @@ Dims = tuple[int, ...]
 def _mirror(x: Tensor, *, dims: Dims, layout: Layout | None = None) -> Tensor:
     x = moved(x, x.layout.without_halo())
     layout, shape = layout or x.layout, x.shape
+    if x.engine.name == "torch" and len(set(x.mesh.devices)) < x.mesh.num_devices:
+        # What follows tells slots apart by devices of its own, and those are no processes.
+        whole = Layout(x.mesh, [None if k in dims else cut for k, cut in enumerate(x.layout.dims)], *_pending(x.layout))
+        return moved(worked(lambda place, a: _flipped(a, dims), [moved(x, whole)], whole, shape), layout)
     if layout is not x.layout or any(layout.dims[k].axes for k in dims):
         # Device i needs, mirrored, what the device opposite to it has now. Seen on the mesh with the devices in
         # mirrored order that is a change of layout like any other, which the planner does with the fewest bytes.
@@ -37,6 +41,10 @@ def _mirror(x: Tensor, *, dims: Dims, layout: Layout | None = None) -> Tensor:
         else:
             x = taken(x, layout, shape)
     return worked(lambda place, a: _flipped(a, dims), [x], layout, shape)
+
+
+def _pending(layout: Layout) -> tuple[Any, Any]:
+    return layout.partial, layout.reduce_op or "sum"
 
 
 def _flipped(array: Any, dims: Dims) -> Any:
@@ -70,7 +78,7 @@ def mirrored(src: Layout, dst: Layout, shape: Shape, dims: Dims) -> tuple[Layout
         if cuts[k].axes:
             ends = [dim.size - dim.interval(part)[0] for part in reversed(range(dim.parts))]
             cuts[k] = Cut(cuts[k].axes, offsets=(0, *ends))
-    image = Layout(mesh, cuts, dst.partial, dst.reduce_op or "sum")
+    image = Layout(mesh, cuts, *_pending(dst))
     return src.to_mesh(plain), image.to_mesh(other), tuple(map(int, opposite))
 
 

@@ -8,7 +8,7 @@ import pytest
 from shardwise.errors import ConversionError, ParseError, VerifyError
 from shardwise.ir import parse_module, print_module, verify
 from shardwise.ir.dialects.linalg_elementwise import BODIES
-from shardwise.ir.dialects.tosa_ops import BINARY, UNARY
+from shardwise.ir.dialects.tosa_ops import BINARY, COMPARISONS, UNARY
 
 HERE = Path(__file__).parents[1]
 AROUND = (HERE / "around.mlir").read_text().split("// -----")
@@ -63,19 +63,50 @@ def test_each_kind_of_elementwise_has_a_body_that_mlir_opt_accepts(mlir_opt: str
     assert "linalg.generic" in mlir(mlir_opt, print_module(module, "mesh19"))
 
 
-@pytest.mark.parametrize("name", [*UNARY.split(), *BINARY.split()])
-def test_each_elementwise_tosa_op_is_read_and_printed(name: str):
-    operands = "%a" if name in UNARY.split() else "%a, %a"
-    kinds = T if name in UNARY.split() else f"{T}, {T}"
-    text = f"func.func @f(%a: {T}) {{\n  %0 = tosa.{name} {operands} : ({kinds}) -> {T}\n  func.return\n}}"
-    module = parse_module(text)
-    verify(module)
-    assert text.splitlines()[1].strip() in print_module(module)
+TOSA = [
+    (count, takes, name) for count, rows in ((1, UNARY), (2, BINARY)) for takes in rows for name in rows[takes].split()
+]
+ELEMENTS = {"any": ("f32", "i32", "i1"), "float": ("f32", "f16"), "int": ("i32", "i8", "i1"), "i1": ("i1",)}
+
+
+def tosa(name: str, count: int, element: str, made: str) -> str:
+    kinds = ", ".join([f"tensor<4x{element}>"] * count)
+    op = f"%0 = tosa.{name} {', '.join(['%a'] * count)} : ({kinds}) -> tensor<4x{made}>"
+    return f"func.func @f(%a: tensor<4x{element}>) {{\n  {op}\n  func.return\n}}"
+
+
+@pytest.mark.parametrize(("count", "takes", "name"), TOSA)
+def test_each_elementwise_tosa_op_is_read_and_printed(count: int, takes: str, name: str):
+    for element in ELEMENTS[takes]:
+        text = tosa(name, count, element, "i1" if f"tosa.{name}" in COMPARISONS else element)
+        module = parse_module(text)
+        verify(module)
+        assert text.splitlines()[1].strip() in print_module(module)
+
+
+@pytest.mark.parametrize(("count", "takes", "name"), TOSA)
+def test_each_elementwise_tosa_op_refuses_other_elements(count: int, takes: str, name: str):
+    for element in {"f32", "i32", "i1"} - {*ELEMENTS[takes]}:
+        with pytest.raises(VerifyError, match=rf"tosa\.{name} takes elements of type {takes}, got "):
+            verify(parse_module(tosa(name, count, element, element)))
+    if name != "cast":
+        with pytest.raises(VerifyError, match=rf"tosa\.{name} of \w+ does not make f64"):
+            verify(parse_module(tosa(name, count, ELEMENTS[takes][0], "f64")))
 
 
 VERIFY_ERRORS = [
     (f"%0 = tosa.abs %a : ({T}) -> tensor<4x9xf32>", f"tosa.abs cannot spread {T} to tensor<4x9xf32>"),
     (f"%0 = tosa.maximum %a, %a : ({T}, {T}) -> tensor<8xf32>", f"tosa.maximum cannot spread {T} to tensor<8xf32>"),
+    (
+        f"%0 = tosa.add %a, %i : ({T}, tensor<4x8xi32>) -> {T}",
+        "tosa.add combines elements of one type, got f32, i32",
+    ),
+    (f"%0 = tosa.select %a, %a, %a : ({T}, {T}, {T}) -> {T}", "tosa.select chooses by i1, got f32"),
+    ("%0 = tosa.mul %i, %i : (tensor<4x8xi32>, tensor<4x8xi32>) -> tensor<4x8xi8>", "tosa.mul of i32 does not make i8"),
+    (
+        f"%0 = tosa.clamp %a {{min_val = 0 : i32, max_val = 1 : i32}} : ({T}) -> {T}",
+        "tosa.clamp of f32 has limits of that type, got 0 : i32",
+    ),
     (f"%0 = tosa.negate %a, %a : ({T}, {T}) -> {T}", "tosa.negate has two zero points or none, got 1"),
     (f"%0 = tosa.matmul %a, %a, %a : ({T}, {T}, {T}) -> {T}", "tosa.matmul has two zero points or none, got 1"),
     (f"%0 = tosa.matmul %a, %a : ({T}, {T}) -> {T}", "tosa.matmul multiplies stacks of matrices"),
@@ -87,6 +118,13 @@ VERIFY_ERRORS = [
         "tosa.const makes tensor<1xf32>, but its result is tensor<2xf32>",
     ),
     (f"%0 = arith.extf %a : {T} to tensor<4x9xf64>", f"arith.extf keeps the shape, got {T} to tensor<4x9xf64>"),
+    (f"%0 = arith.extf %a : {T} to tensor<4x8xf16>", f"arith.extf widens elements, got {T} to tensor<4x8xf16>"),
+    (f"%0 = arith.truncf %a : {T} to {T}", f"arith.truncf narrows elements, got {T} to {T}"),
+    ("%0 = arith.extsi %i : tensor<4x8xi32> to tensor<4x8xi8>", "arith.extsi widens elements, got tensor<4x8xi32> to"),
+    ("%0 = arith.trunci %n : index to i8", "arith.trunci narrows elements, got index to i8"),
+    ("%0 = arith.index_cast %n : index to index", "arith.index_cast converts between ints and indices, got index"),
+    ("%0 = arith.sitofp %n : index to f32", "arith.sitofp has no indices, got index to f32"),
+    (f"%0 = arith.bitcast %a : {T} to tensor<4x8xi64>", "arith.bitcast keeps the bits of elements, got"),
     (
         f"%0 = tensor.reshape %a(%s) : ({T}, tensor<1xindex>) -> tensor<4xf32>",
         "tensor.reshape keeps the number of elements",
@@ -104,7 +142,8 @@ VERIFY_ERRORS = [
 
 @pytest.mark.parametrize(("line", "message"), VERIFY_ERRORS)
 def test_wrong_types_are_reported_at_their_place(line: str, message: str):
-    text = f"func.func @f(%a: {T}, %s: tensor<1xindex>) {{\n  {line}\n  func.return\n}}"
+    arguments = f"%a: {T}, %i: tensor<4x8xi32>, %s: tensor<1xindex>, %n: index"
+    text = f"func.func @f({arguments}) {{\n  {line}\n  func.return\n}}"
     with pytest.raises(VerifyError) as caught:
         verify(parse_module(text, "m.mlir"))
     assert str(caught.value).startswith("m.mlir:2:3: ")

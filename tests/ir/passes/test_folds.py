@@ -287,3 +287,18 @@ func.func @f(%x: tensor<4xf32>, %unused: tensor<4xf32>) -> tensor<4xf32> {
   return %x : tensor<4xf32>
 }""")
     assert print_module(simplify(module)) == print_module(module)
+
+
+def test_the_same_sharding_twice_is_folded_once():
+    module = parse_module("""
+shard.grid @g(shape = 2)
+func.func @f(%x: tensor<4xf32>, %y: tensor<4xf32>) -> (tensor<4xf32>, tensor<4xf32>) {
+  %s = shard.sharding @g split_axes = [[0]] halo_sizes = [0, 0] : !shard.sharding
+  %0 = shard.shard %x to %s : tensor<4xf32>
+  %t = shard.sharding @g split_axes = [[0]] halo_sizes = [0, 0] : !shard.sharding
+  %1 = shard.shard %y to %t : tensor<4xf32>
+  return %0, %1 : tensor<4xf32>, tensor<4xf32>
+}""")
+    made = simplify(module)
+    verify(made)
+    assert print_module(made).count("shard.sharding @g split_axes = [[0]] : !shard.sharding") == 1

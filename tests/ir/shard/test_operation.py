@@ -127,6 +127,13 @@ def test_one_result_gives_the_value_several_the_list_none_the_op():
     assert len(sizes) == 2
 
 
+def test_ops_that_never_have_one_result_say_so():
+    index = value(INDEX)
+    for op in (shard.GridOp("g", [2]), shard.NeighborsLinearIndicesOp("g", [index, index], [1])):
+        with pytest.raises(ArgumentError, match=r"results, so no single one; ask for \.results"):
+            _ = op.result
+
+
 @pytest.mark.parametrize("op", [shard.GridShapeOp, shard.ProcessMultiIndexOp])
 @pytest.mark.parametrize("count", [0, 2])
 def test_result_raises_unless_there_is_exactly_one(op, count: int):

@@ -169,11 +169,13 @@ class ElementwiseOp(NamedOperation):
         inputs: Sequence[SSAValue],
         outputs: Sequence[SSAValue],
         indexing_maps: ArrayAttr[AffineMapAttr] | None = None,
+        res: Sequence[Attribute] | None = None,
     ) -> None:
+        made = [value.type for value in outputs if isinstance(value.type, TensorType)] if res is None else list(res)
         super().__init__(
             ins=inputs,
             outs=outputs,
-            result_types=[[value.type for value in outputs if isinstance(value.type, TensorType)]],
+            result_types=[made],
             properties={"kind": ElementwiseKindAttr(kind), "indexing_maps": indexing_maps},
             hidden_region=body_of(kind, inputs, outputs),
         )
@@ -206,9 +208,10 @@ class ElementwiseOp(NamedOperation):
         if not isinstance(kind, ElementwiseKindAttr):
             parser.raise_error("kind is `#linalg.elementwise_kind<...>`")
         maps = read_maps(parser)
-        op = cls(kind.data, read_operands(parser, "ins"), read_operands(parser, "outs"), maps)
-        op.attributes |= parser.parse_optional_attr_dict()
-        read_results(parser)
+        inputs, outputs = read_operands(parser, "ins"), read_operands(parser, "outs")
+        attributes = parser.parse_optional_attr_dict()
+        op = cls(kind.data, inputs, outputs, maps, read_results(parser))
+        op.attributes |= attributes
         return op
 
     def print(self, printer: Printer) -> None:
@@ -222,6 +225,13 @@ class ElementwiseOp(NamedOperation):
         print_operands(printer, "outs", self.outputs)
         printer.print_op_attributes(self.attributes)
         print_results(printer, self.res)
+
+
+def usual_body(op: NamedOperation) -> Region:
+    """Return the body that an op of its name has; its text does not say any other."""
+    if isinstance(op, ElementwiseOp):
+        return body_of(op.kind.data, op.inputs, op.outputs)
+    return op.get_hidden_region(op.inputs, op.outputs)
 
 
 ELEMENTWISE: list[type[Operation]] = [*map(_named, NAMED), ElementwiseOp]

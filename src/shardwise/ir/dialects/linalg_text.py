@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from contextlib import nullcontext
 
-from xdsl.dialects.builtin import AffineMapAttr, ArrayAttr, TensorType
+from xdsl.dialects.builtin import AffineMapAttr, ArrayAttr, MemRefType, TensorType
 from xdsl.ir import Attribute, SSAValue
 from xdsl.parser import Parser
 from xdsl.printer import Printer
@@ -62,4 +62,4 @@ def print_results(printer: Printer, values: Sequence[SSAValue]) -> None:
 
 def element_of(value: SSAValue) -> Attribute:
     """Return the element type of a tensor, or the type of a scalar."""
-    return value.type.element_type if isinstance(value.type, TensorType) else value.type
+    return value.type.element_type if isinstance(value.type, TensorType | MemRefType) else value.type

@@ -49,7 +49,8 @@ def _product(op: Operation, a: Any, b: Any, *shift: Any) -> Any:
     old = property_of(op, "shift")  # an attribute in LLVM 19
     if any(np.any(s) for s in shift) or (old is not None and old.value.data):
         raise ProgramError(f"{op_text(op)} shifts its product, which is not supported.")
-    return INTEGERS["mul"](a, b)
+    wide = dtype_of(op.results[0].type)  # products of short ints may be wider
+    return INTEGERS["mul"](a.astype(wide), b.astype(wide))
 
 
 def _quotient(op: Operation, a: Any, b: Any) -> Any:

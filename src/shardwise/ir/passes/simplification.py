@@ -65,13 +65,15 @@ def _simplified(module: ModuleOp, grids: Grids) -> bool:
 def _block(block: Block, grids: Grids, replication: Replication, seen: ChainMap[Any, Operation]) -> bool:
     changed = False
     for op in list(block.ops):
-        if _is_pure(op) and (key := _key(op)) is not None:
-            first = seen.setdefault(key, op)
-            if first is not op:
-                _replace(op, list(first.results))
-                changed = True
-                continue
+        key = _key(op) if _is_pure(op) else None
+        first = op if key is None else seen.setdefault(key, op)
+        if first is not op:
+            _replace(op, list(first.results))
+            changed = True
+            continue
         changed |= _folded(op, grids, replication)
+        if op.parent is None:  # what stands in its place is seen the next time
+            seen.pop(key, None)
         if op.parent is None or op.name.startswith(PURE):  # bodies of structured ops are for elements
             continue
         for region in op.regions:

@@ -70,10 +70,10 @@ def read_keyword(parser: AttrParser, spellings: Sequence[str], optional: bool) -
 
 
 def read_int(parser: AttrParser, bits: int = 64) -> int:
-    """Read an int that fits `bits` bits and is not the mark of a dynamic size."""
+    """Read an int that fits `bits` bits."""
     start = parser.pos
     number = parser.parse_integer(allow_boolean=False)
-    if not -(1 << bits - 1) < number < 1 << bits - 1:
+    if not -(1 << bits - 1) <= number < 1 << bits - 1:
         parser.raise_error(f"the int does not fit {bits} bits", start, parser.pos)
     return number
 
@@ -264,7 +264,13 @@ class MixedClause:
 
     def _element(self, parser: Parser) -> int | UnresolvedOperand:
         value = parser.parse_optional_unresolved_operand()
-        return read_int(parser) if value is None else value
+        if value is not None:
+            return value
+        start = parser.pos
+        number = read_int(parser)
+        if number == DYNAMIC_INDEX:
+            parser.raise_error("the int stands for a value, which is written in its place", start, parser.pos)
+        return number
 
     def print(self, printer: Printer, op: "ShardOperation") -> None:
         """Print the list with the values in their places."""

@@ -1,6 +1,6 @@
 """Attributes and types of the dialect, and how plain Python values become them."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, TypeAlias
 
 from xdsl.dialects.builtin import (
@@ -13,11 +13,12 @@ from xdsl.dialects.builtin import (
     IntegerType,
     StringAttr,
     SymbolRefAttr,
+    UnitAttr,
     i16,
     i64,
 )
 from xdsl.dialects.shard import ReductionKind, ShardAxesArrayAttr, ShardingType
-from xdsl.ir import Data, Operation, SSAValue
+from xdsl.ir import Attribute, Data, Operation, SSAValue
 from xdsl.irdl import irdl_attr_definition
 from xdsl.parser import AttrParser
 from xdsl.printer import Printer
@@ -158,6 +159,35 @@ def reduction_attribute(reduction: ReductionLike | None) -> ReductionKindAttr:
             f"unknown reduction {reduction!r}.\n  reductions: {', '.join(names)}{did_you_mean(reduction, names)}"
         )
     return ReductionKindAttr(ReductionKind(reduction))
+
+
+# How a plain value becomes the property of each name.
+PROPERTIES: dict[str, Callable[[Any, str], Attribute | None]] = {
+    "grid": lambda given, name: grid_attribute(given),
+    **dict.fromkeys(("grid_axes", "axes", "split_axes"), axes_attribute),
+    **dict.fromkeys(
+        ("gather_axis", "slice_axis", "split_axis", "concat_axis", "scatter_axis", "shift_axis"),
+        lambda given, name: int_attribute(given, name, IndexType()),
+    ),
+    "offset": lambda given, name: int_attribute(given, name, i64),
+    **dict.fromkeys(
+        ("shape", "root", "destination", "dims", "device", "static_halo_sizes", "static_sharded_dims_offsets"),
+        ints_attribute,
+    ),
+    "source": lambda given, name: None if given is None else ints_attribute(given, name),
+    "reduction": lambda given, name: reduction_attribute(given),
+    **dict.fromkeys(("rotate", "annotate_for_users"), lambda given, name: UnitAttr() if given else None),
+}
+
+
+def property_attribute(name: str, given: Any) -> Attribute | None:
+    """Return the property of that name from a plain value; an attribute is one already, but a grid may be a string.
+
+    >>> property_attribute("gather_axis", 1).value.data
+    1
+    """
+    is_made = isinstance(given, Attribute) and name != "grid"
+    return given if is_made else PROPERTIES[name](given, name)
 
 
 def values(given: Sequence[ValueLike] | None, what: str) -> list[SSAValue]:

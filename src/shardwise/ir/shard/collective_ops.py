@@ -2,12 +2,12 @@
 
 from typing import ClassVar
 
-from xdsl.dialects.builtin import IndexType, LocationAttr, MemRefType, TensorType
+from xdsl.dialects.builtin import LocationAttr, MemRefType, TensorType
 from xdsl.ir import Attribute
 from xdsl.irdl import operand_def, prop_def, result_def, traits_def
 from xdsl.traits import Pure
 
-from shardwise.ir.shard.assembly import AxesClause, Clause, GridClause, IntClause, OperandClause, ReductionClause
+from shardwise.ir.shard.assembly import Clause, IntClause, ReductionClause
 from shardwise.ir.shard.attributes import (
     AxesLike,
     GridLike,
@@ -15,21 +15,17 @@ from shardwise.ir.shard.attributes import (
     ReductionKindAttr,
     ReductionLike,
     ValueLike,
-    axes_attribute,
-    grid_attribute,
-    int_attribute,
     reduction_attribute,
 )
 from shardwise.ir.shard.operation import (
+    GROUP,
     INDEX_ATTRIBUTE,
     CollectiveOperation,
     Place,
     shard_operation,
-    value,
     value_builder,
 )
 
-GROUP: tuple[Clause, ...] = (OperandClause("input"), GridClause(), AxesClause("grid_axes", "mesh_axes"))
 SCATTER = IntClause("scatter_axis", also=("scatter_dim",))
 
 
@@ -45,12 +41,9 @@ class AllGatherOp(CollectiveOperation):
     """
 
     name = "shard.all_gather"
-    OPERATION_NAME: ClassVar[str] = "shard.all_gather"
     CLAUSES: ClassVar[tuple[Clause, ...]] = (*GROUP, IntClause("gather_axis"))
 
-    input = operand_def(TensorType)
     gather_axis = prop_def(INDEX_ATTRIBUTE)
-    result = result_def(TensorType)
     traits = traits_def(Pure())
 
     def __init__(
@@ -64,12 +57,7 @@ class AllGatherOp(CollectiveOperation):
         loc: LocationAttr | None = None,
         ip: Place | None = None,
     ) -> None:
-        properties = {
-            "grid": grid_attribute(grid),
-            "grid_axes": axes_attribute(grid_axes),
-            "gather_axis": int_attribute(gather_axis, "gather_axis", IndexType()),
-        }
-        self._make([value(input)], [result], properties, loc, ip)
+        self._make([input], [result], loc, ip, grid=grid, grid_axes=grid_axes, gather_axis=gather_axis)
 
 
 @shard_operation
@@ -84,7 +72,6 @@ class AllReduceOp(CollectiveOperation):
     """
 
     name = "shard.all_reduce"
-    OPERATION_NAME: ClassVar[str] = "shard.all_reduce"
     CLAUSES: ClassVar[tuple[Clause, ...]] = (*GROUP, ReductionClause())
 
     input = operand_def(TensorType.constr() | MemRefType.constr())
@@ -103,12 +90,7 @@ class AllReduceOp(CollectiveOperation):
         loc: LocationAttr | None = None,
         ip: Place | None = None,
     ) -> None:
-        properties = {
-            "grid": grid_attribute(grid),
-            "grid_axes": axes_attribute(grid_axes),
-            "reduction": reduction_attribute(reduction),
-        }
-        self._make([value(input)], [result], properties, loc, ip)
+        self._make([input], [result], loc, ip, grid=grid, grid_axes=grid_axes, reduction=reduction)
 
 
 @shard_operation
@@ -123,12 +105,9 @@ class AllSliceOp(CollectiveOperation):
     """
 
     name = "shard.all_slice"
-    OPERATION_NAME: ClassVar[str] = "shard.all_slice"
     CLAUSES: ClassVar[tuple[Clause, ...]] = (*GROUP, IntClause("slice_axis"))
 
-    input = operand_def(TensorType)
     slice_axis = prop_def(INDEX_ATTRIBUTE)
-    result = result_def(TensorType)
     traits = traits_def(Pure())
 
     def __init__(
@@ -142,12 +121,7 @@ class AllSliceOp(CollectiveOperation):
         loc: LocationAttr | None = None,
         ip: Place | None = None,
     ) -> None:
-        properties = {
-            "grid": grid_attribute(grid),
-            "grid_axes": axes_attribute(grid_axes),
-            "slice_axis": int_attribute(slice_axis, "slice_axis", IndexType()),
-        }
-        self._make([value(input)], [result], properties, loc, ip)
+        self._make([input], [result], loc, ip, grid=grid, grid_axes=grid_axes, slice_axis=slice_axis)
 
 
 @shard_operation
@@ -162,13 +136,10 @@ class AllToAllOp(CollectiveOperation):
     """
 
     name = "shard.all_to_all"
-    OPERATION_NAME: ClassVar[str] = "shard.all_to_all"
     CLAUSES: ClassVar[tuple[Clause, ...]] = (*GROUP, IntClause("split_axis"), IntClause("concat_axis"))
 
-    input = operand_def(TensorType)
     split_axis = prop_def(INDEX_ATTRIBUTE)
     concat_axis = prop_def(INDEX_ATTRIBUTE)
-    result = result_def(TensorType)
     traits = traits_def(Pure())
 
     def __init__(
@@ -183,13 +154,9 @@ class AllToAllOp(CollectiveOperation):
         loc: LocationAttr | None = None,
         ip: Place | None = None,
     ) -> None:
-        properties = {
-            "grid": grid_attribute(grid),
-            "grid_axes": axes_attribute(grid_axes),
-            "split_axis": int_attribute(split_axis, "split_axis", IndexType()),
-            "concat_axis": int_attribute(concat_axis, "concat_axis", IndexType()),
-        }
-        self._make([value(input)], [result], properties, loc, ip)
+        self._make(
+            [input], [result], loc, ip, grid=grid, grid_axes=grid_axes, split_axis=split_axis, concat_axis=concat_axis
+        )
 
 
 @shard_operation
@@ -204,13 +171,10 @@ class ReduceScatterOp(CollectiveOperation):
     """
 
     name = "shard.reduce_scatter"
-    OPERATION_NAME: ClassVar[str] = "shard.reduce_scatter"
     CLAUSES: ClassVar[tuple[Clause, ...]] = (*GROUP, ReductionClause(), SCATTER)
 
-    input = operand_def(TensorType)
     reduction = prop_def(ReductionKindAttr, default_value=reduction_attribute(None))
     scatter_axis = prop_def(INDEX_ATTRIBUTE)
-    result = result_def(TensorType)
     traits = traits_def(Pure())
 
     def __init__(
@@ -225,13 +189,9 @@ class ReduceScatterOp(CollectiveOperation):
         loc: LocationAttr | None = None,
         ip: Place | None = None,
     ) -> None:
-        properties = {
-            "grid": grid_attribute(grid),
-            "grid_axes": axes_attribute(grid_axes),
-            "reduction": reduction_attribute(reduction),
-            "scatter_axis": int_attribute(scatter_axis, "scatter_axis", IndexType()),
-        }
-        self._make([value(input)], [result], properties, loc, ip)
+        self._make(
+            [input], [result], loc, ip, grid=grid, grid_axes=grid_axes, reduction=reduction, scatter_axis=scatter_axis
+        )
 
 
 all_gather = value_builder(AllGatherOp)

@@ -1,10 +1,10 @@
 """The grid of devices, and what a device can ask about it."""
 
 from collections.abc import Sequence
-from typing import Any, ClassVar, Self
+from typing import ClassVar, Self
 
 from xdsl.dialects.builtin import DYNAMIC_INDEX, DenseArrayBase, IndexType, LocationAttr, StringAttr, i64
-from xdsl.ir import Attribute, OpResult
+from xdsl.ir import Attribute
 from xdsl.irdl import (
     opt_prop_def,
     prop_def,
@@ -26,9 +26,6 @@ from shardwise.ir.shard.attributes import (
     IntsLike,
     ValueLike,
     axes_attribute,
-    grid_attribute,
-    ints_attribute,
-    values,
 )
 from shardwise.ir.shard.operation import (
     INT_LIST,
@@ -38,7 +35,6 @@ from shardwise.ir.shard.operation import (
     Trailer,
     list_builder,
     shard_operation,
-    single_result,
     value_builder,
     values_builder,
 )
@@ -56,7 +52,6 @@ class GridOp(ShardOperation):
     """
 
     name = "shard.grid"
-    OPERATION_NAME: ClassVar[str] = "shard.grid"
 
     sym_name = prop_def(StringAttr)
     shape = prop_def(INT_LIST)
@@ -75,7 +70,7 @@ class GridOp(ShardOperation):
             sym_name = StringAttr(sym_name.removeprefix("@"))
         if not isinstance(sym_name, StringAttr):
             raise ArgumentError(f"sym_name is the grid's name, such as 'grid0', got {sym_name!r}.")
-        self._make([], [], {"sym_name": sym_name, "shape": ints_attribute(shape, "shape")}, loc, ip)
+        self._make([], [], loc, ip, sym_name=sym_name, shape=shape)
 
     @classmethod
     def parse(cls, parser: Parser) -> Self:
@@ -118,8 +113,28 @@ class GridOp(ShardOperation):
         printer.print_op_attributes(after | self.attributes)
 
 
+class AxesQuestion(GridUser):
+    """An op with one result for each of `axes`, or for all axes of the grid."""
+
+    TRAILER: ClassVar[Trailer] = "results"
+
+    axes = prop_def(GridAxes, default_value=axes_attribute(()))
+    traits = traits_def(Pure())
+
+    def __init__(
+        self,
+        result: Sequence[Attribute],
+        grid: GridLike,
+        *,
+        axes: AxesLike | None = None,
+        loc: LocationAttr | None = None,
+        ip: Place | None = None,
+    ) -> None:
+        self._make([], [list(result)], loc, ip, grid=grid, axes=axes)
+
+
 @shard_operation
-class GridShapeOp(GridUser):
+class GridShapeOp(AxesQuestion):
     """The sizes of the grid along `axes`, or along all of them.
 
     >>> op = GridShapeOp([IndexType()] * 2, "g")
@@ -130,34 +145,13 @@ class GridShapeOp(GridUser):
     """
 
     name = "shard.grid_shape"
-    OPERATION_NAME: ClassVar[str] = "shard.grid_shape"
     CLAUSES: ClassVar[tuple[Clause, ...]] = (GridClause(""), AxesClause("axes"))
-    TRAILER: ClassVar[Trailer] = "results"
 
-    axes = prop_def(GridAxes, default_value=axes_attribute(()))
     sizes = var_result_def(IndexType)
-    traits = traits_def(Pure())
-
-    def __init__(
-        self,
-        result: Sequence[Attribute],
-        grid: GridLike,
-        *,
-        axes: AxesLike | None = None,
-        loc: LocationAttr | None = None,
-        ip: Place | None = None,
-    ) -> None:
-        properties = {"grid": grid_attribute(grid), "axes": axes_attribute(axes, "axes")}
-        self._make([], [list(result)], properties, loc, ip)
-
-    @property
-    def result(self) -> OpResult:
-        """The only size; an error where there are several."""
-        return single_result(self)
 
 
 @shard_operation
-class ProcessMultiIndexOp(GridUser):
+class ProcessMultiIndexOp(AxesQuestion):
     """The index of this device along `axes` of the grid, or along all of them.
 
     >>> op = ProcessMultiIndexOp([IndexType()], "g", axes=[1])
@@ -168,30 +162,9 @@ class ProcessMultiIndexOp(GridUser):
     """
 
     name = "shard.process_multi_index"
-    OPERATION_NAME: ClassVar[str] = "shard.process_multi_index"
     CLAUSES: ClassVar[tuple[Clause, ...]] = (GridClause(), AxesClause("axes"))
-    TRAILER: ClassVar[Trailer] = "results"
 
-    axes = prop_def(GridAxes, default_value=axes_attribute(()))
     indices = var_result_def(IndexType)
-    traits = traits_def(Pure())
-
-    def __init__(
-        self,
-        result: Sequence[Attribute],
-        grid: GridLike,
-        *,
-        axes: AxesLike | None = None,
-        loc: LocationAttr | None = None,
-        ip: Place | None = None,
-    ) -> None:
-        properties = {"grid": grid_attribute(grid), "axes": axes_attribute(axes, "axes")}
-        self._make([], [list(result)], properties, loc, ip)
-
-    @property
-    def result(self) -> OpResult:
-        """The only index; an error where there are several."""
-        return single_result(self)
 
 
 @shard_operation
@@ -203,7 +176,6 @@ class ProcessLinearIndexOp(GridUser):
     """
 
     name = "shard.process_linear_index"
-    OPERATION_NAME: ClassVar[str] = "shard.process_linear_index"
     CLAUSES: ClassVar[tuple[Clause, ...]] = (GridClause(),)
     TRAILER: ClassVar[Trailer] = "results"
 
@@ -218,7 +190,7 @@ class ProcessLinearIndexOp(GridUser):
         loc: LocationAttr | None = None,
         ip: Place | None = None,
     ) -> None:
-        self._make([], results or [IndexType()], {"grid": grid_attribute(grid)}, loc, ip)
+        self._make([], results or [IndexType()], loc, ip, grid=grid)
 
 
 @shard_operation
@@ -231,7 +203,6 @@ class NeighborsLinearIndicesOp(GridUser):
     """
 
     name = "shard.neighbors_linear_indices"
-    OPERATION_NAME: ClassVar[str] = "shard.neighbors_linear_indices"
     CLAUSES: ClassVar[tuple[Clause, ...]] = (
         GridClause(),
         OperandsClause("device"),
@@ -255,11 +226,7 @@ class NeighborsLinearIndicesOp(GridUser):
         loc: LocationAttr | None = None,
         ip: Place | None = None,
     ) -> None:
-        properties: dict[str, Any] = {
-            "grid": grid_attribute(grid),
-            "split_axes": axes_attribute(split_axes, "split_axes"),
-        }
-        self._make([values(device, "device")], results or [IndexType()] * 2, properties, loc, ip)
+        self._make([device], results or [IndexType()] * 2, loc, ip, grid=grid, split_axes=split_axes)
 
 
 def grid(

@@ -1,18 +1,43 @@
 """What all ops of the dialect share: text made of clauses, construction at a place, and its result."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, ClassVar, Literal, ParamSpec, Self, TypeAlias, TypeVar, cast
 
-from xdsl.dialects.builtin import I64, DenseArrayBase, IndexType, IntegerAttr, LocationAttr, SymbolRefAttr, i64
+from xdsl.dialects.builtin import (
+    I64,
+    DenseArrayBase,
+    IndexType,
+    IntegerAttr,
+    LocationAttr,
+    SymbolRefAttr,
+    TensorType,
+    i64,
+)
 from xdsl.ir import Attribute, Block, Operation, OpResult, SSAValue
-from xdsl.irdl import IRDLOperation, VarResultDef, base, irdl_op_definition, prop_def
+from xdsl.irdl import (
+    IRDLOperation,
+    VarOperandDef,
+    VarResultDef,
+    base,
+    irdl_op_definition,
+    operand_def,
+    prop_def,
+    result_def,
+)
 from xdsl.parser import Parser
 from xdsl.printer import Printer
 from xdsl.rewriter import InsertPoint, Rewriter
 
 from shardwise.errors import ArgumentError
-from shardwise.ir.shard.assembly import Clause, Found
-from shardwise.ir.shard.attributes import GridAxes, ShardingType, axes_attribute
+from shardwise.ir.shard.assembly import AxesClause, Clause, Found, GridClause, OperandClause
+from shardwise.ir.shard.attributes import (
+    GridAxes,
+    ShardingType,
+    ValueLike,
+    axes_attribute,
+    property_attribute,
+    values,
+)
 
 Trailer: TypeAlias = Literal["arrow", "function", "same", "results", "sharding"]
 Place: TypeAlias = InsertPoint | Block | Operation
@@ -28,6 +53,7 @@ OPERAND_TYPES: dict[str, Attribute] = {
     "device": IndexType(),
 }
 
+GROUP: tuple[Clause, ...] = (OperandClause("input"), GridClause(), AxesClause("grid_axes", "mesh_axes"))
 INT_LIST = DenseArrayBase[I64]
 INDEX_ATTRIBUTE = IntegerAttr.constr(base(IndexType))
 
@@ -48,17 +74,28 @@ class ShardOperation(IRDLOperation):
 
     def _make(
         self,
-        operands: Sequence[Any],
+        operands: Sequence[ValueLike | Sequence[ValueLike] | None],
         results: Sequence[Attribute | Sequence[Attribute]],
-        properties: Mapping[str, Attribute | None],
         loc: LocationAttr | None,
         ip: Place | None,
+        **properties: Any,
     ) -> None:
-        IRDLOperation.__init__(self, operands=operands, result_types=results, properties=properties)
+        """Make the op of plain values: operands in their order, and properties by their names."""
+        given = [
+            values(operand, name) if isinstance(kind, VarOperandDef) else SSAValue.get(operand)  # type: ignore[arg-type]
+            for (name, kind), operand in zip(self.get_irdl_definition().operands, operands, strict=True)
+        ]
+        made = {name: property_attribute(name, plain) for name, plain in properties.items()}
+        IRDLOperation.__init__(self, operands=given, result_types=results, properties=made)
         if loc is not None:
             self.location = loc
         if ip is not None:
             self._move(ip)
+
+    @property
+    def result(self) -> OpResult:
+        """The only result; an error where there is none or several."""
+        return single_result(self)
 
     def _move(self, ip: Place) -> None:
         # Inside xDSL's ImplicitBuilder the op already sits at the builder's place.
@@ -185,7 +222,11 @@ class CollectiveOperation(GridUser):
     [True, True, False]
     """
 
+    CLAUSES: ClassVar[tuple[Clause, ...]] = GROUP
+
+    input = operand_def(TensorType)
     grid_axes = prop_def(GridAxes, default_value=axes_attribute(()))
+    result = result_def(TensorType)
 
 
 Kind = TypeVar("Kind", bound=ShardOperation)
@@ -194,6 +235,7 @@ Kind = TypeVar("Kind", bound=ShardOperation)
 def shard_operation(op: type[Kind]) -> type[Kind]:
     """Complete an op class from its definition, with a property for each operand, result and attribute."""
     irdl_op_definition(op)
+    op.OPERATION_NAME = op.name
     definition = op.get_irdl_definition()
     fields = [name for name, _ in (*definition.operands, *definition.results)]
     for name in (*fields, *definition.accessor_names):
@@ -261,8 +303,3 @@ def list_builder(make: Callable[P, ShardOperation]) -> Callable[P, list[OpResult
 
     _named(build, make)
     return build
-
-
-def value(given: "SSAValue | Operation") -> SSAValue:
-    """Return a value given as itself or as the op that makes it."""
-    return SSAValue.get(given)

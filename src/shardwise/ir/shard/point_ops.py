@@ -9,7 +9,6 @@ from xdsl.irdl import (
     operand_def,
     opt_prop_def,
     prop_def,
-    result_def,
     traits_def,
     var_operand_def,
 )
@@ -22,21 +21,15 @@ from shardwise.ir.shard.attributes import (
     IntLike,
     IntsLike,
     ValueLike,
-    axes_attribute,
-    grid_attribute,
-    int_attribute,
-    ints_attribute,
-    values,
 )
-from shardwise.ir.shard.collective_ops import GROUP
 from shardwise.ir.shard.operation import (
+    GROUP,
     INDEX_ATTRIBUTE,
     INT_LIST,
     CollectiveOperation,
     Place,
     Trailer,
     shard_operation,
-    value,
     value_builder,
 )
 
@@ -53,14 +46,12 @@ class SendOp(CollectiveOperation):
     """
 
     name = "shard.send"
-    OPERATION_NAME: ClassVar[str] = "shard.send"
     CLAUSES: ClassVar[tuple[Clause, ...]] = (*GROUP, MixedClause("destination", "destination", "destination_dynamic"))
     TRAILER: ClassVar[Trailer] = "function"
 
     input = operand_def(TensorType)
     destination_dynamic = var_operand_def(IndexType)
     destination = prop_def(INT_LIST)
-    result = result_def(TensorType)
 
     def __init__(
         self,
@@ -74,13 +65,9 @@ class SendOp(CollectiveOperation):
         loc: LocationAttr | None = None,
         ip: Place | None = None,
     ) -> None:
-        properties = {
-            "grid": grid_attribute(grid),
-            "grid_axes": axes_attribute(grid_axes),
-            "destination": ints_attribute(destination, "destination"),
-        }
-        operands = [value(input), values(destination_dynamic, "destination_dynamic")]
-        self._make(operands, [result], properties, loc, ip)
+        self._make(
+            [input, destination_dynamic], [result], loc, ip, grid=grid, grid_axes=grid_axes, destination=destination
+        )
 
 
 @shard_operation
@@ -95,14 +82,12 @@ class RecvOp(CollectiveOperation):
     """
 
     name = "shard.recv"
-    OPERATION_NAME: ClassVar[str] = "shard.recv"
     CLAUSES: ClassVar[tuple[Clause, ...]] = (*GROUP, MixedClause("source", "source", "source_dynamic", optional=True))
     TRAILER: ClassVar[Trailer] = "function"
 
     input = operand_def(TensorType)
     source_dynamic = var_operand_def(IndexType)
     source = opt_prop_def(INT_LIST)
-    result = result_def(TensorType)
 
     def __init__(
         self,
@@ -116,12 +101,7 @@ class RecvOp(CollectiveOperation):
         loc: LocationAttr | None = None,
         ip: Place | None = None,
     ) -> None:
-        properties = {
-            "grid": grid_attribute(grid),
-            "grid_axes": axes_attribute(grid_axes),
-            "source": None if source is None else ints_attribute(source, "source"),
-        }
-        self._make([value(input), values(source_dynamic, "source_dynamic")], [result], properties, loc, ip)
+        self._make([input, source_dynamic], [result], loc, ip, grid=grid, grid_axes=grid_axes, source=source)
 
 
 @shard_operation
@@ -139,7 +119,6 @@ class ShiftOp(CollectiveOperation):
     """
 
     name = "shard.shift"
-    OPERATION_NAME: ClassVar[str] = "shard.shift"
     CLAUSES: ClassVar[tuple[Clause, ...]] = (
         *GROUP,
         IntClause("shift_axis"),
@@ -147,11 +126,9 @@ class ShiftOp(CollectiveOperation):
         FlagClause("rotate"),
     )
 
-    input = operand_def(TensorType)
     shift_axis = prop_def(INDEX_ATTRIBUTE)
     offset = prop_def(IntegerAttr[I64])
     rotation = opt_prop_def(UnitAttr, prop_name="rotate")
-    result = result_def(TensorType)
     traits = traits_def(Pure())
 
     def __init__(
@@ -167,14 +144,17 @@ class ShiftOp(CollectiveOperation):
         loc: LocationAttr | None = None,
         ip: Place | None = None,
     ) -> None:
-        properties = {
-            "grid": grid_attribute(grid),
-            "grid_axes": axes_attribute(grid_axes),
-            "shift_axis": int_attribute(shift_axis, "shift_axis", IndexType()),
-            "offset": int_attribute(offset, "offset", i64),
-            "rotate": UnitAttr() if rotate else None,
-        }
-        self._make([value(input)], [result], properties, loc, ip)
+        self._make(
+            [input],
+            [result],
+            loc,
+            ip,
+            grid=grid,
+            grid_axes=grid_axes,
+            shift_axis=shift_axis,
+            offset=offset,
+            rotate=rotate,
+        )
 
     @property
     def rotate(self) -> bool:

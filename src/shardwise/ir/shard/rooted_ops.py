@@ -5,7 +5,7 @@ from typing import ClassVar
 
 from xdsl.dialects.builtin import IndexType, LocationAttr, TensorType
 from xdsl.ir import Attribute
-from xdsl.irdl import operand_def, prop_def, result_def, traits_def, var_operand_def
+from xdsl.irdl import operand_def, prop_def, traits_def, var_operand_def
 from xdsl.traits import Pure
 
 from shardwise.ir.shard.assembly import Clause, IntClause, MixedClause, ReductionClause
@@ -17,30 +17,37 @@ from shardwise.ir.shard.attributes import (
     ReductionKindAttr,
     ReductionLike,
     ValueLike,
-    axes_attribute,
-    grid_attribute,
-    int_attribute,
-    ints_attribute,
     reduction_attribute,
-    values,
 )
-from shardwise.ir.shard.collective_ops import GROUP, SCATTER
+from shardwise.ir.shard.collective_ops import SCATTER
 from shardwise.ir.shard.operation import (
+    GROUP,
     INDEX_ATTRIBUTE,
     INT_LIST,
     CollectiveOperation,
     Place,
     Trailer,
     shard_operation,
-    value,
     value_builder,
 )
 
 ROOT = MixedClause("root", "root", "root_dynamic")
 
 
+class RootedOperation(CollectiveOperation):
+    """A collective in which one device of each group has a part of its own."""
+
+    TRAILER: ClassVar[Trailer] = "function"
+
+    # Operands of a class come before those of the one it is made from, so both are named here.
+    input = operand_def(TensorType)
+    root_dynamic = var_operand_def(IndexType)
+    root = prop_def(INT_LIST)
+    traits = traits_def(Pure())
+
+
 @shard_operation
-class BroadcastOp(CollectiveOperation):
+class BroadcastOp(RootedOperation):
     """Copies the root's tensor to all devices of its group.
 
     >>> from xdsl.dialects.builtin import i8
@@ -51,15 +58,7 @@ class BroadcastOp(CollectiveOperation):
     """
 
     name = "shard.broadcast"
-    OPERATION_NAME: ClassVar[str] = "shard.broadcast"
     CLAUSES: ClassVar[tuple[Clause, ...]] = (*GROUP, ROOT)
-    TRAILER: ClassVar[Trailer] = "function"
-
-    input = operand_def(TensorType)
-    root_dynamic = var_operand_def(IndexType)
-    root = prop_def(INT_LIST)
-    result = result_def(TensorType)
-    traits = traits_def(Pure())
 
     def __init__(
         self,
@@ -73,16 +72,11 @@ class BroadcastOp(CollectiveOperation):
         loc: LocationAttr | None = None,
         ip: Place | None = None,
     ) -> None:
-        properties = {
-            "grid": grid_attribute(grid),
-            "grid_axes": axes_attribute(grid_axes),
-            "root": ints_attribute(root, "root"),
-        }
-        self._make([value(input), values(root_dynamic, "root_dynamic")], [result], properties, loc, ip)
+        self._make([input, root_dynamic], [result], loc, ip, grid=grid, grid_axes=grid_axes, root=root)
 
 
 @shard_operation
-class GatherOp(CollectiveOperation):
+class GatherOp(RootedOperation):
     """Concatenates the tensors of a group along dim `gather_axis` on the root; elsewhere the result is undefined.
 
     >>> from xdsl.dialects.builtin import i8
@@ -93,16 +87,9 @@ class GatherOp(CollectiveOperation):
     """
 
     name = "shard.gather"
-    OPERATION_NAME: ClassVar[str] = "shard.gather"
     CLAUSES: ClassVar[tuple[Clause, ...]] = (*GROUP, IntClause("gather_axis"), ROOT)
-    TRAILER: ClassVar[Trailer] = "function"
 
-    input = operand_def(TensorType)
-    root_dynamic = var_operand_def(IndexType)
     gather_axis = prop_def(INDEX_ATTRIBUTE)
-    root = prop_def(INT_LIST)
-    result = result_def(TensorType)
-    traits = traits_def(Pure())
 
     def __init__(
         self,
@@ -117,17 +104,13 @@ class GatherOp(CollectiveOperation):
         loc: LocationAttr | None = None,
         ip: Place | None = None,
     ) -> None:
-        properties = {
-            "grid": grid_attribute(grid),
-            "grid_axes": axes_attribute(grid_axes),
-            "gather_axis": int_attribute(gather_axis, "gather_axis", IndexType()),
-            "root": ints_attribute(root, "root"),
-        }
-        self._make([value(input), values(root_dynamic, "root_dynamic")], [result], properties, loc, ip)
+        self._make(
+            [input, root_dynamic], [result], loc, ip, grid=grid, grid_axes=grid_axes, gather_axis=gather_axis, root=root
+        )
 
 
 @shard_operation
-class ReduceOp(CollectiveOperation):
+class ReduceOp(RootedOperation):
     """Combines the tensors of a group as all_reduce does, on the root; elsewhere the result is undefined.
 
     >>> from xdsl.dialects.builtin import f32, f64
@@ -138,16 +121,9 @@ class ReduceOp(CollectiveOperation):
     """
 
     name = "shard.reduce"
-    OPERATION_NAME: ClassVar[str] = "shard.reduce"
     CLAUSES: ClassVar[tuple[Clause, ...]] = (*GROUP, ReductionClause(), ROOT)
-    TRAILER: ClassVar[Trailer] = "function"
 
-    input = operand_def(TensorType)
-    root_dynamic = var_operand_def(IndexType)
     reduction = prop_def(ReductionKindAttr, default_value=reduction_attribute(None))
-    root = prop_def(INT_LIST)
-    result = result_def(TensorType)
-    traits = traits_def(Pure())
 
     def __init__(
         self,
@@ -162,17 +138,13 @@ class ReduceOp(CollectiveOperation):
         loc: LocationAttr | None = None,
         ip: Place | None = None,
     ) -> None:
-        properties = {
-            "grid": grid_attribute(grid),
-            "grid_axes": axes_attribute(grid_axes),
-            "reduction": reduction_attribute(reduction),
-            "root": ints_attribute(root, "root"),
-        }
-        self._make([value(input), values(root_dynamic, "root_dynamic")], [result], properties, loc, ip)
+        self._make(
+            [input, root_dynamic], [result], loc, ip, grid=grid, grid_axes=grid_axes, reduction=reduction, root=root
+        )
 
 
 @shard_operation
-class ScatterOp(CollectiveOperation):
+class ScatterOp(RootedOperation):
     """Cuts the root's tensor along dim `scatter_axis`; device i of the group receives piece i.
 
     >>> from xdsl.dialects.builtin import i8
@@ -183,16 +155,9 @@ class ScatterOp(CollectiveOperation):
     """
 
     name = "shard.scatter"
-    OPERATION_NAME: ClassVar[str] = "shard.scatter"
     CLAUSES: ClassVar[tuple[Clause, ...]] = (*GROUP, SCATTER, ROOT)
-    TRAILER: ClassVar[Trailer] = "function"
 
-    input = operand_def(TensorType)
-    root_dynamic = var_operand_def(IndexType)
     scatter_axis = prop_def(INDEX_ATTRIBUTE)
-    root = prop_def(INT_LIST)
-    result = result_def(TensorType)
-    traits = traits_def(Pure())
 
     def __init__(
         self,
@@ -207,13 +172,16 @@ class ScatterOp(CollectiveOperation):
         loc: LocationAttr | None = None,
         ip: Place | None = None,
     ) -> None:
-        properties = {
-            "grid": grid_attribute(grid),
-            "grid_axes": axes_attribute(grid_axes),
-            "scatter_axis": int_attribute(scatter_axis, "scatter_axis", IndexType()),
-            "root": ints_attribute(root, "root"),
-        }
-        self._make([value(input), values(root_dynamic, "root_dynamic")], [result], properties, loc, ip)
+        self._make(
+            [input, root_dynamic],
+            [result],
+            loc,
+            ip,
+            grid=grid,
+            grid_axes=grid_axes,
+            scatter_axis=scatter_axis,
+            root=root,
+        )
 
 
 broadcast = value_builder(BroadcastOp)

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from xdsl.dialects.builtin import I64, IndexType, LocationAttr, MemRefType, TensorType, UnitAttr
-from xdsl.ir import Attribute, OpResult
+from xdsl.ir import Attribute, SSAValue
 from xdsl.irdl import (
     AttrSizedOperandSegments,
     operand_def,
@@ -38,9 +38,7 @@ from shardwise.ir.shard.attributes import (
     ShardingType,
     ValueLike,
     axis_lists_attribute,
-    grid_attribute,
     ints_attribute,
-    values,
 )
 from shardwise.ir.shard.operation import (
     INT_LIST,
@@ -49,8 +47,6 @@ from shardwise.ir.shard.operation import (
     ShardOperation,
     Trailer,
     shard_operation,
-    single_result,
-    value,
     value_builder,
     values_builder,
 )
@@ -66,7 +62,6 @@ class ShardingOp(GridUser):
     """
 
     name = "shard.sharding"
-    OPERATION_NAME: ClassVar[str] = "shard.sharding"
     _ODS_OPERAND_SEGMENTS: ClassVar[tuple[int, ...]] = (-1, -1)
     CLAUSES: ClassVar[tuple[Clause, ...]] = (
         GridClause(""),
@@ -101,17 +96,16 @@ class ShardingOp(GridUser):
         loc: LocationAttr | None = None,
         ip: Place | None = None,
     ) -> None:
-        properties = {
-            "grid": grid_attribute(grid),
-            "split_axes": axis_lists_attribute(split_axes),
-            "static_sharded_dims_offsets": ints_attribute(static_sharded_dims_offsets, "static_sharded_dims_offsets"),
-            "static_halo_sizes": ints_attribute(static_halo_sizes, "static_halo_sizes"),
-        }
-        operands = [
-            values(dynamic_sharded_dims_offsets, "dynamic_sharded_dims_offsets"),
-            values(dynamic_halo_sizes, "dynamic_halo_sizes"),
-        ]
-        self._make(operands, results or [ShardingType()], properties, loc, ip)
+        self._make(
+            [dynamic_sharded_dims_offsets, dynamic_halo_sizes],
+            results or [ShardingType()],
+            loc,
+            ip,
+            grid=grid,
+            split_axes=axis_lists_attribute(split_axes),
+            static_sharded_dims_offsets=static_sharded_dims_offsets,
+            static_halo_sizes=static_halo_sizes,
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -162,7 +156,6 @@ class ShardOp(ShardOperation):
     """
 
     name = "shard.shard"
-    OPERATION_NAME: ClassVar[str] = "shard.shard"
     CLAUSES: ClassVar[tuple[Clause, ...]] = (
         OperandClause("src"),
         AnnotationClause(),
@@ -186,9 +179,8 @@ class ShardOp(ShardOperation):
         loc: LocationAttr | None = None,
         ip: Place | None = None,
     ) -> None:
-        source = value(src)
-        properties = {"annotate_for_users": UnitAttr() if annotate_for_users else None}
-        self._make([source, value(sharding)], results or [source.type], properties, loc, ip)
+        made = results or [SSAValue.get(src).type]
+        self._make([src, sharding], made, loc, ip, annotate_for_users=annotate_for_users)
 
     @property
     def annotate_for_users(self) -> bool:
@@ -208,7 +200,6 @@ class GetShardingOp(ShardOperation):
     """
 
     name = "shard.get_sharding"
-    OPERATION_NAME: ClassVar[str] = "shard.get_sharding"
     CLAUSES: ClassVar[tuple[Clause, ...]] = (OperandClause("source"),)
 
     source = operand_def(TensorType)
@@ -223,7 +214,7 @@ class GetShardingOp(ShardOperation):
         loc: LocationAttr | None = None,
         ip: Place | None = None,
     ) -> None:
-        self._make([value(source)], results or [ShardingType()], {}, loc, ip)
+        self._make([source], results or [ShardingType()], loc, ip)
 
 
 @shard_operation
@@ -240,7 +231,6 @@ class ShardShapeOp(ShardOperation):
     """
 
     name = "shard.shard_shape"
-    OPERATION_NAME: ClassVar[str] = "shard.shard_shape"
     _ODS_OPERAND_SEGMENTS: ClassVar[tuple[int, ...]] = (-1, 1, -1)
     CLAUSES: ClassVar[tuple[Clause, ...]] = (
         MixedClause("dims", "dims", "dims_dynamic"),
@@ -270,14 +260,7 @@ class ShardShapeOp(ShardOperation):
         loc: LocationAttr | None = None,
         ip: Place | None = None,
     ) -> None:
-        properties = {"dims": ints_attribute(dims, "dims"), "device": ints_attribute(device, "device")}
-        operands = [values(dims_dynamic, "dims_dynamic"), value(sharding), values(device_dynamic, "device_dynamic")]
-        self._make(operands, [list(result)], properties, loc, ip)
-
-    @property
-    def result(self) -> OpResult:
-        """The only size; an error where there are several."""
-        return single_result(self)
+        self._make([dims_dynamic, sharding, device_dynamic], [list(result)], loc, ip, dims=dims, device=device)
 
 
 @shard_operation
@@ -292,7 +275,6 @@ class UpdateHaloOp(GridUser):
     """
 
     name = "shard.update_halo"
-    OPERATION_NAME: ClassVar[str] = "shard.update_halo"
     CLAUSES: ClassVar[tuple[Clause, ...]] = (
         OperandClause("destination"),
         GridClause(),
@@ -320,12 +302,16 @@ class UpdateHaloOp(GridUser):
         loc: LocationAttr | None = None,
         ip: Place | None = None,
     ) -> None:
-        properties = {
-            "grid": grid_attribute(grid),
-            "split_axes": axis_lists_attribute(split_axes),
-            "static_halo_sizes": ints_attribute(static_halo_sizes, "static_halo_sizes"),
-        }
-        self._make([value(destination), values(halo_sizes, "halo_sizes")], [result], properties, loc, ip)
+        lists = axis_lists_attribute(split_axes)
+        self._make(
+            [destination, halo_sizes],
+            [result],
+            loc,
+            ip,
+            grid=grid,
+            split_axes=lists,
+            static_halo_sizes=static_halo_sizes,
+        )
 
 
 sharding = value_builder(ShardingOp)

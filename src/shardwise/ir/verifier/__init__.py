@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 
-from xdsl.dialects.builtin import ModuleOp
+from xdsl.dialects.builtin import ModuleOp, UnregisteredOp
 from xdsl.ir import Operation
 from xdsl.irdl import OptionalDef
 
@@ -12,6 +12,7 @@ from shardwise.ir.shard import GridOp, ShardOperation
 from shardwise.ir.verifier.collectives import COLLECTIVES
 from shardwise.ir.verifier.complaint import Check, Complaints
 from shardwise.ir.verifier.grids import GRIDS, Grid, Symbols
+from shardwise.ir.verifier.linalgs import linalg_complaints
 from shardwise.ir.verifier.order import Order
 from shardwise.ir.verifier.shardings import SHARDINGS, grid_name_of
 
@@ -54,7 +55,8 @@ def _fault(op: Operation, complaint: str, symbols: Symbols) -> VerifyError:
     if isinstance(op, GridOp):
         grid = Grid.of(op)
     on = f" on {grid}" if grid is not None else ""
-    return VerifyError(place.name, place.line, place.column, f"{op.name}{on}: {complaint}")
+    name = op.op_name.data if isinstance(op, UnregisteredOp) else op.name
+    return VerifyError(place.name, place.line, place.column, f"{name}{on}: {complaint}")
 
 
 def _dialect_complaints(op: ShardOperation, symbols: Symbols) -> Complaints:
@@ -84,10 +86,12 @@ def _is_missing(op: ShardOperation, name: str) -> bool:
 
 
 def _structure_complaints(op: Operation) -> Complaints:
-    # verify_ first: what verify raises for the same fault prints the whole module on the way.
-    for check in (op.verify_, lambda: op.verify(verify_nested_ops=False)):
-        try:
-            check()
-        except Exception as error:  # xDSL's checks also fail with assertions and whatever else Python raises
-            yield f"{str(error).strip() or type(error).__name__}."
-            return
+    try:
+        complaints = [*linalg_complaints(op)]
+        if not complaints:
+            # verify_ first: what verify raises for the same fault prints the whole module on the way.
+            op.verify_()
+            op.verify(verify_nested_ops=False)
+    except Exception as error:  # xDSL's checks also fail with assertions and whatever else Python raises
+        complaints = [f"{str(error).strip().rstrip('.') or type(error).__name__}."]
+    yield from complaints

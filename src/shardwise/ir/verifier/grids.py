@@ -19,6 +19,8 @@ from shardwise.ir.shard import (
 )
 from shardwise.ir.verifier.complaint import Check, Complaints, Sizes, counted, shown
 
+VISIBILITIES = ("public", "private", "nested")
+
 
 @dataclass(frozen=True, slots=True)
 class Grid:
@@ -67,15 +69,15 @@ class Symbols:
     def _names(self, module: ModuleOp) -> dict[str, Operation]:
         if module not in self.tables:
             # The first op with a name has it; a second one is complained about.
-            named = [(_name(child), child) for child in module.body.ops]
+            named = [(_name(child), child) for child in _children(module)]
             self.tables[module] = {name: child for name, child in reversed(named) if name is not None}
         return self.tables[module]
 
     def has_twins(self, op: Operation) -> bool:
         """Return whether two ops of a module have one name."""
-        return isinstance(op, ModuleOp) and sum(_name(child) is not None for child in op.body.ops) > len(
-            self._names(op)
-        )
+        if not isinstance(op, ModuleOp):
+            return False
+        return sum(_name(child) is not None for child in _children(op)) > len(self._names(op))
 
     def grid(self, op: Operation, name: str | None) -> Grid | None:
         """Return the grid of that name, if there is one."""
@@ -92,12 +94,20 @@ class Symbols:
         return f"unknown grid @{name}.\n  {listed}{did_you_mean(name, grids)}"
 
     def complaints(self, op: Operation) -> Complaints:
-        """Complain about a name that another op has already."""
+        """Complain about a name that another op has already, and about one that nobody knows whom to show to."""
+        seen = op.properties.get("sym_visibility")
+        if seen is not None and (not isinstance(seen, StringAttr) or seen.data not in VISIBILITIES):
+            yield f"sym_visibility is one of {', '.join(VISIBILITIES)}, got {seen}."
         name = _name(op)
         if name is None or not isinstance(op.parent_op(), ModuleOp):
             return
         if (first := self.table(op).get(name)) is not op and first is not None:
             yield f"the name @{name} is taken by the {first.name} before it."
+
+
+def _children(module: ModuleOp) -> list[Operation]:
+    # Written in the generic form, a module may have regions and blocks of any number.
+    return [op for region in module.regions for block in region.blocks for op in block.ops]
 
 
 def _name(op: Operation) -> str | None:

@@ -14,7 +14,12 @@ class Order:
     positions: dict[Block, dict[Operation, int]] = field(default_factory=dict)
 
     def complaints(self, op: Operation) -> Complaints:
-        """Complain about values that are made after the op or where it cannot see them."""
+        """Complain about values that are made after the op or where it cannot see them, and where it cannot go."""
+        for block in op.successors:
+            if op.parent is None or block.parent is not op.parent.parent:
+                yield "goes to a block of another region."
+            elif block.parent is not None and block is block.parent.first_block:
+                yield "goes to the first block of its region, which is entered from outside alone."
         for number, value in enumerate(op.operands):
             if not self._sees(op, value):
                 yield f"operand {number} is used before it is made, or where it cannot be seen."

@@ -7,8 +7,9 @@ from hypothesis import strategies as st
 
 from shardwise import CPU, DeviceMesh, Layout, plan_reshard
 from shardwise.engine.execute import Program, compiled, permutation
-from shardwise.engine.route import Message, Part, Route, route_of
+from shardwise.engine.route import Message, Part, Route
 from shardwise.engine.storage import storage_of
+from shardwise.engine.survey import route_of
 from tests.engines.cases import process_moves
 from tests.plan.cases import mesh_of
 from tests.prim.cases import Move
