@@ -117,7 +117,7 @@ def test_getting_and_updating_elements() -> None:
     assert np.array_equal(x[1:, ::-1].numpy(), value[1:, ::-1])
     assert x.at[0, 0].set(5.0)[0, 0].item() == 5.0
     assert x.at[0].add(1.0)[0].numpy().tolist() == [1.0, 2.0, 3.0, 4.0]
-    with pytest.raises(TypeError, match="does not support item assignment"):
+    with pytest.raises(TypeError, match="a Tensor does not change"):
         x[0] = 1.0
 
 

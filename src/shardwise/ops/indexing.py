@@ -99,17 +99,17 @@ def _integers(x: Tensor, function: str) -> Tensor:
 # -- basic indexing ------------------------------------------------------------------------------------
 
 
-def sliced(x: Tensor, index: Index, reverse: Sequence[int] = ()) -> Tensor:
-    """Return a window of a tensor, with some dims reversed, cut again as the tensor was."""
-    if all(span == (0, size, 1) for span, size in zip(index, x.shape, strict=True)):
+def sliced(x: Tensor, index: Index, reverse: Sequence[int] = (), drop: tuple[int, ...] = ()) -> Tensor:
+    """Return a window of a tensor, with some dims reversed, cut again as the tensor was; dims to drop are whole."""
+    if not drop and all(span == (0, size, 1) for span, size in zip(index, x.shape, strict=True)):
         return mirror(x, dims=tuple(reverse)) if reverse else x
     if not reverse and not x.level and x.engine.name == "local" and is_quiet():  # often, so it is done in one go
-        layout = _sliced_layout(x.layout, x.shape, index)
+        layout = _sliced_layout(x.layout, x.shape, index, drop)
         program = cutting(x.layout, layout, x.shape, index, x.dtype)
         if program is not None:
             return Tensor(x.engine.run(program, x.arrays), layout, program.target.shape, x.dtype, x.engine)
     out = window(x, index=index)
-    layout = _cut_again(x.layout, out.layout)
+    layout = _cut_again(x.layout, out.layout, drop)
     if reverse:
         return mirror(out, dims=tuple(reverse), layout=layout)
     cut = [k for k, (span, size) in enumerate(zip(index, x.shape, strict=True)) if span != (0, size, 1)]
@@ -118,16 +118,18 @@ def sliced(x: Tensor, index: Index, reverse: Sequence[int] = ()) -> Tensor:
 
 
 @lru_cache(maxsize=4096)
-def _sliced_layout(layout: Layout, shape: Shape, index: Index) -> Layout:
-    return _cut_again(layout, windowed(layout, shape, index))
+def _sliced_layout(layout: Layout, shape: Shape, index: Index, drop: tuple[int, ...]) -> Layout:
+    return _cut_again(layout, windowed(layout, shape, index), drop)
 
 
 @lru_cache(maxsize=4096)
-def _cut_again(own: Layout, found: Layout) -> Layout:
+def _cut_again(own: Layout, found: Layout, drop: tuple[int, ...] = ()) -> Layout:
     # The layout of a window, cut where it was found, as its tensor is cut.
     rest = zip(own.dims, found.dims, strict=True)
     cuts = [old if old == new or old.offsets is None else new for old, new in rest]
-    moves = any(a.axes and b is not a for a, b in zip(cuts, found.without_halo().dims, strict=True))
+    cuts = [Cut() if k in drop else cut for k, cut in enumerate(cuts)]
+    pairs = zip(cuts, found.without_halo().dims, strict=True)
+    moves = any((a.axes or b.axes) and b is not a for a, b in pairs)
     plain = [Cut(cut.axes, split=cut.split, offsets=cut.offsets) for cut in cuts]
     # Where elements change device anyway, pending sums are resolved on the way.
     pending = () if moves else found.partial
@@ -298,7 +300,7 @@ def indexed(x: Tensor, key: Any) -> Tensor:
 
 def basic(x: Tensor, key: Key) -> Tensor:
     """Return what the slices, integers and new dims of an index leave of a tensor."""
-    out = sliced(x, key.window, key.reverse)
+    out = sliced(x, key.window, key.reverse, key.drop)
     out = squeeze(out, at=key.drop) if key.drop else out
     return expand(out, at=key.add) if key.add else out
 

@@ -19,8 +19,10 @@ from shardwise.prim.joins import Widths, joined_shape
 from shardwise.prim.joins import concat as join
 from shardwise.prim.joins import pad as constants_around
 from shardwise.prim.mirror import mirror
+from shardwise.prim.needs import may_bring, may_send, rehearsed
 from shardwise.prim.reshaping import reshape, reshaping
 from shardwise.prim.shapes import expand, squeeze
+from shardwise.prim.solvers import GreedyReshard, is_quiet, mode
 from shardwise.prim.surrounds import stretches, surround
 from shardwise.prim.tensor import Tensor, asarray, together
 from shardwise.prim.windows import Span, between, whole_but, window, windowed
@@ -36,7 +38,12 @@ def concat(arrays: Sequence[Any], /, *, axis: int | None = 0) -> Tensor:
     """
     parts = _alike(arrays, "concat")
     if axis is None:
-        return _in_a_row(parts)
+        if is_quiet():
+            return _in_a_row(parts)
+        dims = range(max(x.ndim for x in parts))
+        may_send("concat", parts, dims, *rehearsed(lambda *some: _in_a_row(some), *parts))
+        with mode(GreedyReshard()):  # which has been asked
+            return _in_a_row(parts)
     (dim,) = dims_of(parts[0], axis, "concat")
     for part in parts:
         if part.ndim != parts[0].ndim or not _fits(part.shape, parts[0].shape, dim):
@@ -121,7 +128,16 @@ def stack(arrays: Sequence[Any], /, *, axis: int = 0) -> Tensor:
     rank = parts[0].ndim + 1
     if not -rank <= axis < rank:
         raise BindingError(f"stack: axis {axis} is out of range for a result with {rank} dims.")
-    return joined([expand(part, at=(axis % rank,)) for part in parts], axis % rank)
+    dim = axis % rank
+    wide = [expand(part, at=(dim,)) for part in parts]
+    if is_quiet() or len(parts) == 1:
+        return joined(wide, dim)
+    way = _cheapest(wide, dim)
+    cuts = [cut for k, cut in enumerate(way.dims) if k != dim]
+    own = Layout(way.mesh, cuts, way.partial, way.reduce_op or "sum")
+    may_bring("stack", parts, [own] * len(parts))
+    with mode(GreedyReshard()):  # which has been asked
+        return joined(wide, dim)
 
 
 def unstack(x: Any, /, *, axis: int = 0) -> tuple[Tensor, ...]:
@@ -132,7 +148,8 @@ def unstack(x: Any, /, *, axis: int = 0) -> tuple[Tensor, ...]:
     """
     x = asarray(x)
     (dim,) = dims_of(x, axis, "unstack")
-    return tuple(squeeze(part, at=(dim,)) for part in _cut(x, dim, range(1, x.shape[dim])) if x.shape[dim])
+    rows = [whole_but(x.shape, dim, Span(at, 1)) for at in range(x.shape[dim])]
+    return tuple(squeeze(sliced(x, row, drop=(dim,)), at=(dim,)) for row in rows)
 
 
 def split(x: Any, indices_or_sections: int | Sequence[int], /, *, axis: int = 0) -> list[Tensor]:
@@ -182,7 +199,7 @@ def roll(x: Any, /, shift: int | Sequence[int], *, axis: Axis = None) -> Tensor:
     if axis is None:
         if not isinstance(shift, int):
             raise ArgumentError(f"roll: several shifts need as many axes, got shift={shift!r} and axis=None.")
-        return _rolled(x, (*(0,) * (x.ndim - 1), shift), x.ndim, layout, carry=True)
+        return _asked_and_rolled(x, (*(0,) * (x.ndim - 1), shift), layout, carry=True)
     axes = (axis,) if isinstance(axis, int) else tuple(axis)
     shifts = (shift,) * len(axes) if isinstance(shift, int) else tuple(shift)
     if len(shifts) != len(axes):
@@ -191,7 +208,16 @@ def roll(x: Any, /, shift: int | Sequence[int], *, axis: Axis = None) -> Tensor:
     for amount, one in zip(shifts, axes, strict=True):
         (dim,) = dims_of(x, one, "roll")
         amounts[dim] += amount
-    return _rolled(x, tuple(amounts), x.ndim, layout, carry=False)
+    return _asked_and_rolled(x, tuple(amounts), layout, carry=False)
+
+
+def _asked_and_rolled(x: Tensor, amounts: tuple[int, ...], layout: Layout, carry: bool) -> Tensor:
+    if is_quiet():
+        return _rolled(x, amounts, x.ndim, layout, carry)
+    plans = rehearsed(lambda y: _rolled(y, amounts, x.ndim, layout, carry), x)
+    may_send("roll", x, [k for k, shift in enumerate(amounts) if shift or carry], *plans)
+    with mode(GreedyReshard()):  # which has been asked
+        return _rolled(x, amounts, x.ndim, layout, carry)
 
 
 def _rolled(x: Tensor, amounts: tuple[int, ...], dims: int, layout: Layout, carry: bool) -> Tensor:

@@ -6,13 +6,16 @@ solver in use can refuse it or have it reported. Only the functions whose purpos
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
 
+from shardwise.engine.abstract import AbstractEngine
+from shardwise.engine.current import engine_context
 from shardwise.layout.layout import Layout
 from shardwise.plan.plan import Plan, plan_reshard
 from shardwise.prim.infer import Candidate
 from shardwise.prim.relayout import relayout
-from shardwise.prim.solvers import Question, ask, is_quiet
+from shardwise.prim.solvers import GreedyReshard, Question, ask, is_quiet, mode
 from shardwise.prim.tensor import Tensor, moved
 
 
@@ -51,11 +54,12 @@ def may_carry(op: str, x: Tensor, along: Sequence[int], y: Tensor, layout: Layou
         may_send(op, x, along, plan_reshard(y.layout, layout, y.shape, y.dtype))
 
 
-def may_send(op: str, x: Tensor, along: Sequence[int], *plans: Plan) -> None:
-    """Ask the solver in use whether an op may run plans of its own along dims of its operand."""
+def may_send(op: str, x: Tensor | Sequence[Tensor], along: Sequence[int], *plans: Plan) -> None:
+    """Ask the solver in use whether an op may run plans of its own along dims of its operands."""
     if not is_quiet():
-        layouts, shapes, dtypes = _known([x])
-        ask(Question(op, layouts, shapes, dtypes, x.shape, plans, tuple(along)), Candidate(layouts, x.layout))
+        operands = [x] if isinstance(x, Tensor) else x
+        layouts, shapes, dtypes = _known(operands)
+        ask(Question(op, layouts, shapes, dtypes, shapes[0], plans, tuple(along)), Candidate(layouts, layouts[0]))
 
 
 def whole(op: str, x: Tensor, along: Sequence[int], y: Tensor) -> Tensor:
@@ -65,6 +69,37 @@ def whole(op: str, x: Tensor, along: Sequence[int], y: Tensor) -> Tensor:
     layout = y.layout.resolved()
     may_carry(op, x, along, y, layout)
     return relayout(y, layout=layout)
+
+
+def rehearsed(call: Callable[..., Any], *given: Tensor) -> list[Plan]:
+    """Return the plans that a function of several ops would run for tensors, without running them.
+
+    >>> import numpy as np
+    >>> from shardwise import DeviceMesh, P, flip, shard
+    >>> x = shard(np.arange(4), DeviceMesh((2,), ("x",)), P("x"))
+    >>> [plan.received.total for plan in rehearsed(lambda x: flip(flip(x)), x)]
+    [32, 32]
+    """
+    listener, engine = _Listening(), AbstractEngine()
+    with mode(listener), engine_context(engine):
+        call(*(Tensor(engine.blank(x.layout, x.shape, x.dtype), x.layout, x.shape, x.dtype, engine) for x in given))
+    return listener.heard
+
+
+class _Listening(GreedyReshard):
+    # Allows everything, and remembers what that sends.
+
+    def __init__(self) -> None:
+        super().__init__()
+        object.__setattr__(self, "heard", [])
+
+    heard: list[Plan]
+
+    def choose(self, question: Question, ways: Iterable[Candidate]) -> Candidate:
+        way = super().choose(question, ways)
+        self.heard.extend(question.own)
+        self.heard.extend(question.plan(i, src, dst) for i, src, dst in question.moves(way))
+        return way
 
 
 def _known(operands: Sequence[Tensor]) -> tuple[tuple, tuple, tuple]:

@@ -25,6 +25,7 @@ from shardwise.prim.infer import Candidate
 SIGNS = {"add": "+", "sub": "-", "mul": "*", "truediv": "/", "floordiv": "//", "mod": "%", "pow": "**", "matmul": "@"}
 SIGNS |= {"and": "&", "or": "|", "xor": "^", "lshift": "<<", "rshift": ">>"}
 SIGNS |= {"lt": "<", "le": "<=", "gt": ">", "ge": ">=", "eq": "==", "ne": "!="}
+ENTRIES = ("shardwise.ops.", *(f"shardwise.prim.{room}" for room in ("operators", "elementwise_methods", "methods")))
 OnReshard = Literal["silent", "warn", "raise"]
 
 
@@ -45,7 +46,7 @@ class ReshardWarning(UserWarning):
 class Question:
     """What a solver is asked: an op, what its operands are, and the shape of its result.
 
-    `own` is what the op sends by itself, along dims of its first operand, wherever that lies: the elements that a
+    `own` is what the op sends by itself, along dims of its operands, wherever those lie: the elements that a
     slice, a roll or a flip carries over to another device, the totals of a running sum, the small sums of a mean.
     """
 
@@ -268,9 +269,9 @@ def _message(question: Question, way: Candidate) -> str:
         lines.append(f"    fix: x{i} = shard(x{i}, mesh, {as_spec(dst)})")
     if question.own:
         whole = "dims" if len(question.along) > 1 else "dim"
-        layout = question.layouts[0]
-        lines.append(f"  operand 0: {layout}, along {whole} {', '.join(map(str, question.along))}")
-        lines.append(f"    fix: x0 = shard(x0, mesh, {as_spec(layout.resolved(), question.along)})")
+        for i, layout in enumerate(question.layouts):
+            lines.append(f"  operand {i}: {layout}, along {whole} {', '.join(map(str, question.along))}")
+            lines.append(f"    fix: x{i} = shard(x{i}, mesh, {as_spec(layout.resolved(), question.along)})")
     return "\n".join(lines)
 
 
@@ -287,7 +288,7 @@ def as_spec(layout: Layout, whole: tuple[int, ...] = ()) -> str:
 def _entry() -> str | None:
     # The function of the package that the user's code called: the op, if it is one.
     inner = calls()[1]
-    if inner is None or not inner.f_globals.get("__name__", "").startswith(("shardwise.ops.", "shardwise.prim.")):
+    if inner is None or not inner.f_globals.get("__name__", "").startswith(ENTRIES):
         return None
     function = inner.f_locals.get("function")  # of those that are made by others
     name = getattr(function, "__name__", None) or inner.f_code.co_name
