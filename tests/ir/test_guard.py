@@ -162,6 +162,11 @@ def test_an_int_that_stands_for_a_value_is_not_read_as_one():
         parse_module(text)
 
 
+def test_a_name_that_would_be_lost_is_refused():
+    with pytest.raises(ParseError, match=r"^<text>:1:13: the name op_name__ is taken\."):
+        parse_module('"test.a"() {op_name__ = "b"} : () -> ()', allow_unregistered=True)
+
+
 def test_errors_name_ops_that_are_not_known():
     text = '"test.user"(%0) : (index) -> ()\n%0 = "test.maker"() : () -> index'
     with pytest.raises(VerifyError, match=r"^<text>:1:1: test\.user: operand 0 is used before it is made"):
