@@ -184,6 +184,14 @@ def test_no_op_goes_to_the_first_block(place: str):
         verify(parse_module(text))
 
 
+@pytest.mark.parametrize("first", ["", '%0 = "arith.constant"() <{value = 1 : index}> : () -> index'])
+def test_each_of_several_blocks_says_where_to_go(first: str):
+    text = f'"func.func"() <{{sym_name = "f", function_type = () -> ()}}> ({{\n^bb0:\n {first}\n'
+    text += '^bb1:\n "func.return"() : () -> ()\n}) : () -> ()'
+    with pytest.raises(VerifyError, match=r"^<text>:1:1: func\.func: each of several blocks ends with an op that says"):
+        verify(parse_module(text))
+
+
 @pytest.mark.parametrize("visibility", ['"hidden"', "1 : i32"])
 def test_a_visibility_is_one_of_three(visibility: str):
     text = f'"shard.grid"() <{{sym_name = "g", shape = array<i64: 2>, sym_visibility = {visibility}}}> : () -> ()'
