@@ -6,14 +6,12 @@ is that of the slowest.
 
 from __future__ import annotations
 
-import json
 import os
 import socket
 import subprocess
 import sys
 import warnings
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import suppress
 from time import perf_counter
 from typing import Any
 
@@ -21,6 +19,7 @@ import numpy as np
 
 from benchmarks.clock import EFFORTS, Effort, looped
 from benchmarks.exchanges import CHANGES, SIZE, Call, Change, dtensor, ours, raw
+from benchmarks.process import of_line, to_line
 from benchmarks.row import EQUAL, Floor, Measure, Row
 from benchmarks.training import Sizes, network
 from benchmarks.transitions import named
@@ -35,14 +34,15 @@ BY_HAND = "torch.distributed by hand"
 GRAPH = "DTensor graph"
 
 
-def changes(effort: Effort) -> list[Change]:
-    """Return what is measured."""
-    return CHANGES[::4] if effort.tiny else CHANGES
+def changes(effort: Effort) -> list[tuple[int, Change]]:
+    """Return what is measured, on how many MiB; where time is short, few of the large ones, in which peers are slow."""
+    few = {"tiny": 0, "quick": 8, "full": 64}[effort.name]  # up to this size, all
+    return [(size, c) for size in MEBIBYTES[effort.name] for c in (CHANGES if size <= few else CHANGES[::4])]
 
 
 def count(effort: Effort) -> int:
     """Return how many rows there will be."""
-    return 2 * len(changes(effort)) * len(MEBIBYTES[effort.name]) + 8 + 2 + 3 * len(NETWORKS[effort.name])
+    return 2 * len(changes(effort)) + 8 + 2 + 3 * len(NETWORKS[effort.name])
 
 
 def rows(effort: Effort) -> Iterator[Row]:
@@ -64,9 +64,8 @@ def rows(effort: Effort) -> Iterator[Row]:
     ]
     try:
         assert workers[0].stdout is not None
-        for line in workers[0].stdout:
-            with suppress(json.JSONDecodeError):
-                yield Row.from_json(json.loads(line)["row"])
+        with workers[0].stdout as lines:
+            yield from filter(None, map(of_line, lines))
         codes = [worker.wait(60) for worker in workers]
         if any(codes):
             raise RuntimeError(f"the processes ended with {codes}")
@@ -135,28 +134,27 @@ def best(ways: list[Call]) -> Call:
 
 def reshards(effort: Effort) -> Iterator[Row]:
     """Measure reshards."""
-    for mebibytes in MEBIBYTES[effort.name]:
+    for mebibytes, change in changes(effort):
         side = int((mebibytes * 2**20 // 4) ** 0.5)
         data = np.random.default_rng(0).integers(-9, 10, (side, side)).astype(np.float32)
-        for change in changes(effort):
-            made = {"ours": ours(change, data), "DTensor": dtensor(change, data)}
-            if len(change.sizes) > 1:
-                made[GRAPH] = dtensor(change, data, graph=True)
-            by_hand = best(raw(change, data))
-            want, colds, wrong = by_hand().numpy(), {}, []
-            for name, (call, read) in made.items():
-                seconds, result = once(call)
-                colds[name] = Measure.of(slowest([[seconds]])[0])
-                if not agreed(np.array_equal(read(result), want)):
-                    wrong.append(name)
-            checked = f"failed: another result: {', '.join(wrong)}" if wrong else EQUAL
-            missing = {} if GRAPH in made else {GRAPH: "over one axis it plans as the greedy one does"}
-            at = {"bytes": float(mebibytes * 2**20)}
-            where = ("gloo", change.name, f"{mebibytes} MiB", named(change.sizes))
-            yield Row(*where, "cold", "seconds", colds.pop("ours"), colds, checked=checked, missing=missing)
-            warm = together({name: call for name, (call, _) in made.items()} | {BY_HAND: by_hand}, effort)
-            mine, floor = warm.pop("ours"), Floor(BY_HAND, warm.pop(BY_HAND))
-            yield Row(*where, "warm", "seconds", mine, warm, floor, checked, missing, at=at)
+        made = {"ours": ours(change, data), "DTensor": dtensor(change, data)}
+        if len(change.sizes) > 1:
+            made[GRAPH] = dtensor(change, data, graph=True)
+        by_hand = best(raw(change, data))
+        want, colds, wrong = by_hand().numpy(), {}, []
+        for name, (call, read) in made.items():
+            seconds, result = once(call)
+            colds[name] = Measure.of(slowest([[seconds]])[0])
+            if not agreed(np.array_equal(read(result), want)):
+                wrong.append(name)
+        checked = f"failed: another result: {', '.join(wrong)}" if wrong else EQUAL
+        missing = {} if GRAPH in made else {GRAPH: "over one axis it plans as the greedy one does"}
+        at = {"bytes": float(mebibytes * 2**20)}
+        where = ("gloo", change.name, f"{mebibytes} MiB", named(change.sizes))
+        yield Row(*where, "cold", "seconds", colds.pop("ours"), colds, checked=checked, missing=missing)
+        warm = together({name: call for name, (call, _) in made.items()} | {BY_HAND: by_hand}, effort)
+        mine, floor = warm.pop("ours"), Floor(BY_HAND, warm.pop(BY_HAND))
+        yield Row(*where, "warm", "seconds", mine, warm, floor, checked, missing, at=at)
 
 
 def guard(effort: Effort) -> Iterator[Row]:
@@ -250,7 +248,7 @@ def main(name: str) -> None:
     for measured in (reshards, guard, tiny_ops, training):
         for row in measured(EFFORTS[name]):
             if engine.rank == 0:  # type: ignore[attr-defined]
-                print(json.dumps({"row": row.to_json()}), flush=True)
+                print(to_line(row), flush=True)
 
 
 if __name__ == "__main__":

@@ -1,6 +1,6 @@
 """Processes: an area is measured in a process of its own, so that nothing is warm and no peer meets another's settings.
 
-python -m benchmarks.process AREA EFFORT    writes one JSON object per line: the rows, as they are done
+python -m benchmarks.process AREA EFFORT    writes the rows, as they are done, a line each
 """
 
 from __future__ import annotations
@@ -11,7 +11,6 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Iterator
-from contextlib import suppress
 from pathlib import Path
 
 from benchmarks.areas import Area, chosen
@@ -19,6 +18,7 @@ from benchmarks.clock import EFFORTS, Effort
 from benchmarks.row import Row
 
 ROOT = Path(__file__).parent.parent
+START = "row: "
 
 
 class AreaStopped(Exception):
@@ -39,9 +39,8 @@ def measured(area: Area, effort: Effort) -> Iterator[Row]:
         child = subprocess.Popen(command, env=environment(), stdout=subprocess.PIPE, stderr=errors, text=True, cwd=ROOT)
         try:
             assert child.stdout is not None
-            for line in child.stdout:
-                with suppress(json.JSONDecodeError):  # peers print, too
-                    yield Row.from_json(json.loads(line)["row"])
+            with child.stdout as lines:
+                yield from filter(None, map(of_line, lines))
             if child.wait():
                 errors.seek(0)
                 last = "\n".join(errors.read().strip().splitlines()[-8:])
@@ -51,11 +50,25 @@ def measured(area: Area, effort: Effort) -> Iterator[Row]:
             child.wait()
 
 
+def to_line(row: Row) -> str:
+    """Return a row as a line that tells it from what peers print."""
+    return START + json.dumps(row.to_json())
+
+
+def of_line(line: str) -> Row | None:
+    """Return the row of a line, or None where it is something else.
+
+    >>> of_line("a word of a peer") is None
+    True
+    """
+    return Row.from_json(json.loads(line.removeprefix(START))) if line.startswith(START) else None
+
+
 def main(area: str, effort: str) -> None:
     """Measure an area in this process."""
     (found,) = chosen([area])
     for row in found.module.rows(EFFORTS[effort]):
-        print(json.dumps({"row": row.to_json()}), flush=True)
+        print(to_line(row), flush=True)
 
 
 if __name__ == "__main__":

@@ -56,9 +56,9 @@ class Report:
             if list(wanted[:2]) == [row.area, row.name][: len(wanted[:2])] and set(wanted[2:]) <= set(row.key[2:])
         ]
         if len(found) != 1:
-            near = [" | ".join(row.key) for row in (found or self.of(wanted[0]) or self.rows)]
+            near = ["; ".join(row.key) for row in (found or self.of(wanted[0]) or self.rows)]
             listed = "\n  ".join(["", *near[:40]])
-            raise ReportError(f"{len(found)} rows are {' | '.join(wanted)!r}; rows are:{listed}")
+            raise ReportError(f"{len(found)} rows are {'; '.join(wanted)!r}; rows are:{listed}")
         return found[0]
 
     def to_json(self) -> dict[str, Any]:

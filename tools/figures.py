@@ -5,11 +5,12 @@
 
 A mark is a pair of comments, and what is between them is written here:
 
-    <!-- figure: ours planning | a layout -->43 µs<!-- /figure -->
+    <!-- figure: ours planning; a layout -->43 µs<!-- /figure -->
 
 Its first word says what: `ours`, `floor`, `ratio` (ours / floor), a peer in quotes (`"JAX jit"`), `against "JAX jit"`
-(the peer / ours), `table`, `plots`, `machine`, or `mean "JAX jit"` (the geometric mean of peer / ours). The rest names
-the row: its area and name, and of size, mesh and state what tells it from others; or rows, by what they have in common.
+(the peer / ours), `table`, `plots`, `machine`, `run`, or `mean "JAX jit"` (the geometric mean of peer / ours). The rest
+names the row: its area and name, and of size, mesh and state what tells it from others, with semicolons between; or
+rows, by what they have in common.
 """
 
 from __future__ import annotations
@@ -51,9 +52,11 @@ def figure(report: Report, key: str) -> str:
     """Return what a mark stands for."""
     found = KEY.fullmatch(key.strip())
     what, peer, where = (found["what"], found["peer"], found["row"]) if found else (None, None, "")
-    names = [part.strip() for part in where.split("|") if part.strip()]
+    names = [part.strip() for part in where.split(";") if part.strip()]
     if what == "machine":
         return str(report.machine)
+    if what == "run":
+        return conditions(report)
     if what in ("table", "plots", "mean"):
         return _of_rows(report, what, peer, names)
     row = report.find(*names)
@@ -74,9 +77,9 @@ def _of_rows(report: Report, what: str, peer: str | None, names: list[str]) -> s
     rows = [row for row in report.of(names[0]) if set(names) <= set(row.key)] if names else []
     if not rows:
         areas = ", ".join(area.name for area in AREAS if report.of(area.name))
-        raise ReportError(f"no rows for {what!r} are {' | '.join(names)!r}.\n  areas: {areas}")
+        raise ReportError(f"no rows for {what!r} are {'; '.join(names)!r}.\n  areas: {areas}")
     if what == "mean":
-        return times(_named(means(rows), peer or "", " | ".join(names)))
+        return times(_named(means(rows), peer or "", "; ".join(names)))
     return "\n\n" + (table(rows) if what == "table" else "\n".join(plots(rows))) + "\n\n"
 
 
@@ -186,7 +189,12 @@ def benchmarks_page(report: Report) -> str:
 
 def stale(report: Report) -> dict[Path, str]:
     """Return the pages that are not as a report makes them, and what they should be."""
-    found = {page: filled(page.read_text(encoding="utf-8"), report) for page in pages()}
+    found = {}
+    for page in pages():
+        try:
+            found[page] = filled(page.read_text(encoding="utf-8"), report)
+        except ReportError as error:
+            raise ReportError(f"{page.relative_to(ROOT)}: {error}") from None
     found[PAGE] = benchmarks_page(report)
     return {p: text for p, text in found.items() if not p.exists() or p.read_text(encoding="utf-8") != text}
 
@@ -203,7 +211,11 @@ def unmarked(text: str) -> list[str]:
 
 def main(arguments: list[str]) -> int:
     """Write, or check."""
-    changed = stale(read(RUN))
+    try:
+        changed = stale(read(RUN))
+    except ReportError as error:
+        print(error, file=sys.stderr)
+        return 1
     for page, text in changed.items():
         if "--check" not in arguments:
             page.write_text(text, encoding="utf-8")

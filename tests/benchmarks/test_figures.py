@@ -4,6 +4,7 @@ import pytest
 
 from benchmarks.areas import NAMES
 from benchmarks.report import ReportError, read
+from benchmarks.tables import conditions
 from tests.benchmarks.cases import report
 from tools.figures import PAGE, ROOT, RUN, benchmarks_page, figure, filled, pages, stale, unmarked
 
@@ -34,7 +35,7 @@ def test_nothing_measured_is_written_by_hand(page):
         ("is 4 times faster, 3x slower, 2.5× as fast", ["4 times fast", "3x slow", "2.5× as fast"]),
         ("a tenth of a millisecond", ["a tenth of a millisecond"]),
         ("```\ntime 346 us\n```\nand `178 us`", []),
-        ("<!-- figure: ours a | b -->3 ms<!-- /figure -->", []),
+        ("<!-- figure: ours a; b -->3 ms<!-- /figure -->", []),
         ("within 5 seconds, 2 times the bytes, 64 MiB, 8x16", []),
     ],
 )
@@ -45,13 +46,14 @@ def test_what_looks_measured(text, found):
 @pytest.mark.parametrize(
     ("key", "text"),
     [
-        ("ours local | S0 -> S1 | warm", "2 ms"),
-        ("floor local | S0 -> S1 | warm", "1 ms"),
-        ("ratio local | S0 -> S1 | warm", "2×"),
-        ('"JAX jit" local | S0 -> S1 | warm', "4 ms"),
-        ('against "JAX jit" local | S0 -> S1 | warm', "2×"),
+        ("ours local; S0 -> S1; warm", "2 ms"),
+        ("floor local; S0 -> S1; warm", "1 ms"),
+        ("ratio local; S0 -> S1; warm", "2×"),
+        ('"JAX jit" local; S0 -> S1; warm', "4 ms"),
+        ('against "JAX jit" local; S0 -> S1; warm', "2×"),
         ('mean "DTensor" local', "4×"),
         ("machine", str(report().machine)),
+        ("run", conditions(report())),
     ],
 )
 def test_each_kind_of_figure(key, text):
@@ -68,17 +70,17 @@ def test_a_table_and_plots_stand_alone():
         line.replace("\u00a0", " ") == r"| [x\|y] -> R | 4 MiB | 2x4 | warm | 2 ms ±10% | – | – | 1 ms ±10% | 2× |  |"
     )
     assert figure(report(), "table traffic").strip().splitlines()[0] == "| row | size | mesh | ours |"
-    assert "cold" not in figure(report(), "table local | warm")
+    assert "cold" not in figure(report(), "table local; warm")
     assert figure(report(), "plots growth").count("<svg") == 1
 
 
 @pytest.mark.parametrize(
     ("key", "message"),
     [
-        ('"MPI" local | S0 -> S1 | warm', "has no peer 'MPI'; it has DTensor, JAX jit"),
+        ('"MPI" local; S0 -> S1; warm', "has no peer 'MPI'; it has DTensor, JAX jit"),
         ("table locale", "no rows for 'table' are 'locale'.\n  areas: traffic, local, growth"),
-        ("theirs local | S0 -> S1 | warm", "the figure 'theirs local | S0 -> S1 | warm' is none: ours, floor, ratio"),
-        ("ours local | S9", "0 rows are 'local | S9'"),
+        ("theirs local; S0 -> S1; warm", "the figure 'theirs local; S0 -> S1; warm' is none: ours, floor, ratio"),
+        ("ours local; S9", "0 rows are 'local; S9'"),
     ],
 )
 def test_figures_that_are_none(key, message):

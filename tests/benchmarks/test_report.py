@@ -43,9 +43,9 @@ def test_files_that_are_no_reports(tmp_path, text, message):
 def test_rows_are_found_by_what_tells_them_from_others():
     assert report().find("local", "S0 -> S1", "cold").state == "cold"
     assert report().find("traffic", "whole, in all").mesh == "2x2"
-    with pytest.raises(ReportError, match=r"2 rows are 'local \| S0 -> S1'; rows are:\n  local \| S0 -> S1 \| 4 MiB"):
+    with pytest.raises(ReportError, match=r"2 rows are 'local; S0 -> S1'; rows are:\n  local; S0 -> S1; 4 MiB"):
         report().find("local", "S0 -> S1")
-    with pytest.raises(ReportError, match=r"0 rows are 'local \| S0 -> S9'"):
+    with pytest.raises(ReportError, match=r"0 rows are 'local; S0 -> S9'"):
         report().find("local", "S0 -> S9")
 
 

@@ -5,9 +5,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from shardwise import Cut, DeviceMesh, Layout, P, jvp, shard
-from shardwise.prim.joins import concat, joined_shape, pad, padded_shape, repeat
-from shardwise.prim.windows import Span, whole_but, window
+from shardwise import DeviceMesh, P, jvp, shard
+from shardwise.prim.joins import concat, joined_shape, pad, padded_shape
 from tests.ops.cases import agrees, lacking, sent, tensors, transposed
 from tests.prim.cases import host_meshes, layouts_for
 
@@ -52,27 +51,6 @@ def test_tangents_of_some_parts_only():
     assert moved.numpy().tolist() == [1.0, 1.0, 1.0, 0.0, 0.0]
     moved = jvp(lambda x: pad(x, widths=((1, 1),), value=9.0, layout=layout), (b,), (np.ones(2),))[1]
     assert moved.numpy().tolist() == [0.0, 1.0, 1.0, 0.0]
-
-
-@given(st.data(), tensors(st.lists(st.integers(1, 6), min_size=1, max_size=3).map(tuple), ["float64"], halo=False))
-def test_repeat_sends_one_copy_to_each_device_that_needs_it(data, x):
-    dim = data.draw(st.integers(0, x.ndim - 1))
-    at, count = data.draw(st.integers(0, x.shape[dim] - 1)), data.draw(st.integers(0, 6))
-    one = window(x, index=whole_but(x.shape, dim, Span(at, 1)))
-    shape = tuple(count if k == dim else n for k, n in enumerate(x.shape))
-    parts = x.layout.parts(dim)
-    ends = sorted(data.draw(st.integers(0, count)) for _ in range(parts - 1))
-    own = x.layout.resolved()
-    cut = own.dims[dim]
-    cuts = [Cut(cut.axes, offsets=(0, *ends, count)) if k == dim and cut.axes else c for k, c in enumerate(own.dims)]
-    layout = Layout(x.mesh, cuts)
-    made = agrees(lambda y: repeat(y, dim=dim, layout=layout, shape=shape), lambda v: np.repeat(v, count, dim), one)
-    assert made.layout is layout
-    transposed(lambda y: repeat(y, dim=dim, layout=layout, shape=shape), one)
-    if not one.layout.partial:
-        _, size = sent(lambda: repeat(one, dim=dim, layout=layout, shape=shape))
-        numbers = np.repeat(np.arange(one.size).reshape(one.shape), count, dim)
-        assert size == lacking([numbers], [one.layout], [one.shape], layout) * 8
 
 
 @pytest.mark.parametrize("dtype", ["float16", "bfloat16", "uint8", "bool", "complex64"])

@@ -12,7 +12,7 @@ from time import monotonic
 from typing import TextIO
 
 STARTS = ("Traceback (most recent call last):", "Fatal Python error:", "  + Exception Group Traceback")
-CONSEQUENCE = re.compile(r"^(\w+\.)*(RankLost|CollectiveError)\b", re.MULTILINE)
+CONSEQUENCE = re.compile(r"(\w+\.)*(RankLost|CollectiveError)\b")
 RANK = re.compile(r"^\[rank\d+\]: ?")  # with which torch begins the lines of tracebacks
 PATIENCE = 5.0  # seconds after which a traceback of a process that goes on is printed
 
@@ -24,7 +24,9 @@ class Stream:
     prefix: str
     to: TextIO
     holds: bool = False  # whether tracebacks are held back
-    began: float | None = None  # when the one that is held began
+    began: float | None = None  # when the last one began
+    is_consequence: bool = False  # whether it says that another process failed
+    _holding: bool = False
     _rest: bytes = b""
     _held: list[str] = field(default_factory=list)
 
@@ -41,27 +43,23 @@ class Stream:
 
     def look(self) -> None:
         """Print a traceback of a process that goes on."""
-        if self.began is not None and monotonic() - self.began > PATIENCE:
+        if self._holding and self.began is not None and monotonic() - self.began > PATIENCE:
             self.release()
 
     def release(self) -> None:
         """Print what is held back."""
-        held, self._held, self.began = self._held, [], None
+        held, self._held, self._holding = self._held, [], False
         for line in held:
             self._print(line)
 
-    @property
-    def is_consequence(self) -> bool:
-        """Whether what is held back says that another process failed."""
-        return CONSEQUENCE.search("\n".join(self._held)) is not None
-
     def _line(self, line: str) -> None:
         line = RANK.sub("", line)
-        if self.holds and not self._held and line.startswith(STARTS):
-            self.began = monotonic()
-        if self.began is None:
+        if self.holds and not self._holding and line.startswith(STARTS):
+            self.began, self.is_consequence, self._holding = monotonic(), False, True
+        if not self._holding:
             self._print(line)
             return
+        self.is_consequence |= CONSEQUENCE.match(line) is not None
         self._held.append(line)
 
     def _print(self, line: str) -> None:

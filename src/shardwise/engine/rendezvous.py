@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import os
 import secrets
+import socket
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import asdict, dataclass
@@ -51,11 +52,13 @@ class Card:
 def opened(timeout: float) -> Store:
     """Return the store that MASTER_ADDR and MASTER_PORT name; rank 0 keeps it, or torchrun does."""
     host, port, rank = os.environ["MASTER_ADDR"], int(os.environ["MASTER_PORT"]), int(os.environ["RANK"])
-    agent = os.environ.get("TORCHELASTIC_USE_AGENT_STORE") == "True"
+    keeps = rank == 0 and os.environ.get("TORCHELASTIC_USE_AGENT_STORE") != "True"
+    if not keeps:
+        _reach(host, port, rank, timeout)
     found: list[Any] = []
 
     def open_store() -> None:
-        keeps, limit = rank == 0 and not agent, timedelta(seconds=timeout)
+        limit = timedelta(seconds=timeout)
         try:
             found.append(TCPStore(host, port, is_master=keeps, timeout=limit, wait_for_workers=False))
         except RuntimeError as error:
@@ -69,6 +72,19 @@ def opened(timeout: float) -> Store:
     if not isinstance(store, Store):
         raise EngineError(_unopened(host, port, rank, timeout, str(store)))
     return PrefixStore(f"shardwise/start/{os.environ.get('TORCHELASTIC_RESTART_COUNT', '0')}", store)
+
+
+def _reach(host: str, port: int, rank: int, timeout: float) -> None:
+    # Return when somebody listens. The store itself is only asked then: what waits in it cannot be stopped.
+    end = monotonic() + timeout
+    while True:
+        try:
+            socket.create_connection((host, port), timeout=max(0.1, end - monotonic())).close()
+            return
+        except OSError as error:
+            if monotonic() > end:
+                raise EngineError(_unopened(host, port, rank, timeout, str(error))) from None
+        sleep(PAUSE)
 
 
 def _unopened(host: str, port: int, rank: int, timeout: float, reason: str) -> str:

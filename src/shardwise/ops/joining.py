@@ -15,12 +15,13 @@ from shardwise.ops.indexing import sliced
 from shardwise.ops.reductions import Axis, dims_of
 from shardwise.plan.plan import plan_reshard
 from shardwise.prim import elementwise as rows
-from shardwise.prim.joins import Widths, joined_shape, repeat
+from shardwise.prim.joins import Widths, joined_shape
 from shardwise.prim.joins import concat as join
-from shardwise.prim.joins import pad as surround
+from shardwise.prim.joins import pad as constants_around
 from shardwise.prim.mirror import mirror
 from shardwise.prim.reshaping import reshape, reshaping
 from shardwise.prim.shapes import expand, squeeze
+from shardwise.prim.surrounds import stretches, surround
 from shardwise.prim.tensor import Tensor, asarray, together
 from shardwise.prim.windows import Span, between, whole_but, window, windowed
 
@@ -235,11 +236,15 @@ def pad(x: Any, pad_width: Any, /, *, mode: PadMode = "constant", constant_value
         layout = x.layout.without_halo()
         cuts = [Cut(c.axes) if w != (0, 0) else c for c, w in zip(layout.dims, widths, strict=True)]
         kept = layout.partial if constant_values == 0 and layout.reduce_op and layout.reduce_op.value == "sum" else ()
-        return surround(x, widths=widths, value=constant_values, layout=Layout(x.mesh, cuts, kept))
+        return constants_around(x, widths=widths, value=constant_values, layout=Layout(x.mesh, cuts, kept))
     for dim, (low, high) in enumerate(widths):
-        if low or high:
-            x = _PADDED[mode](x, dim, low, high)
-    return x
+        size = x.shape[dim]
+        most = {"edge": max(low, high) if size else 0, "reflect": max(0, size - 1), "wrap": size}[mode]
+        _needs(x, dim, most, low, high, mode)
+    ways = tuple(stretches(size, low, high, mode) for size, (low, high) in zip(x.shape, widths, strict=True))
+    plain = x.layout.resolved().without_halo()
+    cuts = [Cut(c.axes) if w != (0, 0) else c for c, w in zip(plain.dims, widths, strict=True)]
+    return surround(x, ways=ways, layout=Layout(x.mesh, cuts)) if any(map(any, widths)) else x
 
 
 def _widths(given: Any, rank: int) -> Widths:
@@ -262,48 +267,3 @@ def _needs(x: Tensor, dim: int, most: int, low: int, high: int, mode: str) -> No
             f"pad: mode {mode!r} adds at most {most} elements on each side of a dim of {x.shape[dim]}, got {low} and "
             f"{high}."
         )
-
-
-def _edge(x: Tensor, dim: int, low: int, high: int) -> Tensor:
-    size = x.shape[dim]
-    _needs(x, dim, max(low, high) if size else 0, low, high, "edge")
-    layout, before, after = _around(x, dim, low, high)
-    ends = [
-        repeat(_part(x, dim, at, at + 1), dim=dim, layout=there, shape=_sized(x.shape, dim, count))
-        for at, count, there in ((0, low, before), (size - 1, high, after))
-    ]
-    return join(ends[0], x, ends[1], dim=dim, layout=layout)
-
-
-def _reflect(x: Tensor, dim: int, low: int, high: int) -> Tensor:
-    size = x.shape[dim]
-    _needs(x, dim, max(0, size - 1), low, high, "reflect")
-    layout, before, after = _around(x, dim, low, high)
-    ends = [
-        mirror(_part(x, dim, start, stop), dims=(dim,), layout=there)
-        for start, stop, there in ((1, low + 1, before), (size - 1 - high, size - 1, after))
-    ]
-    return join(ends[0], x, ends[1], dim=dim, layout=layout)
-
-
-def _wrap(x: Tensor, dim: int, low: int, high: int) -> Tensor:
-    size = x.shape[dim]
-    _needs(x, dim, size, low, high, "wrap")
-    layout = _around(x, dim, low, high)[0]
-    return join(_part(x, dim, size - low, size), x, _part(x, dim, 0, high), dim=dim, layout=layout)
-
-
-def _around(x: Tensor, dim: int, low: int, high: int) -> tuple[Layout, Layout, Layout]:
-    # The layout of the result, and the layouts in which devices hold what is added before and after.
-    layout, size = _joint(x.layout.resolved(), dim), x.shape[dim]
-    shape = _sized(x.shape, dim, low + size + high)
-    ends = (Span(0, low), Span(low + size, high))
-    before, after = (windowed(layout, shape, whole_but(shape, dim, end)) for end in ends)
-    return layout, before, after
-
-
-def _sized(shape: Shape, dim: int, size: int) -> Shape:
-    return tuple(size if k == dim else n for k, n in enumerate(shape))
-
-
-_PADDED = {"edge": _edge, "reflect": _reflect, "wrap": _wrap}

@@ -7,15 +7,13 @@ from typing import Any
 
 from array_api_compat import array_namespace
 
-from shardwise.layout.cut import Cut
 from shardwise.layout.layout import Layout, Shape
-from shardwise.prim.broadcast import sum_to
 from shardwise.prim.kernel import full
 from shardwise.prim.needs import brought
 from shardwise.prim.parts import zeros_like
 from shardwise.prim.relayout import laid_out
 from shardwise.prim.row import Row
-from shardwise.prim.tensor import Tensor, moved
+from shardwise.prim.tensor import Tensor
 from shardwise.prim.windows import Index, Span, whole_but, window, windowed
 from shardwise.prim.work import Place, worked
 
@@ -112,36 +110,3 @@ def _pad_jvp(tangents: Any, out: Tensor, x: Tensor, *, widths: Widths, value: An
 
 # The value with a constant around it, in this layout.
 pad = Row("pad", _pad, _pad_vjp, _pad_jvp)
-
-
-# -- repetition ----------------------------------------------------------------------------------------
-
-
-def _repeat(x: Tensor, *, dim: int, layout: Layout, shape: Shape) -> Tensor:
-    x = moved(x, x.layout.resolved().without_halo())
-    cut, ends = x.layout.dims[dim], layout.tiling(shape).dims[dim]
-    if cut.axes:
-        # Every device that needs the element gets one copy of it, and repeats that.
-        needs = [int(stop > start) for start, stop in map(ends.interval, range(ends.parts))]
-        own = x.layout.tiling(x.shape).dims[dim]
-        copies = tuple(sum(needs) if k == dim else size for k, size in enumerate(x.shape))
-        here = Cut(cut.axes, offsets=(0, *(own.interval(part)[1] * sum(needs) for part in range(own.parts))))
-        there = Cut(cut.axes, offsets=(0, *accumulate(needs)))
-        x = moved(worked(_repeated, [x], _with(x.layout, dim, here), copies), _with(x.layout, dim, there))
-    return worked(_repeated, [x], layout, shape)
-
-
-def _with(layout: Layout, dim: int, cut: Cut) -> Layout:
-    return Layout(layout.mesh, [cut if k == dim else own for k, own in enumerate(layout.dims)])
-
-
-def _repeated(place: Place, array: Any) -> Any:
-    return array_namespace(array).broadcast_to(array, place.shape)
-
-
-def _repeat_vjp(ct: Tensor, out: Tensor, x: Tensor, **_: Any) -> tuple[Tensor, ...]:
-    return (laid_out(sum_to(ct, shape=x.shape), x.layout.resolved().without_halo()),)
-
-
-# A value with one element along a dim, repeated along it in a layout that cuts the dim by the same axes.
-repeat = Row("repeat", _repeat, _repeat_vjp, linear=True)

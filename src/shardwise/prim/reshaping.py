@@ -214,15 +214,16 @@ def _reshape(x: Tensor, *, shape: Shape, cut: Cut | None = None) -> Tensor:
 
     def kernel(place: Place, *arrays: Any) -> Any:
         flat = [a.reshape(tuple(prod(a.shape[i:j]) for i, j in pairwise(ends))) for a in arrays]
-        return _together(iter(flat), how.counts, 0).reshape(place.shape)
+        return together(iter(flat), how.counts, 0).reshape(place.shape)
 
     return worked(kernel, [moved(part, layout) for part, layout in parts], how.after, shape)
 
 
-def _together(arrays: Iterator[Any], counts: Sequence[int], axis: int) -> Any:
+def together(arrays: Iterator[Any], counts: Sequence[int], axis: int) -> Any:
+    """Return arrays put together: so many along each dim, those of the last dim first."""
     if axis == len(counts):
         return next(arrays)
-    some = [_together(arrays, counts, axis + 1) for _ in range(counts[axis])]
+    some = [together(arrays, counts, axis + 1) for _ in range(counts[axis])]
     return some[0] if len(some) == 1 else array_namespace(*some).concat(some, axis=axis)
 
 

@@ -15,6 +15,7 @@ from shardwise.errors import ProgramError
 from shardwise.ir.tracing.bodies import converted
 from shardwise.ir.tracing.emitter import Emitter, element_of, shape_of
 from shardwise.prim.bind import Node
+from shardwise.prim.surrounds import Stretch
 
 Operands = Sequence[SSAValue]
 
@@ -52,12 +53,34 @@ def _pad(e: Emitter, node: Node, operands: Operands) -> SSAValue:
 
 
 def _mirror(e: Emitter, node: Node, operands: Operands) -> SSAValue:
-    shape, dims = shape_of(operands[0]), node.params["dims"]
+    return _mirrored(e, operands[0], node.params["dims"], _out(node).dtype)
+
+
+def _mirrored(e: Emitter, x: SSAValue, dims: Sequence[int], dtype: np.dtype) -> SSAValue:
+    shape = shape_of(x)
     loops = range(len(shape))
     own = [AffineExpr.dimension(k) for k in loops]
     indices = [own[k] * -1 + (shape[k] - 1) if k in dims else own[k] for k in loops]
-    init = e.empty(shape, element_of(_out(node).dtype))
-    return e.generic([operands[0]], [indices], init, loops, len(shape), lambda inner, xs: xs[0])
+    init = e.empty(shape, element_of(dtype))
+    return e.generic([x], [indices], init, loops, len(shape), lambda inner, xs: xs[0])
+
+
+def _surround(e: Emitter, node: Node, operands: Operands) -> SSAValue:
+    x = operands[0]
+    for dim, ways in enumerate(node.params["ways"]):
+        if len(ways) > 1:
+            x = e.concat([_stretch(e, x, dim, part, _out(node).dtype) for part in ways], dim)
+    return x
+
+
+def _stretch(e: Emitter, x: SSAValue, dim: int, part: Stretch, dtype: np.dtype) -> SSAValue:
+    shape = shape_of(x)
+    span, rank = part.span, range(len(shape))
+    starts, sizes = [span.start * (k == dim) for k in rank], [span.length if k == dim else shape[k] for k in rank]
+    some = e.slice(x, starts, sizes)
+    if part.step < 0:
+        return _mirrored(e, some, (dim,), dtype)
+    return some if part.step else e.broadcast(some, tuple(part.length if k == dim else shape[k] for k in rank))
 
 
 # -- indices ---------------------------------------------------------------------------------------------
@@ -183,6 +206,7 @@ INDEXING: dict[str, Callable[[Emitter, Node, Operands], SSAValue]] = {
     "pad": _pad,
     "position": _counted,
     "scatter": _scatter,
+    "surround": _surround,
     "take": _take,
     "tril": _triangle("sle"),
     "triu": _triangle("sge"),

@@ -319,7 +319,6 @@ LOWERINGS: dict[str, Lowering] = {
     **CONVOLUTIONS,
     "astype": _astype,
     "broadcast": lambda e, node, xs: e.broadcast(xs[0], node.params["shape"]),
-    "repeat": lambda e, node, xs: e.broadcast(xs[0], node.params["shape"]),
     "einsum": _einsum,
     "expand": _reshaped,
     "fold": _fold,
