@@ -162,6 +162,11 @@ def test_an_int_that_stands_for_a_value_is_not_read_as_one():
         parse_module(text)
 
 
+def test_a_name_that_would_be_lost_is_refused():
+    with pytest.raises(ParseError, match=r"^<text>:1:13: the name op_name__ is taken\."):
+        parse_module('"test.a"() {op_name__ = "b"} : () -> ()', allow_unregistered=True)
+
+
 def test_errors_name_ops_that_are_not_known():
     text = '"test.user"(%0) : (index) -> ()\n%0 = "test.maker"() : () -> index'
     with pytest.raises(VerifyError, match=r"^<text>:1:1: test\.user: operand 0 is used before it is made"):
@@ -176,6 +181,14 @@ def test_no_op_goes_to_the_first_block(place: str):
         verify(parse_module(text))
         return
     with pytest.raises(VerifyError, match=r"^<text>:3:2: cf\.br: goes to the first block of its region, which is"):
+        verify(parse_module(text))
+
+
+@pytest.mark.parametrize("first", ["", '%0 = "arith.constant"() <{value = 1 : index}> : () -> index'])
+def test_each_of_several_blocks_says_where_to_go(first: str):
+    text = f'"func.func"() <{{sym_name = "f", function_type = () -> ()}}> ({{\n^bb0:\n {first}\n'
+    text += '^bb1:\n "func.return"() : () -> ()\n}) : () -> ()'
+    with pytest.raises(VerifyError, match=r"^<text>:1:1: func\.func: each of several blocks ends with an op that says"):
         verify(parse_module(text))
 
 

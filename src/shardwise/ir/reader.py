@@ -152,6 +152,14 @@ class Reader(Parser):
             self.raise_error(f"operation {name} is not registered")
         return super()._get_op_by_name(name)
 
+    def _parse_attribute_entry(self) -> tuple[str, Attribute]:
+        start = self.pos
+        entry = super()._parse_attribute_entry()
+        # xDSL keeps the names of ops that are not known under this one.
+        if entry[0] == "op_name__":
+            self.raise_error("the name op_name__ is taken", start, self.pos)
+        return entry
+
     def _parse_generic_operation(self, op_type: type[Operation]) -> Operation:
         op = super()._parse_generic_operation(op_type)
         if isinstance(op, ShardOperation):

@@ -220,3 +220,9 @@ def test_every_op_of_the_dialects_has_a_row():
     names = {op.name for op in context.loaded_ops if op.name.split(".")[0] in ("arith", "math", "index")}
     assert len(names) > 80
     assert names - others <= set(ELEMENTWISE)
+
+
+def test_products_of_short_ints_are_wide():
+    x = np.array([100, -128], "int8")
+    made = run("tosa.mul %0, %0 : (tensor<2xi8>, tensor<2xi8>) -> tensor<2xi32>", "tensor<2xi8>", "tensor<2xi32>", x)
+    np.testing.assert_array_equal(made, [10_000, 16_384])

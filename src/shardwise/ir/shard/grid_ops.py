@@ -34,6 +34,7 @@ from shardwise.ir.shard.operation import (
     ShardOperation,
     Trailer,
     list_builder,
+    only_result,
     shard_operation,
     value_builder,
     values_builder,
@@ -57,6 +58,7 @@ class GridOp(ShardOperation):
     shape = prop_def(INT_LIST)
     sym_visibility = opt_prop_def(StringAttr)
     traits = traits_def(SymbolOpInterface(), Pure())
+    result = only_result
 
     def __init__(
         self,
@@ -120,6 +122,7 @@ class AxesQuestion(GridUser):
 
     axes = prop_def(GridAxes, default_value=axes_attribute(()))
     traits = traits_def(Pure())
+    result = only_result
 
     def __init__(
         self,
@@ -215,6 +218,7 @@ class NeighborsLinearIndicesOp(GridUser):
     neighbor_down = result_def(IndexType)
     neighbor_up = result_def(IndexType)
     traits = traits_def(Pure())
+    result = only_result
 
     def __init__(
         self,

@@ -92,11 +92,6 @@ class ShardOperation(IRDLOperation):
         if ip is not None:
             self._move(ip)
 
-    @property
-    def result(self) -> OpResult:
-        """The only result; an error where there is none or several."""
-        return single_result(self)
-
     def _move(self, ip: Place) -> None:
         # Inside xDSL's ImplicitBuilder the op already sits at the builder's place.
         if self.parent is not None:
@@ -257,6 +252,10 @@ def single_result(op: Operation) -> OpResult:
     if len(op.results) != 1:
         raise ArgumentError(f"{op.name} has {len(op.results)} results, so no single one; ask for .results.")
     return op.results[0]
+
+
+# For ops that may have none or several results.
+only_result = property(single_result, doc="The only result; an error where there is none or several.")
 
 
 P = ParamSpec("P")

@@ -46,6 +46,7 @@ from shardwise.ir.shard.operation import (
     Place,
     ShardOperation,
     Trailer,
+    only_result,
     shard_operation,
     value_builder,
     values_builder,
@@ -245,6 +246,7 @@ class ShardShapeOp(ShardOperation):
     dims = prop_def(INT_LIST)
     device = prop_def(INT_LIST)
     sizes = var_result_def(IndexType)
+    result = only_result
     irdl_options = (AttrSizedOperandSegments(as_property=True),)
     traits = traits_def(Pure())
 

@@ -2,9 +2,16 @@
 
 from dataclasses import dataclass, field
 
+from xdsl.dialects.builtin import UnregisteredOp
 from xdsl.ir import Block, Operation, OpResult, SSAValue
+from xdsl.traits import IsTerminator
 
 from shardwise.ir.verifier.complaint import Complaints
+
+
+def _says_where_to_go(block: Block) -> bool:
+    last = block.last_op
+    return last is not None and (isinstance(last, UnregisteredOp) or last.has_trait(IsTerminator))
 
 
 @dataclass(slots=True)
@@ -20,6 +27,9 @@ class Order:
                 yield "goes to a block of another region."
             elif block.parent is not None and block is block.parent.first_block:
                 yield "goes to the first block of its region, which is entered from outside alone."
+        for region in op.regions:
+            if len(region.blocks) > 1 and not all(map(_says_where_to_go, region.blocks)):
+                yield "each of several blocks ends with an op that says where to go on."
         for number, value in enumerate(op.operands):
             if not self._sees(op, value):
                 yield f"operand {number} is used before it is made, or where it cannot be seen."
