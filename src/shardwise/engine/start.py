@@ -187,7 +187,7 @@ def _leave(wire: Wire, pid: int, started: bool) -> None:
     wire.close()
     if started or not dist.is_initialized():
         return
-    if wire.groups.abandoned:  # NCCL would wait for those who are gone
+    if wire.groups.is_stuck:  # NCCL would wait for those who are gone
         _disown(dist.group.WORLD)
     else:
         dist.destroy_process_group()
