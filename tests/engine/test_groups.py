@@ -69,15 +69,6 @@ def test_what_can_end_does_and_the_first_that_does_not_is_known(groups: Groups) 
     assert groups.torn == 5
 
 
-def test_a_group_that_was_abandoned_before_anything_was_queued_is_stuck(groups: Groups) -> None:
-    made(groups)
-    groups.track(1, (0, 1), Event(0))
-    groups.abandon([1])
-    assert not groups.is_stuck
-    groups.abandon([2])
-    assert groups.is_stuck
-
-
 def test_what_was_begun_before_and_comes_after_is_known_too(groups: Groups) -> None:
     made(groups)
     groups.abandon([1])

@@ -32,18 +32,12 @@ class Groups:
     def __init__(self, make: Callable[[Ranks, str], Any]) -> None:
         """Make groups with this function."""
         self.on_accelerators = False  # whether any of them is one of NCCL
-        self._abandoned: set[Ranks] = set()
-        self._connected: set[Ranks] = set()  # those in which a call was queued
+        self.abandoned: set[Ranks] = set()
         self.torn = float("inf")  # the sequence number of the first call that was abandoned
         self._make = make
         self._made: dict[tuple[str, Ranks], Any] = {}
         self._flying: deque[tuple[int, Ranks, Any]] = deque()  # in the order of their sequence numbers
         self._lock = Lock()  # the watchdog abandons groups too
-
-    @property
-    def is_stuck(self) -> bool:
-        """Whether one was abandoned before it was connected, and cannot be given back without waiting for it."""
-        return bool(self._abandoned - self._connected)
 
     def get(self, ranks: Ranks, device: str) -> Any:
         """Return the group of some ranks, in order."""
@@ -58,8 +52,7 @@ class Groups:
     def track(self, sequence: int, ranks: Ranks, event: Any) -> None:
         """Remember the event at which what a call brings is on the accelerator, until it has happened."""
         with self._lock:
-            self._connected.add(ranks)
-            if ranks in self._abandoned:  # since the call began
+            if ranks in self.abandoned:  # since the call began
                 self.torn = min(self.torn, sequence)
             while self._flying and self._flying[0][2].query():
                 self._flying.popleft()
@@ -73,7 +66,7 @@ class Groups:
         with self._lock:
             some = {ranks: group for (device, ranks), group in self._made.items() if device != "cpu"}
             for ranks in list(some):
-                if ranks in self._abandoned or (lost is not None and set(lost).isdisjoint(ranks)):
+                if ranks in self.abandoned or (lost is not None and set(lost).isdisjoint(ranks)):
                     del some[ranks]
             if not some:
                 return
@@ -81,7 +74,7 @@ class Groups:
             while (waiting := self._unfinished(some)) and monotonic() < end:
                 sleep(PAUSE)
             self.torn = min([self.torn, *waiting])
-            self._abandoned |= set(some)
+            self.abandoned |= set(some)
             for group in some.values():
                 with suppress(RuntimeError):  # of NCCL, which has given up itself
                     group.abort()
@@ -94,7 +87,7 @@ class Groups:
         """Give back the groups of NCCL, except those that others see to, or that were abandoned."""
         with self._lock:
             for (device, ranks), group in self._made.items():
-                if device != "cpu" and ranks not in self._abandoned and not keep(ranks):
+                if device != "cpu" and ranks not in self.abandoned and not keep(ranks):
                     group.shutdown()
             self._made.clear()
             self._flying.clear()
