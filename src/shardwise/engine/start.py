@@ -9,7 +9,6 @@ import socket
 import sys
 from datetime import timedelta
 from importlib.util import find_spec
-from math import ceil
 from typing import TYPE_CHECKING
 
 from shardwise.engine.current import current_engine, local_engine, use
@@ -104,9 +103,6 @@ def _join(store: Store, chosen: Settings, guard: CollectiveGuard | None) -> None
     cuda = torch.cuda.is_available() and dist.is_nccl_available()
     if guard is not None:  # which says what failed; torch would end the process, and what it holds would be lost
         os.environ.setdefault("TORCH_NCCL_ASYNC_ERROR_HANDLING", "0")
-        # A process that is lost while NCCL connects a new group would otherwise be waited for without end.
-        os.environ.setdefault("TORCH_NCCL_USE_COMM_NONBLOCKING", "1")
-        os.environ.setdefault("TORCH_NCCL_NONBLOCKING_TIMEOUT", str(ceil(chosen.timeout)))
     try:
         dist.init_process_group(
             "cpu:gloo,cuda:nccl" if cuda else "gloo",
