@@ -69,7 +69,8 @@ def test_a_guard_is_told_of_every_call_and_all_are_told_the_same(four: Pool) -> 
         "[-|-]",
         None,
         None,
-        first[0][-1],
+        first[0][-2],
+        "DeviceMesh(x=4)",
     )
     assert first[3][7] == "sum"
     assert first[7][8] == 3  # the root

@@ -421,6 +421,6 @@ def test_sums_over_devices_are_exact_beyond_what_numpy_holds() -> None:
 
 def test_a_tensor_beyond_all_memory_is_refused() -> None:
     layout = Layout(mesh_of(2), [("x",), ()])
-    text = r"a tensor has less than 2\*\*62 bytes, but \(2147483648, 2147483648\) of int8 has 4611686018427387904\."
+    text = r"a tensor has at most 2\*\*62 bytes, but \(2147483648, 2147483649\) of int8 has 4611686020574871552\."
     with pytest.raises(PlanError, match=text):
-        plan_reshard(layout, layout.resolved(), (2**31, 2**31), "int8")
+        plan_reshard(layout, layout.resolved(), (2**31, 2**31 + 1), "int8")

@@ -28,7 +28,7 @@ from shardwise.engine.execute import Moved, Program, Stage
 from shardwise.engine.grid import Grid, grid, whole_of
 from shardwise.engine.job import Job
 from shardwise.engine.log import Record, active_logs, user_line
-from shardwise.engine.pool import Pool
+from shardwise.engine.pool import SMALLEST, Pool
 from shardwise.engine.storage import Storage
 from shardwise.layout.device import Device
 from shardwise.layout.mesh import DeviceMesh
@@ -244,7 +244,7 @@ class LocalEngine:
     def _several(self, stage: Stage, dtype: np.dtype, like: Array) -> list[Array]:
         shapes = [stage.shapes[i] for i in stage.fresh]
         size, offsets = stage.memory
-        if len(shapes) == 1 or is_torch(like):
+        if len(shapes) == 1 or size < SMALLEST or is_torch(like):
             return [self.empty(shape, dtype, like) for shape in shapes]
         # The arrays of one result live and die together as a rule: one block serves them all.
         block = self.empty((size,), BYTE)

@@ -186,8 +186,8 @@ def plan_reshard(
     except TypeError:  # a list for a shape, a dict for links, or what is no shape at all: the slow way
         key = None
     sizes, kind = checked_shape(shape), checked_dtype(dtype)
-    if (whole := prod(sizes) * kind.itemsize) >= MOST_BYTES:
-        raise PlanError(f"a tensor has less than 2**62 bytes, but {sizes} of {kind} has {whole}.")
+    if (whole := prod(sizes) * kind.itemsize) > MOST_BYTES:
+        raise PlanError(f"a tensor has at most 2**62 bytes, but {sizes} of {kind} has {whole}.")
     mesh = None if mesh is None else current_mesh(mesh)
     limit = STAGING if memory_limit is None else memory_limit
     if isinstance(limit, bool) or not isinstance(limit, int):

@@ -50,6 +50,9 @@ class GridOp(ShardOperation):
     >>> op = GridOp("g", [2, 4])
     >>> op.sym_name.data, op.shape.get_values(), op.sym_visibility
     ('g', (2, 4), None)
+    >>> op.result
+    Traceback (most recent call last):
+    shardwise.errors.ArgumentError: shard.grid has 0 results, so no single one; ask for .results.
     """
 
     name = "shard.grid"
@@ -201,8 +204,12 @@ class NeighborsLinearIndicesOp(GridUser):
     """The numbers of the devices before and after `device` along `split_axes`, -1 where there is none.
 
     >>> i, j = ProcessMultiIndexOp([IndexType()] * 2, "g").results
-    >>> print(NeighborsLinearIndicesOp("g", [i, j], [1]))
+    >>> op = NeighborsLinearIndicesOp("g", [i, j], [1])
+    >>> print(op)
     %0, %1 = shard.neighbors_linear_indices on @g[%2, %3] split_axes = [1] : index, index
+    >>> op.result
+    Traceback (most recent call last):
+    shardwise.errors.ArgumentError: shard.neighbors_linear_indices has 2 results, so no single one; ask for .results.
     """
 
     name = "shard.neighbors_linear_indices"
