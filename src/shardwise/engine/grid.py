@@ -17,7 +17,7 @@ from shardwise.engine.arrays import Array, is_torch
 from shardwise.engine.storage import Storage
 from shardwise.layout.layout import Shape
 
-LONG = 1024  # bytes of a run from which NumPy's own loops are as good
+LONG = 1 << 14  # bytes of a run from which NumPy's own loops are as good as copying it as one element
 
 
 class Grid(tuple[Array, ...]):

@@ -98,6 +98,8 @@ def matmul(x1: Any, x2: Any, /) -> Tensor:
         raise BindingError(f"matmul needs at least one dim, got shapes {a.shape} and {b.shape}.")
     if a.shape[-1] != b.shape[0 if b.ndim == 1 else -2]:
         raise BindingError(f"matmul: shapes {a.shape} and {b.shape} do not fit together.")
+    if a.ndim == b.ndim == 2:
+        return contract(a, b, terms=("xy", "yz"), out="xz")
     rank = max(a.ndim, b.ndim, 2) - 2
     batch = LETTERS[:rank]
     left, right = batch[rank - max(0, a.ndim - 2) :], batch[rank - max(0, b.ndim - 2) :]

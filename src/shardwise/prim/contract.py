@@ -78,6 +78,8 @@ def as_matmul(terms: tuple[str, ...], out: str) -> Any:
     back = tuple([*batch, *left, *right].index(c) for c in out)
 
     n, m, k = len(batch), len(left), len(summed)
+    if m == k == len(right) == 1 and first == second == back == tuple(range(n + 2)):
+        return np.matmul
 
     def matrices(x: Any, y: Any) -> Any:
         made = np.matmul(x.transpose(first), y.transpose(second))
