@@ -223,12 +223,14 @@ def training(effort: Effort) -> Iterator[Row]:
             "DTensor": dtensor_step(values),
         }
         step, see = raw_step(values)
-        want, wrong = [see(w) for w in step()], []
+        *weights, loss = step()
+        want, wrong = [*map(see, weights), loss], []
         for name, (call, read) in made.items():
-            pairs = zip(map(read, call()), want, strict=True)
+            *weights, loss = call()
+            pairs = zip([*map(read, weights), loss], want, strict=True)
             if not agreed(all(np.allclose(got, wish, rtol=1e-4, atol=1e-5) for got, wish in pairs)):
                 wrong.append(name)
-        checked = f"failed: other weights: {', '.join(wrong)}" if wrong else EQUAL
+        checked = f"failed: other weights, or another loss: {', '.join(wrong)}" if wrong else EQUAL
         found = together({name: call for name, (call, _) in made.items()} | {BY_HAND: step}, effort)
         peers, floor = {"DTensor": found.pop("DTensor")}, Floor(BY_HAND, found.pop(BY_HAND))
         for name, measure in found.items():

@@ -1,4 +1,7 @@
-"""Parallel training: a step of a network of two layers over 2x2 processes, batch over two, hidden units over two."""
+"""Parallel training: a step of a network of two layers over 2x2 processes, batch over two, hidden units over two.
+
+A step gives the new weights, spread as the old ones, and the loss as a number in every process.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +13,7 @@ import numpy as np
 
 from benchmarks.training import RATE
 
-Step = Callable[[], tuple[Any, Any]]  # the weights after a step from the same start, as this process holds them
+Step = Callable[[], tuple[Any, Any, float]]  # the weights after a step, as this process holds them, and the loss before
 Read = Callable[[Any], np.ndarray]
 SIZES = (2, 2)
 
@@ -37,8 +40,9 @@ def our_step(values: tuple[np.ndarray, ...], torch_shards: bool = True, still: b
 
     @mode(PartialsOnly() if still else GreedyReshard())
     def step() -> Any:
-        _, gradients = value_and_grad(loss)(weights)
-        return tuple(w - RATE * shard(g, mesh, w.layout) for w, g in zip(weights, gradients, strict=True))
+        value, gradients = value_and_grad(loss)(weights)
+        new = [w - RATE * shard(g, mesh, w.layout) for w, g in zip(weights, gradients, strict=True)]
+        return *new, value.gather().item()
 
     return step, lambda w: np.asarray(w.local(rank))
 
@@ -58,16 +62,18 @@ def dtensor_step(values: tuple[np.ndarray, ...]) -> tuple[Step, Read]:
 
     def step() -> Any:
         error = (torch.relu(x @ weights[0]) @ weights[1]).redistribute(mesh, places[0]) - y
-        gradients: Any = torch.autograd.grad((error * error).mean(), weights)
+        value: Any = (error * error).mean()
+        gradients: Any = torch.autograd.grad(value, weights)
         with torch.no_grad():
             pairs = zip(weights, gradients, strict=True)
-            return tuple(w - RATE * g.redistribute(mesh, w.placements) for w, g in pairs)
+            new = [w - RATE * g.redistribute(mesh, w.placements) for w, g in pairs]
+            return *new, value.full_tensor().item()
 
     return step, lambda w: w.to_local().numpy()
 
 
 def raw_step(values: tuple[np.ndarray, ...]) -> tuple[Step, Read]:
-    """Return the step by hand: torch on what this process holds, three all-reduces, derivatives written out."""
+    """Return the step by hand: torch on what this process holds, four all-reduces, derivatives written out."""
     import torch
     import torch.distributed as dist
 
@@ -83,12 +89,15 @@ def raw_step(values: tuple[np.ndarray, ...]) -> tuple[Step, Read]:
         activations = torch.relu(x @ up)
         slope = activations @ down
         dist.all_reduce(slope, group=over_tp)
-        slope = slope.sub_(y).mul_(scale)
+        slope.sub_(y)
+        value = torch.linalg.vector_norm(slope).square()
+        dist.all_reduce(value, group=over_dp)
+        slope.mul_(scale)
         by_down = activations.T @ slope
         back = (slope @ down.T).mul_(activations > 0)
         by_up = x.T @ back
         dist.all_reduce(by_up, group=over_dp)
         dist.all_reduce(by_down, group=over_dp)
-        return up - RATE * by_up, down - RATE * by_down
+        return up - RATE * by_up, down - RATE * by_down, value.item() / values[1].size
 
     return step, lambda w: w.numpy()

@@ -234,6 +234,17 @@ def test_between_processes_an_infinite_factor_of_a_pending_sum_is_refused():
     assert "x0 = shard(x0, mesh, P(None))" in str(error.value)
 
 
+def test_accelerators_are_not_waited_for():
+    class OnAccelerator(np.ndarray):
+        is_cuda = True
+
+    x = pending([3.0, 0.0], [1.0, 2.0])
+    y = shard(np.array([np.inf, 1.0]), x.mesh, P())
+    there = Tensor([y.arrays[0].view(OnAccelerator)], y.layout, y.shape, y.dtype, y.engine)
+    assert str(multiply(x, there).layout) == "[-] sum(x)"
+    assert str(multiply(x, y).layout) == "[-]"
+
+
 def test_what_does_not_count_may_be_infinite():
     logits = np.array([[-np.inf, 1.0, 2.0], [0.0, 1.0, 2.0]])
     x = shard(logits, MESH2, P(None, "x"))

@@ -118,9 +118,9 @@ _unsafe: dict[Linear, Callable[[Sequence[Array]], bool]] = {"each": _infinite, "
 
 
 def _here(arrays: Sequence[Array]) -> Sequence[Array]:
-    if isinstance(arrays, Held):
-        return list(arrays.arrays.values())
-    return arrays if isinstance(arrays, list | tuple) else ()  # without values there is nothing to see
+    # Without values there is nothing to see, and an accelerator is not waited for.
+    held = list(arrays.arrays.values()) if isinstance(arrays, Held) else arrays
+    return [a for a in held if not getattr(a, "is_cuda", False)] if isinstance(held, list | tuple) else ()
 
 
 def _made_whole(name: str, index: int, x: Tensor) -> Tensor:
