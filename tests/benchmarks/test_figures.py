@@ -18,6 +18,7 @@ def test_all_pages_are_those_of_the_committed_run():
 
 def test_the_committed_run_is_whole():
     assert not COMMITTED.failed
+    assert COMMITTED.effort == "full"
     assert {row.area for row in COMMITTED.rows} == set(NAMES)
     keys = [row.key for row in COMMITTED.rows]
     assert len(set(keys)) == len(keys)
