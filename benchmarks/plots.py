@@ -105,13 +105,23 @@ def dots_of(rows: Sequence[Row], title: str) -> list[str]:
     return [dots(some, title) for some in (floored, others) if some]
 
 
+LETTER = 6.8  # the width of most letters of a label
+
+
+def label(row: Row) -> str:
+    """Return what tells a row from the others of its plot."""
+    return " ".join(filter(None, (row.name, row.size, row.mesh, row.state * (row.state == "cold"))))
+
+
 def dots(rows: Sequence[Row], title: str) -> str:
     """Return a plot with a line per row: contenders as multiples of the floor, or of ours where there is none."""
     shown = [(row, base) for row in rows if (base := _base(row))]
     if not shown:
         return ""
     names = contenders([row for row, _ in shown])
-    left, width, top, step = 300.0, 900.0, 46.0, 20.0
+    labels = [label(row) for row, _ in shown]
+    left = min(500.0, 24 + LETTER * max(map(len, labels)))
+    width, top, step = 900.0, 46.0, 20.0
     bottom = top + step * len(shown)
     values = [m.median / base for row, base in shown for m in (row.ours, *row.peers.values()) if m.median > 0]
     scale = Scale([*values, 1.0], left, width - 24)
@@ -120,16 +130,15 @@ def dots(rows: Sequence[Row], title: str) -> str:
     for tick in scale.ticks():
         parts += [line(scale(tick), top - 8, scale(tick), bottom), words(scale(tick), top - 14, times(tick), "middle")]
     parts.append(line(scale(1.0), top - 8, scale(1.0), bottom, 0.7, 'stroke-width="1.5" stroke-dasharray="4 3"'))
-    for i, (row, base) in enumerate(shown):
+    for i, ((row, base), text) in enumerate(zip(shown, labels, strict=True)):
         y = top + step * i + step / 2
-        label = " ".join(filter(None, (row.name, row.size, row.mesh, row.state * (row.state == "cold"))))
-        parts += [words(left - 10, y + 4, label, "end"), line(left, y, width - 24, y, 0.08)]
+        parts += [words(left - 10, y + 4, text, "end"), line(left, y, width - 24, y, 0.08)]
         marks = [(name, m) for name, m in ((n, _measure(row, n)) for n in names) if m is not None and m.median > 0]
         for name, found in reversed(marks):  # ours last, on top
             k = names.index(name)
             x1, x2 = (scale(max(v / base, 10**scale.low)) for v in (found.low, found.high))
             parts.append(f'<path d="M{x1:.1f} {y:.1f}H{x2:.1f}" stroke="{color(name, k)}" stroke-width="2"/>')
-            tip = f"{label}: {name} {measure(found, row.unit)}, {times(found.median / base)}"
+            tip = f"{text}: {name} {measure(found, row.unit)}, {times(found.median / base)}"
             parts.append(mark(name, scale(found.median / base), y, tip, k))
     parts += legend(names, names, left + 6, bottom + 20)
     return svg(width, bottom + 24 + 18 * len(names), title, parts)

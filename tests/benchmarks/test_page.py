@@ -1,6 +1,7 @@
 """The page: it parses, needs nothing else, and shows what was lost and what failed."""
 
 import re
+from dataclasses import replace
 from html.parser import HTMLParser
 from xml.etree import ElementTree
 
@@ -84,3 +85,10 @@ def test_scales_have_some_ticks_and_not_many(values):
     scale = Scale(values, 0.0, 100.0)
     assert 0 < len(scale.ticks()) <= 9
     assert all(0 <= scale(tick) <= 100 for tick in (*scale.ticks(), *values))
+
+
+def test_long_labels_are_not_cut_off():
+    row = Row("local", "a name that is rather long", "1000 transitions", "2x2x2x2x2", "cold", "seconds", times(1.0))
+    tree = ElementTree.fromstring(dots([replace(row, peers={"DTensor": times(0.5)})], "local"))
+    (label,) = [t for t in tree.iter() if t.tag.endswith("text") and (t.text or "").startswith("a name")]
+    assert float(label.attrib["x"]) > 6.5 * len(label.text or "")
