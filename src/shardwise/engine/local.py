@@ -189,12 +189,12 @@ class LocalEngine:
 
     def _by_parts(self, stage: Stage, arrays: Sequence[Array], dtype: np.dtype) -> list[Array]:
         out: list[Array] = [None] * len(stage.shapes)
-        if stage.is_small and type(arrays[0]) is np.ndarray:
-            return self._join(stage, arrays, out, dtype)
         for target, source, where in stage.takes:
             out[target] = arrays[source][where] if where else arrays[source]
         for kind, size in stage.free:
             self.counters.moved(kind, size)
+        if stage.is_small and type(arrays[0]) is np.ndarray:
+            return self._join(stage, arrays, out, dtype)
         if stage.fresh:
             for i, array in zip(stage.fresh, self._several(stage, dtype, arrays[0]), strict=True):
                 out[i] = array
@@ -225,10 +225,6 @@ class LocalEngine:
     def _join(self, stage: Stage, arrays: Sequence[Array], out: list[Array], dtype: np.dtype) -> list[Array]:
         # Many small arrays, each put together of a few parts: new ones are as good as those of the pool.
         counters = self.counters
-        for target, source, where in stage.takes:
-            out[target] = arrays[source][where] if where else arrays[source]
-        for kind, size in stage.free:
-            counters.moved(kind, size)
         for target, _, dim, terms, moved, size in stage.joins:
             parts = [arrays[i][where] if where else arrays[i] for i, where in terms]
             out[target] = np.concatenate(parts, dim) if len(parts) > 1 else parts[0].copy()
