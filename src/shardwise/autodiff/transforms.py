@@ -7,7 +7,8 @@ from typing import Any, cast
 
 import optree
 
-from shardwise.engine.arrays import dtype_of
+from shardwise.engine.arrays import dtype_of, is_torch, torch_of
+from shardwise.engine.held import sample
 from shardwise.errors import DerivativeError
 from shardwise.layout.placement import ReduceOp, reductions_of
 from shardwise.ops.local_view import LocalTensor
@@ -15,7 +16,7 @@ from shardwise.prim.bind import Node, Traced, new_level, pulled_back
 from shardwise.prim.elementwise import add
 from shardwise.prim.parts import zeros_like
 from shardwise.prim.relayout import relayout
-from shardwise.prim.tensor import Tensor, asarray, host_array, placed, plain
+from shardwise.prim.tensor import Tensor, asarray, host_array, lowest, placed, plain
 
 
 def vjp(fn: Callable[..., Any], *primals: Any) -> tuple[Any, Callable[[Any], tuple[Any, ...]]]:
@@ -126,6 +127,8 @@ def _like(given: Any, value: Tensor) -> Tensor:
         return relayout(found, layout=layout)
     if value.engine.name == "abstract":
         return zeros_like(value, value.shape, layout)
+    if is_torch(sample(lowest(value).arrays)) and not is_torch(found):  # what it meets is in that library
+        found = torch_of(found)
     return placed(found, layout)
 
 

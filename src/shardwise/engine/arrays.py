@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from functools import cache
 from typing import Any
 
 import ml_dtypes
@@ -39,14 +40,22 @@ TORCH_NAMES: dict[ReduceOp, str] = {
 def is_torch(array: Array) -> bool:
     """Whether an array is a torch tensor; never imports torch."""
     kind = type(array)
-    return kind is not np.ndarray and kind.__module__.partition(".")[0] == "torch"
+    return kind is not np.ndarray and _of_torch(kind)
+
+
+@cache
+def _of_torch(kind: type) -> bool:
+    return kind.__module__.partition(".")[0] == "torch"
 
 
 def dtype_of(array: Array) -> np.dtype:
     """Return the NumPy dtype of an array of either library."""
-    if not is_torch(array):
-        return array.dtype
-    return np.dtype(str(array.dtype).removeprefix("torch."))
+    return _numpy_dtype(array.dtype) if is_torch(array) else array.dtype
+
+
+@cache
+def _numpy_dtype(kind: Any) -> np.dtype:
+    return np.dtype(str(kind).removeprefix("torch."))
 
 
 def identity(op: ReduceOp, dtype: np.dtype) -> Any:

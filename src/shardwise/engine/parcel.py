@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from math import prod
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -53,7 +54,7 @@ class Parcel:
     def view(self, first: int, shape: Shape, like: Array) -> Array:
         """Return the elements from `first` on as an array of this shape, of the library of `like`."""
         size = self.dtype.itemsize
-        stop = first + int(np.prod(shape, dtype=np.int64))
+        stop = first + prod(shape)
         if is_torch(like):
             return self.bytes[first * size : stop * size].view(getattr(torch, str(self.dtype))).view(shape)
         assert self._host is not None, "NumPy arrays are on the host"

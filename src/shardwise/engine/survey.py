@@ -16,6 +16,7 @@ from shardwise.engine.execute import Program, groups, notes
 from shardwise.engine.handover import handover_route
 from shardwise.engine.route import Leg, Message, Out, Part, Round, Route, Sum
 from shardwise.engine.storage import Storage, region, storage_of
+from shardwise.engine.swap import SwapMove, rounds_of
 from shardwise.layout.device import Accelerator, Device
 from shardwise.layout.layout import Layout, Shape
 from shardwise.layout.placement import ReduceOp
@@ -132,7 +133,7 @@ class _Survey:
             for box in self._kept(draft, slot, first, shares):
                 draft.copy(slot, slot, box)
         for step in steps if self.own else ():
-            for move in step.moves:
+            for move in rounds_of(step):
                 self._add_move(draft, step, move)
         return self._finished(draft, steps, first.before.reduce_op, None if shares is None else last.after.reduce_op)
 
@@ -158,7 +159,7 @@ class _Survey:
 
     # -- rounds ------------------------------------------------------------------------------------
 
-    def _add_move(self, draft: _Draft, step: Step, move: Move) -> None:
+    def _add_move(self, draft: _Draft, step: Step, move: Move | SwapMove) -> None:
         members = self.members(step)
         coming = [t for slot in self.own for t in move.incoming(slot)]
         going = [t for slot in self.own for t in move.outgoing(slot)]
@@ -175,9 +176,9 @@ class _Survey:
                     draft.copy(into, source, t.box)
         for t in far if not move.reduces else ():
             draft.fill(self._slot(t.target), t.box)
-        if isinstance(move, ReduceMove):
+        if isinstance(move, ReduceMove | SwapMove):
             for slot in self.own:
-                for _, box in move.shares.of(slot):
+                for _, box in move.reduced(slot):
                     draft.fill(slot, box)
         talks = self._talks(move, members)
         if not (talks or move.reduces or handed):
@@ -187,7 +188,7 @@ class _Survey:
         for chunk in range(step.chunks):
             sends = self._messages(self._chunk(away, step, chunk), source, outward=True)
             receives = self._messages(self._chunk(far, step, chunk), draft.after, outward=False)
-            sums = self._sums(draft, move, step, chunk) if isinstance(move, ReduceMove) else ()
+            sums = self._sums(draft, move, step, chunk) if isinstance(move, ReduceMove | SwapMove) else ()
             draft.rounds.append(
                 Round(
                     self._call(step, members),
@@ -210,11 +211,11 @@ class _Survey:
     def _rank(self, slot: object) -> int:
         return self.ranks[self._slot(slot)]
 
-    def _talks(self, move: Move, members: Sequence[int]) -> bool:
+    def _talks(self, move: Move | SwapMove, members: Sequence[int]) -> bool:
         # Whether anything at all goes between processes: all of a group must agree about it.
         return any(self._rank(t.source) != self.ranks[slot] for slot in members for t in move.incoming(slot))
 
-    def _gathers(self, move: Move, members: Sequence[int]) -> bool:
+    def _gathers(self, move: Move | SwapMove, members: Sequence[int]) -> bool:
         sizes = set()
         for slot in members:
             boxes: dict[object, list[Box]] = {}
@@ -249,11 +250,11 @@ class _Survey:
             out.append(Message(rank, parts, sum(t.size for t in some)))
         return tuple(out)
 
-    def _sums(self, draft: _Draft, move: ReduceMove, step: Step, chunk: int) -> tuple[Sum, ...]:
+    def _sums(self, draft: _Draft, move: ReduceMove | SwapMove, step: Step, chunk: int) -> tuple[Sum, ...]:
         shares, offsets = move.shares, self._offsets(move, step, chunk)
         out = []
         for slot in self.own:
-            for tile, whole in shares.of(slot):
+            for tile, whole in move.reduced(slot):
                 box = self._piece(whole, step, chunk)
                 if box is None:
                     continue
@@ -264,7 +265,7 @@ class _Survey:
                 out.append(Sum(self._part(draft.after, slot, box), tuple(terms)))
         return tuple(out)
 
-    def _offsets(self, move: ReduceMove, step: Step, chunk: int) -> dict[tuple[object, object, Box], int]:
+    def _offsets(self, move: ReduceMove | SwapMove, step: Step, chunk: int) -> dict[tuple[object, object, Box], int]:
         # Where in what comes each transfer begins: messages by rank, each in order.
         coming = [t for slot in self.own for t in move.incoming(slot) if self._rank(t.source) != self.rank]
         out, at = {}, 0

@@ -80,7 +80,7 @@ class Layout(Drawn):
         >>> Layout.replicated(DeviceMesh((2,), ("x",)), 2)
         Layout(mesh(x=2), [None, None])
         """
-        return cls(mesh, [None] * checked_rank(rank))
+        return _intern(current_mesh(mesh), (Cut(),) * checked_rank(rank), (), None)
 
     # -- the value ---------------------------------------------------------------------------------
 

@@ -43,14 +43,15 @@ class ReduceOp(Enum):
         """Return the reduction that a string names; a ReduceOp is passed through."""
         if isinstance(op, ReduceOp):
             return op
+        found = cls._value2member_map_.get(op.lower()) if isinstance(op, str) else None
+        if isinstance(found, ReduceOp):
+            return found
         names = [member.value for member in cls]
         if not isinstance(op, str):
             raise ArgumentError(f"a reduction is a ReduceOp or its name, got {op!r}.\n  reductions: {', '.join(names)}")
-        if op.lower() not in names:
-            raise LayoutError(
-                f"unknown reduction {op!r}.\n  reductions: {', '.join(names)}{did_you_mean(op.lower(), names)}"
-            )
-        return cls(op.lower())
+        raise LayoutError(
+            f"unknown reduction {op!r}.\n  reductions: {', '.join(names)}{did_you_mean(op.lower(), names)}"
+        )
 
     @property
     def is_idempotent(self) -> bool:

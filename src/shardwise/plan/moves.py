@@ -238,9 +238,13 @@ class ReduceMove:
     shares: Shares
     reduces = True
 
+    def reduced(self, slot: int) -> Iterator[tuple[Tile, Box]]:
+        """Yield the boxes that a slot reduces, each with the source tile it lies in."""
+        return self.shares.of(slot)
+
     def incoming(self, slot: int) -> Iterator[Transfer]:
         """Yield the transfers whose target is `slot`."""
-        for tile, box in self.shares.of(slot):
+        for tile, box in self.reduced(slot):
             for source in self.shares.src.sources(tile, slot, self.shares.pending):
                 if source != slot:
                     yield Transfer(source, slot, box)

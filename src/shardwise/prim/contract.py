@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from functools import lru_cache, partial
 from math import prod
+from operator import matmul as times
 from typing import Any
 
 import numpy as np
@@ -47,7 +48,7 @@ def _kernel(terms: tuple[str, ...], out: str) -> Callable[..., Any]:
         if is_torch(arrays[0]):
             import torch
 
-            return torch.einsum(text, *arrays)
+            return torch.einsum(text, *arrays) if fast is None else fast(*arrays)
         if arrays[0].dtype.kind == "V" or arrays[-1].dtype.kind == "V":  # bfloat16, of which NumPy has no products
             wide = kernel(*(a.astype(np.float32) if a.dtype.kind == "V" else a for a in arrays))
             return wide.astype(np.result_type(*arrays))
@@ -58,7 +59,7 @@ def _kernel(terms: tuple[str, ...], out: str) -> Callable[..., Any]:
 
 @lru_cache(maxsize=4096)
 def as_matmul(terms: tuple[str, ...], out: str) -> Any:
-    """Return two operands as one matrix product, for which NumPy has BLAS; None where they are none."""
+    """Return two operands as one matrix product, for which libraries have BLAS; None where they are none."""
     # Batch, left, summed, right.
     a, b = terms
     batch = [c for c in out if c in a and c in b]
@@ -79,21 +80,25 @@ def as_matmul(terms: tuple[str, ...], out: str) -> Any:
 
     n, m, k = len(batch), len(left), len(summed)
     if m == k == len(right) == 1 and first == second == back == tuple(range(n + 2)):
-        return np.matmul
+        return times
 
     def matrices(x: Any, y: Any) -> Any:
-        made = np.matmul(x.transpose(first), y.transpose(second))
-        return made if back == straight else made.transpose(back)
+        made = _turned(x, first) @ _turned(y, second)
+        return made if back == straight else _turned(made, back)
 
     def product(x: Any, y: Any) -> Any:
-        x, y = x.transpose(first), y.transpose(second)
+        x, y = _turned(x, first), _turned(y, second)
         lead, mid, tail = x.shape[:n], x.shape[n : n + m], y.shape[n + k :]
         size = prod(x.shape[n + m :])
-        made = np.matmul(x.reshape(*lead, prod(mid), size), y.reshape(*lead, size, prod(tail)))
-        return made.reshape((*lead, *mid, *tail)).transpose(back)
+        made = x.reshape(*lead, prod(mid), size) @ y.reshape(*lead, size, prod(tail))
+        return _turned(made.reshape((*lead, *mid, *tail)), back)
 
     straight = tuple(range(len(out)))
     return matrices if m == k == len(right) == 1 else product
+
+
+def _turned(array: Any, order: tuple[int, ...]) -> Any:
+    return array.permute(order) if is_torch(array) else array.transpose(order)
 
 
 def _contract_vjp(ct: Tensor, result: Tensor, *operands: Tensor, terms: tuple[str, ...], out: str) -> Cotangents:

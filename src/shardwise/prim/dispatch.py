@@ -62,10 +62,15 @@ def apply(
     if decision.factors and any(map(_unsafe[rule.linear], [ready[i] for i in decision.factors])):
         whole = [_made_whole(name, i, x) for i, x in enumerate(operands)]
         return apply(name, kernel, rule, whole, located=located, dtype=dtype)
-    if len(ready) > 1 and len({is_torch(sample(arrays)) for arrays in ready}) > 1:
+    if len(ready) > 1 and _mixed(ready):
         plain, kernel = kernel, lambda *some: plain(*alike(list(some), dtypes[0]))
     arrays = engine.work(kernel, ready, decision.job, dtype)
     return Tensor(arrays, out.layout, out.shape, dtype_of(sample(arrays)), engine)
+
+
+def _mixed(operands: Sequence[Sequence[Array]]) -> bool:
+    first = is_torch(sample(operands[0]))
+    return any(arrays is not operands[0] and is_torch(sample(arrays)) is not first for arrays in operands[1:])
 
 
 @lru_cache(maxsize=8192)

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from cmath import isinf as infinite
 from collections.abc import Callable
-from functools import partial
+from functools import cache, partial
 from math import log as ln
 from math import pi
 from math import sqrt as root
 from typing import Any
 
 import numpy as np
-from array_api_compat import array_namespace
 
 from shardwise.engine.arrays import is_torch
 from shardwise.prim.broadcast import broadcast, unbroadcast
@@ -33,10 +32,17 @@ def kernel_of(name: str) -> Callable[..., Any]:
     def kernel(*arrays: Any) -> Any:
         for array in arrays:
             if is_torch(array):
-                return getattr(array_namespace(array), name)(*arrays)
+                return _of_torch(name)(*arrays)
         return ours(*arrays)
 
     return kernel
+
+
+@cache
+def _of_torch(name: str) -> Callable[..., Any]:
+    from array_api_compat import torch
+
+    return getattr(torch, name)
 
 
 def elementwise(
@@ -271,10 +277,12 @@ astype = Row("astype", _astype, _astype_vjp, _astype_jvp)
 
 def _part(name: str, back: Callable[[Tensor, Tensor], Tensor]) -> Row:
     # Linear over the real numbers, so pending sums pass and the tangent map is the function itself.
+    plain = kernel_of(name)
+
     def kernel(array: Any) -> Any:
         if is_torch(array) and not array.is_complex():
             return array.new_zeros(array.shape) if name == "imag" else array
-        return getattr(array_namespace(array), name)(array)
+        return plain(array)
 
     def vjp(ct: Tensor, out: Tensor, x: Tensor) -> tuple[Tensor, ...]:
         return (back(ct, x),)
