@@ -14,7 +14,7 @@ from shardwise import Cut, DeviceMesh, Layout, Tensor, plan_reshard
 from shardwise.engine import local
 from shardwise.engine.counters import Counters
 from shardwise.engine.execute import compiled
-from shardwise.engine.grid import Grid, grid, regrid_of, whole_of
+from shardwise.engine.grid import Grid, regrid_of, whole_of
 from shardwise.engine.local import LocalEngine
 from shardwise.engine.storage import storage_of
 
@@ -48,8 +48,9 @@ def values(shape: tuple[int, ...], dtype: str) -> np.ndarray:
 
 def honest(x: Tensor) -> None:
     """Whatever says to be the tiles of one array is."""
-    if isinstance(x.arrays, Grid):
-        tiles = grid(x.arrays.whole)
+    if isinstance(x.kept, Grid):
+        tiles = Grid(x.kept.whole)
+        assert x.arrays is x.kept.tiles
         assert len(tiles) == len(x.arrays) == x.storage.count
         for tile, array in zip(tiles, x.arrays, strict=True):
             assert tile.shape == array.shape
@@ -76,7 +77,7 @@ def test_one_copy_is_counted_as_many(case: Moves, torchs: bool) -> None:
     x = sw.shard(torch.from_numpy(data) if torchs else data, MESH, src)
     program = compiled(plan_reshard(src, dst, shape, np.dtype(dtype)))
     made, counted = [], []
-    for arrays in (x.arrays, [array.clone() if torchs else array.copy() for array in x.arrays]):
+    for arrays in (x.kept, [array.clone() if torchs else array.copy() for array in x.arrays]):
         engine = LocalEngine()
         made.append(engine.run(program, arrays))
         counted.append(engine.counters)
@@ -145,7 +146,7 @@ def test_arrays_from_elsewhere_are_not_a_grid() -> None:
     rows = Layout(MESH, [("x",), ()])
     arrays = [np.ones((2, 4)), np.zeros((2, 4))]
     x = sw.from_shards([arrays[device // 6] for device in range(12)], MESH, rows, (4, 4))
-    assert whole_of(x.arrays) is None
+    assert whole_of(x.kept) is None
     assert np.array_equal(sw.shard(x, MESH, Layout(MESH, [(), ("y",)])).numpy(), np.concatenate(arrays))
 
 
@@ -158,7 +159,7 @@ def test_threads_share_one_copy(threads: int, monkeypatch: pytest.MonkeyPatch) -
     engine = LocalEngine(threads=threads)
     x = sw.shard(data, MESH, src)
     program = compiled(plan_reshard(src, dst, data.shape, data.dtype))
-    out = engine.run(program, x.arrays)
+    out = engine.run(program, x.kept)
     assert isinstance(out, Grid)
     y = Tensor(out, dst, data.shape, data.dtype, engine)
     honest(y)
@@ -168,3 +169,15 @@ def test_threads_share_one_copy(threads: int, monkeypatch: pytest.MonkeyPatch) -
         for kind, size in stage.moved:
             alone.moved(kind, size)
     assert engine.counters.bytes_moved == alone.bytes_moved
+
+
+@given(st.sampled_from(["rows", "columns", "both"]), st.sampled_from(DTYPES[:-1]), st.booleans())
+def test_what_a_reduction_leaves_in_tiles_moves_on_like_any_other(then: str, dtype: str, torchs: bool) -> None:
+    data = values((72, 24), dtype)
+    x = sw.shard(torch.from_numpy(data) if torchs else data, MESH, Layout(MESH, [("z",), ()]))
+    y = sw.reduce_scatter(x, 0, reduce_op="max", reduce_axes="z")
+    honest(y)
+    assert isinstance(y.kept, Grid)
+    want = data.reshape(3, 24, 24).max(axis=0)
+    assert np.array_equal(y.numpy(), want)
+    assert np.array_equal(STEPS[then][0](y).numpy(), want)

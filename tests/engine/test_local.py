@@ -11,7 +11,7 @@ import pytest
 import torch
 from hypothesis import given
 
-from shardwise import Cut, DeviceMesh, Layout, ReduceOp, plan_reshard
+from shardwise import Cut, DeviceMesh, Layout, ReduceOp, all_reduce, plan_reshard, shard
 from shardwise.engine import local
 from shardwise.engine.arrays import to_numpy
 from shardwise.engine.counters import Counters
@@ -240,3 +240,16 @@ def test_a_plan_without_steps_returns_what_it_is_given() -> None:
     arrays = spread(layout, (4,)).arrays
     found = LocalEngine().run(compiled(plan_reshard(layout, layout, (4,), "int64")), arrays)
     assert all(a is b for a, b in zip(found, arrays, strict=True))
+
+
+@pytest.mark.parametrize("shape", [(), (3,), (0,), (2, 2)])
+@pytest.mark.parametrize("op", ["avg", "max", "min"])
+def test_equal_copies_are_terms_on_a_mesh_of_the_same_devices(shape: tuple[int, ...], op: str) -> None:
+    one, other = DeviceMesh((2, 1, 2), ("a", "b", "c")), DeviceMesh((1, 2, 2), ("a", "b", "c"))
+    whole = [None] * len(shape)
+    x = shard(np.arange(np.prod(shape)).reshape(shape) + 0.5, one, Layout(one, whole))
+    for axes in (["b"], ["c"], ["b", "c"]):
+        y = shard(x, other, Layout(other, whole, axes, op))
+        assert np.array_equal(y.numpy(), x.numpy())
+        assert op != "avg" or all(np.array_equal(y.local(i), x.numpy()) for i in range(4))
+        assert np.array_equal(all_reduce(y).numpy(), x.numpy())

@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 import torch
 
-from shardwise.engine.pool import HUGE, SMALLEST, Pool
+from shardwise.engine.pool import HUGE, PAGE, SMALLEST, STEP, Pool
 
 F4 = np.dtype("float32")
 SHAPE = (256, 256)  # 256 KiB
@@ -137,14 +137,26 @@ def test_small_arrays_are_left_to_numpy() -> None:
         assert pool.empty(shape, F4).shape == shape
 
 
-def test_large_blocks_begin_where_a_huge_page_does() -> None:
+def test_large_blocks_begin_where_a_huge_page_does_give_or_take_a_page() -> None:
     pool = Pool()
     large = pool.empty((3 * HUGE,), np.dtype("uint8"))
-    assert address(large) % HUGE == 0
+    assert address(large) % HUGE < PAGE
     large[...] = 1  # all of it is there
     place = address(large)
     del large
     assert address(pool.empty((3 * HUGE,), np.dtype("uint8"))) == place
+
+
+@pytest.mark.parametrize("size", [SMALLEST, 1 << 20, HUGE, 2 * HUGE, 3 * HUGE + 5])
+def test_arrays_that_live_together_begin_at_different_places_in_a_page(size: int) -> None:
+    # Else a copy from one to the other waits for its own writes.
+    pool = Pool()
+    arrays = [pool.empty((size,), np.dtype("uint8")) for _ in range(16)]
+    places = sorted(address(array) % PAGE for array in arrays)
+    assert places == list(range(0, PAGE, STEP))
+    for k, array in enumerate(arrays):
+        array[...] = k
+    assert all((array == k).all() for k, array in enumerate(arrays))
 
 
 def test_the_pool_never_knows_more_than_its_limit_and_never_frees_what_is_used() -> None:

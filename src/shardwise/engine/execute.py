@@ -17,7 +17,7 @@ from typing import NamedTuple
 import numpy as np
 
 from shardwise.engine.boxes import Placed, disjoint, joined, merged
-from shardwise.engine.grid import Regrid, regrid_of
+from shardwise.engine.grid import Regrid, regrid_of, tiled
 from shardwise.engine.storage import Region, Storage, covered, region, storage_of
 from shardwise.layout.axis import common
 from shardwise.layout.layout import Layout, Shape
@@ -138,6 +138,13 @@ class Stage:
         return tuple(sorted(out.items()))
 
     @cached_property
+    def tiled(self) -> Shape | None:
+        """The shape of the grid that one reduction makes, if all arrays are tiles of it, one after the other."""
+        if self.wholes != (self.after.shape,) or len(self.views) < self.after.count or self.order is not None:
+            return None
+        return tiled(self.after)
+
+    @cached_property
     def is_joined(self) -> bool:
         """Whether every array is a view, the parts of others side by side, or empty."""
         whole = len({join.out for join in self.joins}) == len(self.joins) and not any(join.at for join in self.joins)
@@ -210,8 +217,9 @@ class Program:
         plan = self.plan
         if plan is None or plan.search.numbers is not None or plan.dst is plan.search.dst:
             return None
-        # The target is on a mesh of its own, which the plan has put into the axes of the source's.
-        ground, own = plan.search.ground, storage_of(plan.search.dst, plan.shape)
+        # The target is on a mesh of its own, which the plan has put into the axes of the source's. If there is nothing
+        # to do, the arrays are still those of the source, which may be fewer: equal copies seen as terms of an average.
+        ground, own = plan.search.ground, storage_of(plan.search.dst if plan.steps else plan.src, plan.shape)
         order = tuple(own.index(ground.slot(plan.dst.mesh.device(ds[0]))) for ds in self.target.holders)
         return None if order == tuple(range(own.count)) else order
 

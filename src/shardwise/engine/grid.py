@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cache
 from math import prod
 from typing import Any
 
@@ -20,24 +21,42 @@ from shardwise.layout.layout import Shape
 LONG = 1 << 14  # bytes of a run from which NumPy's own loops are as good as copying it as one element
 
 
-class Grid(tuple[Array, ...]):
-    """Arrays that are the tiles of one array, in the order of its leading dims."""
+class Grid(Sequence[Array]):
+    """Arrays that are the tiles of one array: its dims are those of the parts, and then those of a tile.
 
-    whole: Array  # first a dim for the parts of every dim of the tensor, then the dims of a tile
+    The tiles are made when they are first asked for: who moves them on never does.
 
-
-def grid(whole: Array, arrays: Sequence[Array] | None = None) -> Grid:
-    """Return the tiles of an array whose dims are those of the parts and then those of a tile.
-
-    >>> [array.tolist() for array in grid(np.arange(4).reshape(2, 2))]
-    [[0, 1], [2, 3]]
+    >>> Grid(np.arange(4).reshape(2, 2))
+    (array([0, 1]), array([2, 3]))
     """
-    if arrays is None:
-        rank = whole.ndim // 2
-        arrays = list(whole.reshape(-1, *whole.shape[rank:]))
-    out = Grid(arrays)
-    out.whole = whole
-    return out
+
+    __slots__ = ("_tiles", "whole")
+
+    def __init__(self, whole: Array, tiles: Sequence[Array] | None = None) -> None:
+        """Cut an array; tiles that are views of it already need not be made."""
+        self.whole, self._tiles = whole, None if tiles is None else tuple(tiles)
+
+    @property
+    def tiles(self) -> tuple[Array, ...]:
+        """The arrays, in the order of the leading dims."""
+        if self._tiles is None:
+            shape = self.whole.shape
+            self._tiles = tuple(self.whole.reshape(-1, *shape[len(shape) // 2 :]))
+        return self._tiles
+
+    def __getitem__(self, index: Any) -> Any:
+        return self.tiles[index]
+
+    def __len__(self) -> int:
+        return len(self.tiles)
+
+    def __repr__(self) -> str:
+        return repr(self.tiles)
+
+
+def tiles_of(arrays: Sequence[Array]) -> Sequence[Array]:
+    """Return the arrays of a tensor, those of a grid as a tuple."""
+    return arrays.tiles if type(arrays) is Grid else arrays
 
 
 def whole_of(arrays: Sequence[Array]) -> Array | None:
@@ -70,8 +89,7 @@ class Regrid:
         size = self.run * source.itemsize
         if not wide or self.run == 1 or size >= LONG or source.strides[-1] != source.itemsize:
             return source, into
-        run = np.dtype((np.void, size))
-        return source.view(run), into.view(run)
+        return source.view(_run(size)), into.view(_run(size))
 
     def _turned(self, whole: Array) -> Array:
         split = whole.reshape(self.split)
@@ -83,6 +101,11 @@ class Regrid:
         if any(p not in (1, q) for p, q in zip(self.before[:rank], self.after[:rank], strict=True)):
             return None
         return self._turned(whole).reshape(self.after)
+
+
+@cache
+def _run(size: int) -> np.dtype:
+    return np.dtype((np.void, size))
 
 
 def regrid_of(before: Storage, after: Storage) -> Regrid | None:
@@ -115,6 +138,19 @@ def regrid_of(before: Storage, after: Storage) -> Regrid | None:
         pieces,
         1 if run == before.shape[-1] else run,
     )
+
+
+def tiled(storage: Storage) -> Shape | None:
+    """Return the shape of the grid whose tiles are the arrays of a storage, if they lie one after the other in the tensor.
+
+    >>> from shardwise import DeviceMesh, P
+    >>> from shardwise.engine.storage import storage_of
+    >>> mesh = DeviceMesh((2,), ("x",))
+    >>> [tiled(storage_of(P(*axes).to_layout(2, mesh), (4, 6))) for axes in (("x",), (None, "x"))]
+    [(2, 1, 2, 6), None]
+    """
+    counts = _even(storage) if storage.shape else None
+    return None if counts is None or prod(counts[1:]) > 1 else _whole_shape(counts, storage.shape)
 
 
 def _even(storage: Storage) -> tuple[int, ...] | None:

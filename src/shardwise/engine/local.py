@@ -25,7 +25,7 @@ from shardwise.engine.arrays import (
 )
 from shardwise.engine.counters import Counters
 from shardwise.engine.execute import Moved, Program, Stage
-from shardwise.engine.grid import Grid, grid, whole_of
+from shardwise.engine.grid import Grid, Regrid, tiles_of, whole_of
 from shardwise.engine.job import Job
 from shardwise.engine.log import Record, active_logs, user_line
 from shardwise.engine.pool import SMALLEST, Pool
@@ -35,7 +35,7 @@ from shardwise.layout.mesh import DeviceMesh
 from shardwise.layout.placement import ReduceOp
 
 PARALLEL = 1 << 25  # bytes read and written above which work is shared between the cores
-PIECE = 1 << 20  # bytes of a copy that a core takes on at a time
+PIECE = 1 << 22  # bytes of a copy that a core takes on at a time; less where every core would not get some
 BLOCK = 1 << 19  # bytes of a result that are reduced at a time, so that they stay in cache
 WIDE = 1 << 15  # bytes above which copies go by runs of elements
 
@@ -155,15 +155,16 @@ class LocalEngine:
 
     # -- programs ----------------------------------------------------------------------------------
 
-    def run(self, program: Program, arrays: Sequence[Array]) -> tuple[Array, ...]:
-        """Return the arrays of the target layout."""
+    def run(self, program: Program, arrays: Sequence[Array]) -> Sequence[Array]:
+        """Return the arrays of the target layout, or the grid of which they are tiles."""
         run = self._logged if active_logs() else self._run
         for stage in program.stages:
             arrays = run(stage, arrays, program.dtype)
         order = program.order
         if order is not None:
-            return tuple([arrays[i] for i in order])
-        return arrays if isinstance(arrays, tuple) else tuple(arrays)
+            tiles = tiles_of(arrays)
+            return tuple([tiles[i] for i in order])
+        return tuple(arrays) if type(arrays) is list else arrays
 
     def _logged(self, stage: Stage, arrays: Sequence[Array], dtype: np.dtype) -> Sequence[Array]:
         moved, start = dict(self.counters.bytes_moved), perf_counter()
@@ -180,14 +181,14 @@ class LocalEngine:
         regrid = stage.regrid
         whole = None if regrid is None else whole_of(arrays)
         if regrid is None or whole is None or whole.shape != regrid.before:
-            return self._by_parts(stage, arrays, dtype)
+            return self._by_parts(stage, tiles_of(arrays), dtype)
         if stage.fresh:
-            return self._regrid(stage, whole, dtype)
-        out = self._by_parts(stage, arrays, dtype)
+            return self._regrid(stage, regrid, whole, dtype)
+        out = self._by_parts(stage, tiles_of(arrays), dtype)
         seen = regrid.seen(whole)
-        return out if seen is None else grid(seen, out)
+        return out if seen is None else Grid(seen, out)
 
-    def _by_parts(self, stage: Stage, arrays: Sequence[Array], dtype: np.dtype) -> list[Array]:
+    def _by_parts(self, stage: Stage, arrays: Sequence[Array], dtype: np.dtype) -> Sequence[Array]:
         out: list[Array] = [None] * len(stage.shapes)
         for target, source, where in stage.takes:
             out[target] = arrays[source][where] if where else arrays[source]
@@ -204,23 +205,23 @@ class LocalEngine:
             self._copy(stage, arrays, out)
         if stage.reduces:
             self._reduce(stage, arrays, out)
+        if stage.tiled is not None:
+            return Grid(out[-1].reshape(stage.tiled))
         for target, source, where in stage.views:
             out[target] = out[source][where]
         if stage.order is not None:
             return [out[i] for i in stage.order]
         return out[: stage.after.count] if stage.wholes else out
 
-    def _regrid(self, stage: Stage, whole: Array, dtype: np.dtype) -> Grid:
-        regrid = stage.regrid
-        assert regrid is not None
+    def _regrid(self, stage: Stage, regrid: Regrid, whole: Array, dtype: np.dtype) -> Grid:
         made = self.empty(regrid.after, dtype, whole)
         source, into = regrid.matched(whole, made, stage.size > WIDE)
         if self._shared(stage, [whole], 2):
-            self._share(self.copy, list(_copy_pieces(into, [source], 0, stage.moved)))
+            self._share(self.copy, list(_copy_pieces(into, [source], 0, stage.moved, self._piece(stage))))
         else:
             self.copy(into, [source], 0, stage.moved, self.counters)
             self.counters.copies += stage.copies - 1  # what each array takes from another is a copy
-        return grid(made)
+        return Grid(made)
 
     def _join(self, stage: Stage, arrays: Sequence[Array], out: list[Array], dtype: np.dtype) -> list[Array]:
         # Many small arrays, each put together of a few parts: new ones are as good as those of the pool.
@@ -267,7 +268,7 @@ class LocalEngine:
             for into, parts, dim, moved in jobs:
                 self.copy(into, parts, dim, moved, self.counters)
             return
-        self._share(self.copy, [piece for job in jobs for piece in _copy_pieces(*job)])
+        self._share(self.copy, [piece for job in jobs for piece in _copy_pieces(*job, self._piece(stage))])
 
     def _reduce(self, stage: Stage, arrays: Sequence[Array], out: Sequence[Array]) -> None:
         op = stage.op or ReduceOp.SUM
@@ -294,6 +295,9 @@ class LocalEngine:
     def _shared(self, stage: Stage, arrays: Sequence[Array], touched: int) -> bool:
         return self.threads > 1 and stage.size * touched > PARALLEL and not is_torch(arrays[0])
 
+    def _piece(self, stage: Stage) -> int:
+        return min(PIECE, max(1, stage.size // (4 * self.threads)))
+
     def _share(self, verb: Callable[..., None], parts: Sequence[tuple]) -> None:
         # Whoever is free takes the next piece, so that a core that is busy elsewhere holds nothing up.
         left = deque(parts)
@@ -319,10 +323,10 @@ def _drain(verb: Callable[..., None], left: deque[tuple]) -> Counters:
 
 
 def _copy_pieces(
-    out: Array, parts: Sequence[Array], dim: int, moved: Moved
+    out: Array, parts: Sequence[Array], dim: int, moved: Moved, most: int
 ) -> Iterator[tuple[Array, Sequence[Array], int, Moved]]:
     for place, part in zip(placed_along(out, parts, dim), parts, strict=True):
-        for into, piece in pieces([place, part], PIECE):
+        for into, piece in pieces([place, part], most):
             yield into, [piece], 0, moved
             moved = ()  # counted once
 

@@ -18,6 +18,9 @@ import numpy as np
 SMALLEST = 1 << 16  # bytes below which the allocator of NumPy is as good
 HUGE = 1 << 21  # bytes of a huge page; blocks of several begin at the start of one
 LOOKS = 256  # blocks that are looked at before a fresh one is taken
+PAGE, STEP = 4096, 256  # bytes of a page, and by how many the places differ where in a page arrays begin
+
+Block = tuple[np.ndarray, int]  # bytes, and where in them arrays begin
 
 
 class Pool:
@@ -36,7 +39,8 @@ class Pool:
         self.limit = limit
         self.allocated = 0  # bytes ever taken fresh
         self._known = 0  # bytes of all blocks in the lists, used or not
-        self._blocks: dict[int, list[np.ndarray]] = {}
+        self._place = 0  # in a page, where the arrays of the last fresh block begin
+        self._blocks: dict[int, list[Block]] = {}
         # An allocation may run the garbage collector, and that a finalizer which allocates: reentrant.
         self._lock = RLock()
 
@@ -48,31 +52,30 @@ class Pool:
             return np.empty(shape, dtype)
         capacity = _capacity(size)
         with self._lock:
-            block = self._free(capacity)
-            if block is None:
-                block = self._fresh(capacity)
-            start = -block.__array_interface__["data"][0] % HUGE if len(block) > capacity else 0
+            # The last that were handed out come first: what has just been dropped is still in the cache.
+            blocks = self._blocks.get(capacity) or []
+            for i in range(len(blocks) - 1, max(-1, len(blocks) - 1 - LOOKS), -1):
+                if getrefcount(blocks[i][0]) == UNUSED:
+                    blocks.append(blocks.pop(i))
+                    block, start = blocks[-1]
+                    return np.ndarray(shape, dtype, block, start)
+            block, start = self._fresh(capacity)
             return np.ndarray(shape, dtype, block, start)
 
-    def _free(self, capacity: int) -> np.ndarray | None:
-        # The last that were handed out come first: what has just been dropped is still in the cache.
-        blocks = self._blocks.get(capacity, [])
-        for i in range(len(blocks) - 1, max(-1, len(blocks) - 1 - LOOKS), -1):
-            if getrefcount(blocks[i]) == UNUSED:
-                block = blocks.pop(i)
-                blocks.append(block)
-                return block
-        return None
-
-    def _fresh(self, capacity: int) -> np.ndarray:
+    def _fresh(self, capacity: int) -> Block:
         self._trim(self.limit - capacity)
-        # NumPy asks for huge pages, which a block only gets from the first 2 MiB boundary in it.
-        block = np.empty(capacity + HUGE if capacity >= 2 * HUGE else capacity, np.uint8)
+        # NumPy asks for huge pages, which a block only gets from the first 2 MiB boundary in it. Arrays begin at
+        # different places in a page: a processor takes a read for one of what is just being written if the places in
+        # their pages are the same, and waits, so that copies between arrays which begin alike take up to twice as long.
+        boundary = HUGE if capacity >= 2 * HUGE else PAGE
+        block = np.empty(capacity + boundary + PAGE, np.uint8)
+        self._place = (self._place + STEP) % PAGE
+        start = -block.__array_interface__["data"][0] % boundary + self._place
         self.allocated += capacity
         if capacity <= self.limit:
-            self._blocks.setdefault(capacity, []).append(block)
+            self._blocks.setdefault(capacity, []).append((block, start))
             self._known += capacity
-        return block
+        return block, start
 
     @property
     def held(self) -> int:
@@ -116,8 +119,8 @@ class Pool:
                 del self._blocks[capacity]
 
 
-def _references(blocks: list[np.ndarray], index: int) -> int:
-    return getrefcount(blocks[index])
+def _references(blocks: list[Block], index: int) -> int:
+    return getrefcount(blocks[index][0])
 
 
 def _capacity(size: int) -> int:
@@ -128,4 +131,4 @@ def _capacity(size: int) -> int:
 
 # What the count is when only the list refers to a block; interpreters differ. Without a global lock counts
 # say nothing about other threads, so there no block is ever taken to be unused.
-UNUSED = _references([np.empty(0, np.uint8)], 0) if getattr(sys, "_is_gil_enabled", lambda: True)() else -1
+UNUSED = _references([(np.empty(0, np.uint8), 0)], 0) if getattr(sys, "_is_gil_enabled", lambda: True)() else -1

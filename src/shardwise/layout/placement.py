@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from enum import Enum
+from functools import lru_cache
 from itertools import pairwise
 from typing import Any, Literal
 
@@ -101,6 +102,7 @@ def checked_dtype(dtype: Any) -> np.dtype:
     raise ArgumentError(f"a dtype such as 'float32' was expected, got {dtype!r}.")
 
 
+@lru_cache(maxsize=256)
 def reductions_of(dtype: np.dtype) -> tuple[ReduceOp, ...]:
     """Return the reductions that are defined for a dtype."""
     if dtype.kind in "fciub":

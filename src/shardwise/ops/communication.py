@@ -45,6 +45,8 @@ def _tree(function: Callable[..., Any]) -> Callable[..., Any]:
 
     @wraps(function)
     def mapped(*args: Any, **kwargs: Any) -> Any:
+        if not kwargs and args and type(args[0]) is Tensor:  # as most calls are
+            return function(*args)
         if kwargs and not takes_more:
             _understood(function.__name__, {k: v for k, v in kwargs.items() if k not in names}, names[1:])
         if not args and names[0] in kwargs:
@@ -136,11 +138,12 @@ def shard(
     >>> [x.local(device).tolist() for device in range(4)]
     [[[0.0, 1.0]], [[2.0]], [[3.0, 4.0]], [[5.0]]]
     """
-    pending = kwargs.pop("partial_axes", None)
-    _understood("shard", kwargs, ["mesh", "dim_specs", "replicated_axes", "partial_axes"])
+    pending = kwargs.pop("partial_axes", None) if kwargs else None
+    if kwargs:
+        _understood("shard", kwargs, ["mesh", "dim_specs", "replicated_axes", "partial_axes"])
     x = x if hasattr(x, "ndim") else host_array(x)
     layout = as_layout(dim_specs, x.ndim, mesh)
-    if mesh is not None and layout.mesh is not current_mesh(mesh):
+    if mesh is not None and layout.mesh is not mesh and layout.mesh is not current_mesh(mesh):
         raise LayoutError(f"the specs belong to the mesh ({layout.mesh}), but mesh is ({mesh}).")
     if pending is not None:
         already = {str(a): layout.reduce_op or "sum" for a in layout.partial}
@@ -295,7 +298,8 @@ def all_reduce(
     >>> all_reduce(x)
     Tensor([2., 4.], float64[2] on x=2)
     """
-    _understood("all_reduce", kwargs, ["reduce_op", "reduce_axes"])
+    if kwargs:
+        _understood("all_reduce", kwargs, ["reduce_op", "reduce_axes"])
     if isinstance(sharded_tensor, LocalTensor):
         return local_collectives.all_reduce(sharded_tensor, reduce_axes, reduce_op or "sum")
     return _finished(_reduced(_tensor(sharded_tensor, "all_reduce"), reduce_op, reduce_axes, "all_reduce"), reduce_axes)
@@ -390,7 +394,8 @@ def reduce_scatter(
     >>> reduce_scatter(x, 0)
     Tensor([2., 4.], float64[2@x] on x=2)
     """
-    _understood("reduce_scatter", kwargs, ["reduce_op", "reduce_axes"])
+    if kwargs:
+        _understood("reduce_scatter", kwargs, ["reduce_op", "reduce_axes"])
     if isinstance(sharded_tensor, LocalTensor):
         return local_collectives.reduce_scatter(sharded_tensor, reduce_axes, axis, reduce_op or "sum")
     x = _tensor(sharded_tensor, "reduce_scatter")

@@ -75,6 +75,11 @@ class Traced(Tensor):
         """Never there: a watched value must not leave the functions that are differentiated."""
         return self._real()
 
+    @property
+    def kept(self) -> Sequence[Any]:
+        """Never there either."""
+        return self._real()
+
     def _real(self) -> Sequence[Any]:
         raise DerivativeError(
             f"the values of {self.type_text} were read inside a function that is being differentiated, which would "

@@ -36,7 +36,7 @@ def _mirror(x: Tensor, *, dims: Dims, layout: Layout | None = None) -> Tensor:
         plan = plan_reshard(source, target, shape, x.dtype)
         if plan.steps:
             may_send("flip", x, dims, plan)
-            there = Tensor(x.engine.run(compiled(plan), x.arrays), target, shape, x.dtype, x.engine)
+            there = Tensor(x.engine.run(compiled(plan), x.kept), target, shape, x.dtype, x.engine)
             x = taken(there, layout, shape, opposite.__getitem__)
         else:
             x = taken(x, layout, shape)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from math import prod
 from operator import is_
 from typing import Any, NoReturn
@@ -12,8 +13,8 @@ import numpy as np
 
 from shardwise.engine.arrays import Array, copy_into, dtype_of, is_torch, readonly, reduce_into, to_numpy
 from shardwise.engine.current import Engine, current_engine
-from shardwise.engine.execute import compiled
-from shardwise.engine.grid import Grid, grid
+from shardwise.engine.execute import Program, compiled
+from shardwise.engine.grid import Grid, tiles_of
 from shardwise.engine.held import Held
 from shardwise.engine.storage import Storage, region, storage_of
 from shardwise.errors import ArgumentError, BindingError, ConversionError, EngineError
@@ -58,8 +59,8 @@ class Tensor(Methods, Drawn):
     (1, 8, 64, DeviceMesh(x=4), 'float64[8@x]', ('x',))
     >>> x.shards[3].box, x.numpy().tolist() == x.gather().local(0).tolist(), x.gather().type_text
     (((6, 8),), True, 'float64[8]')
-    >>> x.device, x.engine.name, len(x.arrays), x.storage.count
-    (None, 'local', 4, 4)
+    >>> x.device, x.engine.name, len(x.arrays), len(x.kept), x.storage.count
+    (None, 'local', 4, 4, 4)
     >>> x[3].item(), x[3:5].numpy()
     (3.0, array([3., 4.]))
     """
@@ -129,6 +130,11 @@ class Tensor(Methods, Drawn):
     @property
     def arrays(self) -> Sequence[Array]:
         """The distinct arrays, for engines and kernels: never to be written to."""
+        return tiles_of(self._arrays)
+
+    @property
+    def kept(self) -> Sequence[Array]:
+        """The arrays as the engine made them, which may know that they are tiles of one."""
         return self._arrays
 
     @property
@@ -318,20 +324,26 @@ def moved(x: Tensor, layout: Layout) -> Tensor:
     """Return the same value in another layout: the planner's plan, run by the tensor's engine."""
     if layout is x.layout:
         return x
-    plan = plan_reshard(x.layout, layout, x.shape, x.dtype)
-    if not plan.steps and layout.mesh is x.layout.mesh:
+    engine, program = x.engine, _program(x.layout, layout, x.shape, x.dtype)
+    if program is None:
         # Devices hold what they need, though not in as many distinct arrays: equal copies seen as terms of an average.
         arrays, which = x.arrays, x.storage.index
-        seen = x.engine.each(storage_of(layout, x.shape), x.dtype, lambda index, device: arrays[which(device)], arrays)
-        return Tensor(seen, layout, x.shape, x.dtype, x.engine)
-    engine, arrays = x.engine, x.engine.run(compiled(plan), x.arrays)
+        seen = engine.each(storage_of(layout, x.shape), x.dtype, lambda index, device: arrays[which(device)], arrays)
+        return Tensor(seen, layout, x.shape, x.dtype, engine)
+    made = engine.run(program, x.kept)
     if layout.mesh is not x.layout.mesh:
         # Between meshes the memory may differ: an accelerator's, or the host's.
-        storage, device = storage_of(layout, x.shape), layout.mesh.device
-        made = arrays
-        placed = engine.each(storage, x.dtype, lambda i, at: engine.place(made[i], device(at)), made)
-        arrays = made if isinstance(made, Grid) and all(map(is_, placed, made)) else placed
-    return Tensor(arrays, layout, x.shape, x.dtype, engine)
+        storage, device, tiles = storage_of(layout, x.shape), layout.mesh.device, tiles_of(made)
+        placed = engine.each(storage, x.dtype, lambda i, at: engine.place(tiles[i], device(at)), tiles)
+        made = made if type(made) is Grid and all(map(is_, placed, tiles)) else placed
+    return Tensor(made, layout, x.shape, x.dtype, engine)
+
+
+@lru_cache(maxsize=4096)
+def _program(src: Layout, dst: Layout, shape: Shape, dtype: np.dtype) -> Program | None:
+    # What an engine runs, or None where devices hold what they need.
+    plan = plan_reshard(src, dst, shape, dtype)
+    return compiled(plan) if plan.steps or src.mesh is not dst.mesh else None
 
 
 def operand(x: Tensor, layout: Layout) -> Tensor:
@@ -404,10 +416,10 @@ def placed(data: Any, layout: Layout) -> Tensor:
     everywhere = Layout.replicated(layout.mesh, array.ndim)
     whole = storage_of(everywhere, shape)
     arrays = engine.each(whole, dtype, lambda i, at: engine.place(array, device(at)), (array,), array)
-    parts = moved(Tensor(arrays, everywhere, shape, dtype, engine), layout).arrays
-    given = arrays
-    if isinstance(parts, Grid) and _shares(parts.whole, given[0]):
-        return Tensor(grid(_own(parts.whole)), layout, shape, dtype, engine)
+    made = moved(Tensor(arrays, everywhere, shape, dtype, engine), layout)
+    given, parts = arrays, made.arrays
+    if type(made.kept) is Grid and _shares(made.kept.whole, given[0]):
+        return Tensor(Grid(_own(made.kept.whole)), layout, shape, dtype, engine)
 
     def own(index: int, at: int) -> Array:
         return _own(parts[index]) if _shares(parts[index], given[0]) else parts[index]

@@ -102,18 +102,20 @@ def _places(storage: Storage) -> dict[int, Place]:
 
 def taken(x: Tensor, layout: Layout, shape: Shape, source: Callable[[int], int] | None = None) -> Tensor:
     """Return the tensor whose devices hold the very arrays that they (or `source(device)`) hold of another."""
-    arrays, which, storage = x.arrays, x.storage.index, storage_of(layout, shape)
-    if source is None and x.engine.name == "local":  # often, so the order is worked out once
-        order = _order(x.storage, storage)
-        return Tensor(arrays if order is None else [arrays[i] for i in order], layout, shape, x.dtype, x.engine)
+    arrays, engine = x.arrays, x.engine
+    if source is None and engine.name == "local":  # often, so the order is worked out once
+        order = _order(x.layout, x.shape, layout, shape)
+        return Tensor(arrays if order is None else [arrays[i] for i in order], layout, shape, x.dtype, engine)
+    which = x.storage.index
 
     def make(index: int, device: int) -> Any:
         return arrays[which(device if source is None else source(device))]
 
-    return Tensor(x.engine.each(storage, x.dtype, make, arrays), layout, shape, x.dtype, x.engine)
+    return Tensor(engine.each(storage_of(layout, shape), x.dtype, make, arrays), layout, shape, x.dtype, engine)
 
 
 @lru_cache(maxsize=4096)
-def _order(old: Storage, new: Storage) -> tuple[int, ...] | None:
-    order = tuple(map(old.index, new.firsts))
+def _order(layout: Layout, shape: Shape, new: Layout, new_shape: Shape) -> tuple[int, ...] | None:
+    old = storage_of(layout, shape)
+    order = tuple(map(old.index, storage_of(new, new_shape).firsts))
     return None if order == tuple(range(old.count)) else order
