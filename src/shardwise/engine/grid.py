@@ -141,7 +141,7 @@ def regrid_of(before: Storage, after: Storage) -> Regrid | None:
 
 
 def tiled(storage: Storage) -> Shape | None:
-    """Return the shape of the grid whose tiles are the arrays of a storage, if they lie one after the other in the tensor.
+    """Return the shape of the grid whose tiles are the arrays of a storage, if the tensor is one after the other.
 
     >>> from shardwise import DeviceMesh, P
     >>> from shardwise.engine.storage import storage_of
