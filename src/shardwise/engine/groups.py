@@ -89,5 +89,5 @@ class Groups:
             for (device, ranks), group in self._made.items():
                 if device != "cpu" and ranks not in self.abandoned and not keep(ranks):
                     group.shutdown()
-            self._made.clear()
+            self._made = {key: group for key, group in self._made.items() if key[1] in self.abandoned}
             self._flying.clear()

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 
 ENGINES = ("local", "torch")
 NEEDED = ("RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT")
+NCCL_OFF = ("TORCH_NCCL_ASYNC_ERROR_HANDLING", "TORCH_FR_BUFFER_SIZE")
 
 
 def init(
@@ -101,8 +102,11 @@ def _join(store: Store, chosen: Settings, guard: CollectiveGuard | None) -> None
 
     rank, size = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
     cuda = torch.cuda.is_available() and dist.is_nccl_available()
-    if guard is not None:  # which says what failed; torch would end the process, and what it holds would be lost
-        os.environ.setdefault("TORCH_NCCL_ASYNC_ERROR_HANDLING", "0")
+    if guard is not None:
+        # The guard says what failed. Torch would end the process, and what it holds would be lost; and the recorder of
+        # NCCL's calls would look for their lines in Python when that has ended, and crash.
+        for name in NCCL_OFF:
+            os.environ.setdefault(name, "0")
     try:
         dist.init_process_group(
             "cpu:gloo,cuda:nccl" if cuda else "gloo",
@@ -181,9 +185,8 @@ def _leave(wire: Wire, pid: int, started: bool) -> None:
     if pid != os.getpid():  # a fork has no part in it
         return
     wire.close()
-    if started or not dist.is_initialized():
-        return
     if wire.groups.abandoned:  # NCCL would wait for those who are gone
-        _disown(dist.group.WORLD)
-    else:
+        _disown(dist.group.WORLD, wire)
+    elif not started and dist.is_initialized():
         dist.destroy_process_group()
+
