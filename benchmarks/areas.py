@@ -68,7 +68,8 @@ AREAS = [
         ("torch", "jax"),
         "Eight virtual devices, float32. The floor is the fastest of several ways to write the same by hand in NumPy, "
         "with all views and buffers ready: copies of the parts in common, one strided copy, wide elements, sums in "
-        "blocks. Cold is the first call in the process, once. A letter is a mesh axis: [x|y] splits dim 0 by x and "
+        "blocks, buffers that begin apart in their pages. Cold is the first call in the process, once. A letter is a "
+        "mesh axis: [x|y] splits dim 0 by x and "
         "dim 1 by y; S0 is split in dim 0, R replicated, P eight arrays to be added up. JAX is given 16 threads: with "
         "fewer than devices its collectives can deadlock.",
     ),

@@ -1,6 +1,7 @@
 """By hand: reshards and sums of shards in plain NumPy, each in several ways, with all views and buffers ready.
 
-A result is kept while the next one is made, so there are two sets of buffers, used in turn.
+A result is kept while the next one is made, so there are two sets of buffers, used in turn. There are ways with buffers
+as NumPy gives them, and ways with buffers that begin at other places in a page than the source does, which is faster.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ Call = Callable[[], Any]
 Read = Callable[[Any], np.ndarray]
 Grid = tuple[int, int]  # into how many parts each dim of a square tensor is cut, evenly
 Pairs = list[tuple[np.ndarray, np.ndarray]]  # a target and a source of each copy
+PAGE = 4096
 
 
 def block(data: np.ndarray, grid: Grid) -> np.ndarray:
@@ -37,7 +39,15 @@ def whole(shards: np.ndarray) -> np.ndarray:
 def reshards(data: np.ndarray, src: Grid, dst: Grid) -> list[tuple[Call, Read]]:
     """Return ways to change how a tensor is cut: copies of the parts in common, or one strided copy of all."""
     source = block(data, src)
-    targets = [np.ones_like(block(data, dst)) for _ in range(2)]
+    like = block(data, dst)
+    return [
+        way
+        for targets in ([np.ones_like(like) for _ in range(2)], [apart(like, source, 512 * k) for k in (1, 2)])
+        for way in _ways(source, targets)
+    ]
+
+
+def _ways(source: np.ndarray, targets: list[np.ndarray]) -> list[tuple[Call, Read]]:
     ways: list[list[Pairs]] = [
         [_parts(target, source) for target in targets],
         [[_fine(target, source)] for target in targets],
@@ -49,10 +59,26 @@ def reshards(data: np.ndarray, src: Grid, dst: Grid) -> list[tuple[Call, Read]]:
 
 def sums(arrays: list[np.ndarray]) -> list[tuple[Call, Read]]:
     """Return ways to add arrays up: in blocks that fit a cache, of several sizes."""
-    outs = [np.ones_like(arrays[0]) for _ in range(2)]
-    sizes = dict.fromkeys((1 << 15, 1 << 16, 1 << 17, outs[0].size))
-    ways = [[_cut([out, *arrays], size) for out in outs] for size in sizes]
-    return [(partial(_next, _summed, cycle(way)), lambda _: outs[0]) for way in ways]
+    sizes = dict.fromkeys((1 << 15, 1 << 16, 1 << 17, arrays[0].size))
+    out: list[tuple[Call, Read]] = []
+    for outs in ([np.ones_like(arrays[0]) for _ in range(2)], [apart(arrays[0], arrays[0], 512 * k) for k in (1, 2)]):
+        ways = [[_cut([into, *arrays], size) for into in outs] for size in sizes]
+        out += [(partial(_next, _summed, cycle(way)), lambda _, outs=outs: outs[0]) for way in ways]
+    return out
+
+
+def apart(like: np.ndarray, other: np.ndarray, distance: int) -> np.ndarray:
+    """Return an array of ones like one, that begins in its page so many bytes after the place where another does.
+
+    >>> a = apart(np.zeros(3), np.zeros(2), 512)
+    >>> a
+    array([1., 1., 1.])
+    """
+    memory = np.empty(like.nbytes + PAGE, np.uint8)
+    start = (_begins(other) + distance - _begins(memory)) % PAGE
+    out = np.ndarray(like.shape, like.dtype, memory, start)
+    out[...] = 1
+    return out
 
 
 def _next(call: Callable[[Any], None], turns: Iterator[Any]) -> None:
@@ -109,4 +135,8 @@ def _runs(array: np.ndarray) -> np.ndarray:
 
 
 def _address(pair: tuple[np.ndarray, np.ndarray]) -> int:
-    return pair[1].__array_interface__["data"][0]
+    return _begins(pair[1])
+
+
+def _begins(array: np.ndarray) -> int:
+    return array.__array_interface__["data"][0]

@@ -166,7 +166,8 @@ def test_a_launcher_that_is_killed_leaves_nobody(started: Callable[..., Started]
     job = started(script, "-n", "2", "")
     assert job.process.stdout is not None
     assert [job.process.stdout.readline()[4:] for _ in range(2)] == ["ready\n"] * 2
-    assert len(job.living()) == 6  # the launcher, its sentinel, and two ranks with a child each
+    # The launcher, its sentinel, and two ranks with a child each; one that becomes another program has no environment.
+    assert job.wait_for(lambda: len(job.living()) == 6, 5 + BUSY), job.living()
     job.process.kill()
     job.process.wait()
     assert job.wait_for(lambda: not job.living(), 5 + BUSY), job.living()

@@ -145,6 +145,13 @@ class Stage:
         return tiled(self.after)
 
     @cached_property
+    def is_lone(self) -> bool:
+        """Whether one reduction into one new array is all there is to do."""
+        others = self.joins or self.takes or self.blank or self.order is not None
+        whole = self.tiled is not None if self.views else self.after.count == 1
+        return len(self.reduces) == len(self.fresh) == 1 and whole and not others and not self.reduces[0].at
+
+    @cached_property
     def is_joined(self) -> bool:
         """Whether every array is a view, the parts of others side by side, or empty."""
         whole = len({join.out for join in self.joins}) == len(self.joins) and not any(join.at for join in self.joins)
@@ -210,6 +217,12 @@ class Program:
         if self.plan is None:
             return self.given
         return tuple(_stage(self.plan, steps) for steps in groups(self.plan.steps))
+
+    @cached_property
+    def regrid(self) -> Regrid | None:
+        """The one copy that is all there is to do, if it is so."""
+        only = self.stages[0] if len(self.stages) == 1 else None
+        return only.regrid if only is not None and only.fresh and self.order is None else None
 
     @cached_property
     def order(self) -> tuple[int, ...] | None:

@@ -84,4 +84,5 @@ def sample(arrays: Sequence[Array]) -> Array:
     >>> sample((np.zeros(2), np.ones(2)))
     array([0., 0.])
     """
-    return arrays[0] if isinstance(arrays, tuple | list) else arrays.sample  # type: ignore[attr-defined]
+    kind = type(arrays)
+    return arrays[0] if kind is tuple or kind is list else arrays.sample  # type: ignore[attr-defined]

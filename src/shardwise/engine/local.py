@@ -157,6 +157,9 @@ class LocalEngine:
 
     def run(self, program: Program, arrays: Sequence[Array]) -> Sequence[Array]:
         """Return the arrays of the target layout, or the grid of which they are tiles."""
+        only = program.regrid
+        if only is not None and type(arrays) is Grid and arrays.whole.shape == only.before and not active_logs():
+            return self._regrid(program.stages[0], only, arrays.whole, program.dtype)  # as most reshards are
         run = self._logged if active_logs() else self._run
         for stage in program.stages:
             arrays = run(stage, arrays, program.dtype)
@@ -189,6 +192,10 @@ class LocalEngine:
         return out if seen is None else Grid(seen, out)
 
     def _by_parts(self, stage: Stage, arrays: Sequence[Array], dtype: np.dtype) -> Sequence[Array]:
+        if stage.is_lone:
+            made = self.empty(stage.shapes[stage.fresh[0]], dtype, arrays[0])
+            self._reduce(stage, arrays, {stage.fresh[0]: made})
+            return (made,) if stage.tiled is None else Grid(made.reshape(stage.tiled))
         out: list[Array] = [None] * len(stage.shapes)
         for target, source, where in stage.takes:
             out[target] = arrays[source][where] if where else arrays[source]
@@ -205,8 +212,6 @@ class LocalEngine:
             self._copy(stage, arrays, out)
         if stage.reduces:
             self._reduce(stage, arrays, out)
-        if stage.tiled is not None:
-            return Grid(out[-1].reshape(stage.tiled))
         for target, source, where in stage.views:
             out[target] = out[source][where]
         if stage.order is not None:
@@ -216,7 +221,7 @@ class LocalEngine:
     def _regrid(self, stage: Stage, regrid: Regrid, whole: Array, dtype: np.dtype) -> Grid:
         made = self.empty(regrid.after, dtype, whole)
         source, into = regrid.matched(whole, made, stage.size > WIDE)
-        if self._shared(stage, [whole], 2):
+        if 2 * stage.size > PARALLEL and self._shared(stage, [whole], 2):
             self._share(self.copy, list(_copy_pieces(into, [source], 0, stage.moved, self._piece(stage))))
         else:
             self.copy(into, [source], 0, stage.moved, self.counters)
@@ -270,7 +275,7 @@ class LocalEngine:
             return
         self._share(self.copy, [piece for job in jobs for piece in _copy_pieces(*job, self._piece(stage))])
 
-    def _reduce(self, stage: Stage, arrays: Sequence[Array], out: Sequence[Array]) -> None:
+    def _reduce(self, stage: Stage, arrays: Sequence[Array], out: Sequence[Array] | dict[int, Array]) -> None:
         op = stage.op or ReduceOp.SUM
         jobs = (
             (

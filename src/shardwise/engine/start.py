@@ -189,4 +189,3 @@ def _leave(wire: Wire, pid: int, started: bool) -> None:
         _disown(dist.group.WORLD, wire)
     elif not started and dist.is_initialized():
         dist.destroy_process_group()
-

@@ -32,7 +32,7 @@ from shardwise.ops.permutation import sources_of
 from shardwise.prim.elementwise import multiply, pow
 from shardwise.prim.relayout import relayout, resolved
 from shardwise.prim.shards import fold, permute_shards
-from shardwise.prim.tensor import Tensor, asarray, host_array, placed
+from shardwise.prim.tensor import Tensor, asarray, host_array, moved, placed
 
 AxisNames = str | Sequence[str] | None
 
@@ -138,12 +138,14 @@ def shard(
     >>> [x.local(device).tolist() for device in range(4)]
     [[[0.0, 1.0]], [[2.0]], [[3.0, 4.0]], [[5.0]]]
     """
-    pending = kwargs.pop("partial_axes", None) if kwargs else None
-    if kwargs:
-        _understood("shard", kwargs, ["mesh", "dim_specs", "replicated_axes", "partial_axes"])
+    plain = replicated_axes is None and not kwargs and isinstance(x, Tensor)
+    if plain and type(dim_specs) is Layout and dim_specs.mesh is mesh and dim_specs.rank == x.ndim:
+        return relayout(x, layout=dim_specs) if x.level else moved(x, dim_specs)  # as in programs that reshard often
+    pending = kwargs.pop("partial_axes", None)
+    _understood("shard", kwargs, ["mesh", "dim_specs", "replicated_axes", "partial_axes"])
     x = x if hasattr(x, "ndim") else host_array(x)
     layout = as_layout(dim_specs, x.ndim, mesh)
-    if mesh is not None and layout.mesh is not mesh and layout.mesh is not current_mesh(mesh):
+    if mesh is not None and layout.mesh is not current_mesh(mesh):
         raise LayoutError(f"the specs belong to the mesh ({layout.mesh}), but mesh is ({mesh}).")
     if pending is not None:
         already = {str(a): layout.reduce_op or "sum" for a in layout.partial}
@@ -306,7 +308,8 @@ def all_reduce(
 
 
 def _finished(x: Tensor, names: AxisNames) -> Tensor:
-    return relayout(x, layout=_resolved_over(x.layout, _key(names)))
+    layout = _resolved_over(x.layout, _key(names))
+    return relayout(x, layout=layout) if x.level else moved(x, layout)
 
 
 @lru_cache(maxsize=4096)
