@@ -2,6 +2,7 @@
 
 import gc
 import random
+import sys
 import weakref
 from collections.abc import Callable
 from itertools import pairwise
@@ -13,6 +14,7 @@ import numpy as np
 import pytest
 import torch
 
+from shardwise.engine import pool as pool_module
 from shardwise.engine.pool import HUGE, PAGE, SMALLEST, STEP, Pool
 
 F4 = np.dtype("float32")
@@ -246,3 +248,23 @@ def test_threads_never_get_the_same_block() -> None:
     assert wrong == []
     assert pool.held <= pool.limit
     assert pool.blocks <= 4 * 6 * 2
+
+
+def test_what_a_finalizer_takes_meanwhile_is_not_handed_out_twice(monkeypatch: pytest.MonkeyPatch) -> None:
+    pool, asked = Pool(), sys.getrefcount
+    taken: list[Any] = []
+    shape, dtype = (SMALLEST,), np.dtype("uint8")
+    arrays = [pool.empty(shape, dtype) for _ in range(3)]
+    del arrays
+
+    def interrupted(block: np.ndarray) -> int:
+        count = asked(block) - 1  # this function refers to it too
+        if not taken:
+            taken.append(None)
+            taken[0] = pool.empty(shape, dtype)  # as a finalizer would, which runs before the answer is looked at
+        return count
+
+    monkeypatch.setattr(pool_module, "getrefcount", interrupted)
+    mine = pool.empty(shape, dtype)
+    assert not np.shares_memory(mine, taken[0])
+    assert pool.blocks == 3

@@ -55,9 +55,11 @@ class Pool:
             # The last that were handed out come first: what has just been dropped is still in the cache.
             blocks = self._blocks.get(capacity) or []
             for i in range(len(blocks) - 1, max(-1, len(blocks) - 1 - LOOKS), -1):
-                if getrefcount(blocks[i][0]) == UNUSED:
-                    blocks.append(blocks.pop(i))
-                    block, start = blocks[-1]
+                entry = blocks[i]
+                block, start = entry  # referred to from here on, so that no finalizer that runs meanwhile takes it
+                if getrefcount(block) == UNUSED:
+                    if blocks[i] is entry:
+                        blocks.append(blocks.pop(i))
                     return np.ndarray(shape, dtype, block, start)
             block, start = self._fresh(capacity)
             return np.ndarray(shape, dtype, block, start)
@@ -84,8 +86,8 @@ class Pool:
             return sum(
                 capacity
                 for capacity, blocks in self._blocks.items()
-                for i in range(len(blocks))
-                if _references(blocks, i) == UNUSED
+                for entry in blocks
+                if _references(entry) == UNUSED
             )
 
     @property
@@ -108,19 +110,20 @@ class Pool:
         # Oldest first. A block in use can be forgotten too: it goes when its last user does.
         for capacity, blocks in list(self._blocks.items()):
             stay = []
-            for i in range(len(blocks)):
-                if self._known > most and (not unused or _references(blocks, i) == UNUSED):
+            for entry in blocks:
+                if self._known > most and (not unused or _references(entry) == UNUSED):
                     self._known -= capacity
                 else:
-                    stay.append(blocks[i])
+                    stay.append(entry)
             if stay:
                 self._blocks[capacity] = stay
             else:
                 del self._blocks[capacity]
 
 
-def _references(blocks: list[Block], index: int) -> int:
-    return getrefcount(blocks[index][0])
+def _references(entry: Block) -> int:
+    block, _ = entry
+    return getrefcount(block)
 
 
 def _capacity(size: int) -> int:
@@ -129,6 +132,6 @@ def _capacity(size: int) -> int:
     return -(-size // step) * step
 
 
-# What the count is when only the list refers to a block; interpreters differ. Without a global lock counts
+# What the count is when only the pool and who asks refer to a block; interpreters differ. Without a global lock counts
 # say nothing about other threads, so there no block is ever taken to be unused.
-UNUSED = _references([(np.empty(0, np.uint8), 0)], 0) if getattr(sys, "_is_gil_enabled", lambda: True)() else -1
+UNUSED = _references((np.empty(0, np.uint8), 0)) if getattr(sys, "_is_gil_enabled", lambda: True)() else -1
