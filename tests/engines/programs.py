@@ -353,6 +353,23 @@ def products(n: int) -> Any:
 
 
 @near
+def pending_sums(n: int) -> Any:
+    """Sums that are pending meet zeros and infinities that some processes hold and others do not."""
+    mesh = line(n)
+    zeros, infinities = np.where(np.arange(4) == 0, 0.0, 2.0), np.where(np.arange(4) == 3, np.inf, 2.0)
+    out = []
+    with np.errstate(all="ignore"):
+        for kind in ("float64", "int64", "bool"):
+            x = sw.einsum("ij->j", shard(np.abs(whole(2 * n, 4)) + 1.0, mesh, P("x")))
+            y = shard(zeros.astype(kind), mesh, P("x"))
+            out += [x / y, x / y[1:3].gather()[:1], x // (y + 1.0), x * shard(infinities, mesh, P("x")), x / 0.0]
+        with sw.mode(sw.GreedyReshard(resolve_products=True)):
+            x = sw.einsum("ij->j", shard(whole(2 * n, 4), mesh, P("x")))
+            out.append(x * shard(infinities, mesh, P()))
+    return out
+
+
+@near
 def sums(n: int) -> Any:
     x = shard(normal(5, 6, 3), grid(n), P("a", None, "b"))
     names = ("sum", "mean", "var", "std", "max", "min", "prod", "logsumexp")

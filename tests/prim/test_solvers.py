@@ -1,11 +1,12 @@
 """Solvers: what may be resharded for an op, and what is said about it."""
 
+import operator
+from collections.abc import Callable
+from itertools import product
 from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from shardwise import (
     ArgumentError,
@@ -15,16 +16,15 @@ from shardwise import (
     LayoutError,
     Link,
     Links,
-    LocalEngine,
     NoReshard,
     P,
     PartialsOnly,
     ReshardWarning,
     Tensor,
+    conv,
     cross_entropy,
     current_engine,
     einsum,
-    engine_context,
     from_shards,
     matmul,
     mode,
@@ -34,7 +34,8 @@ from shardwise import (
     vjp,
 )
 from shardwise.prim.solvers import current_solver
-from tests.ops.cases import with_torch
+from tests.ops.cases import agrees, with_torch
+from tests.prim.cases import same
 
 MESH = DeviceMesh((2, 4), ("dp", "tp"))
 MESH2 = DeviceMesh((2,), ("x",))
@@ -139,12 +140,12 @@ def test_data_parallelism_is_not_given_up_to_send_less():
 
 
 @pytest.mark.parametrize("number", [2.0, 3])
-def test_a_pending_sum_passes_through_divisions_but_not_as_the_divisor(number):
+def test_a_pending_sum_passes_through_division_by_a_number_but_not_as_the_divisor(number):
     x = shard(np.array([6.0, 12.0]), MESH, P(), partial_axes=["tp"])
     assert str((x / number).layout) == "[-] sum(tp)"
     assert np.allclose((x / number).numpy(), np.array([6.0, 12.0]) / number)
     y = shard(np.array([2.0, 4.0]), MESH, P())
-    assert str((x / y).layout) == "[-] sum(tp)"
+    assert str((x / y).layout) == "[-]"  # the divisor may hold a zero
     assert np.allclose((x / y).numpy(), [3.0, 3.0])
     assert np.allclose((number / x).numpy(), number / np.array([6.0, 12.0]))
     assert np.allclose((y / x).numpy(), [1 / 3, 1 / 3])
@@ -170,79 +171,134 @@ def test_links_of_axes_that_a_mesh_does_not_have_do_not_concern_it():
         GreedyReshard(links=3)  # type: ignore[arg-type]
 
 
-# -- infinite factors --------------------------------------------------------------------------------------
+# -- factors and divisors --------------------------------------------------------------------------------------
 
 
-def pending(*terms: Any) -> Tensor:
+def pending(*terms: Any, op: str = "sum") -> Tensor:
     mesh = DeviceMesh((len(terms),), ("x",))
-    return from_shards(terms, mesh, Layout(mesh, [None], ["x"]), (len(terms[0]),))
+    return from_shards(terms, mesh, Layout(mesh, [None], ["x"], op), (len(terms[0]),))
 
 
-FACTORS = [
-    (lambda x, y: x * y, [np.inf, -np.inf, 2.0, np.nan]),
-    (lambda x, y: y * x, [np.inf, 1.0, 0.0, -np.inf]),
-    (lambda x, y: x / y, [0.0, -0.0, np.inf, 2.0]),
-    (lambda x, y: einsum("i,i->i", x, y), [np.inf, -np.inf, 1.0, 0.0]),
-    (lambda x, y: einsum("i,ji->ij", x, y[None]), [np.inf, -np.inf, 1.0, 0.0]),
+def terms_of(rng: np.random.Generator, dtype: Any = "float64") -> np.ndarray:
+    return rng.choice([0.0, 1.0, -0.5, 3.0], (rng.integers(2, 4), 4)).astype(dtype)
+
+
+DIVISORS = [[0.0, -0.0, np.inf, 2.0], [np.nan, -np.inf, -3.0, 0.0], [0, 1, -2, 3], [False, True, False, True]]
+
+
+@pytest.mark.parametrize("divisor", DIVISORS, ids=str)
+@pytest.mark.parametrize("dtype", ["float64", "float32", "int64"])
+def test_a_pending_sum_is_resolved_before_a_tensor_divides_it(dtype, divisor):
+    given, rng = np.array(divisor), np.random.default_rng(0)
+    floats = given.dtype.kind == "f" and dtype != "int64"
+    # Integers divided by 0 have no quotient that is whole.
+    ops = [operator.truediv, operator.floordiv, operator.mod, operator.pow] if floats else [operator.truediv]
+    for call, how in product(ops, ["sum", "avg"] if dtype != "int64" else ["sum"]):
+        x = pending(*terms_of(rng, dtype), op=how)
+        y = shard(given, x.mesh, [P(), P("x")][rng.integers(2)])
+        with np.errstate(all="ignore"):
+            got = agrees(call, call, x, y, torch=floats and dtype == given.dtype, exact=False)
+        assert not got.layout.partial
+
+
+PRODUCTS: list[tuple[Callable[..., Any], Callable[..., Any]]] = [
+    (multiply, np.multiply),
+    (lambda x, y: y * x, np.multiply),
+    (lambda x, y: einsum("i,i->i", x, y), np.multiply),
+    (lambda x, y: einsum("i,ji->ij", x, y[None])[:, 0], np.multiply),
+    (lambda x, y: x[None] @ y, lambda x, y: (x * y).sum()[None]),
+    (lambda x, y: conv(x[None, None], y[:1][None, None])[0, 0], lambda x, y: x * y[0]),
 ]
 
 
-@pytest.mark.parametrize("which", range(len(FACTORS)))
+@pytest.mark.parametrize("which", range(len(PRODUCTS)))
 @pytest.mark.parametrize("torch", [False, True])
-@given(st.data())
-def test_a_pending_sum_times_infinity_is_the_sum_times_infinity(which, torch, data):
-    call, factor = FACTORS[which]
-    numbers = st.lists(st.sampled_from([0.0, 1.0, -0.5, 3.0]), min_size=4, max_size=4)
-    terms = [np.array(data.draw(numbers)) for _ in range(data.draw(st.integers(2, 3)))]
-    x = pending(*terms)
-    y = shard(np.array(factor), x.mesh, P())
+def test_a_pending_product_is_right_or_nan_for_an_infinity(which, torch):
+    ours, theirs = PRODUCTS[which]
+    rng = np.random.default_rng(which)
+    for _ in range(20):
+        terms, factor = terms_of(rng), rng.permutation([np.inf, -np.inf, 2.0, 0.0])
+        x, again = pending(*terms), pending(*terms)
+        y = shard(factor, x.mesh, P())
+        if torch:
+            x, again, y = with_torch(x), with_torch(again), with_torch(y)
+        with np.errstate(all="ignore"):
+            want = theirs(np.sum(terms, axis=0), factor)
+            got = ours(x, y)
+            with mode(GreedyReshard(resolve_products=True)):
+                resolved = ours(again, y)
+            values = got.numpy()
+        differs = ~((values == want) | (np.isnan(values) & np.isnan(want)))
+        assert np.isnan(values[differs]).all()
+        assert np.isinf(want[differs]).all()
+        assert str(got.layout) == "[-] sum(x)"
+        assert np.array_equal(resolved.numpy(), want, equal_nan=True)
+        assert not resolved.layout.partial
+
+
+NUMBERS = [2.0, -0.5, 0.0, np.inf, -np.inf, np.nan, 1e300, 1e-300, 3, 0, True, 2j, complex(np.inf, 0)]
+
+
+@pytest.mark.parametrize("dtype", ["float64", "float32", "float16", "complex64"])
+@pytest.mark.parametrize("number", NUMBERS, ids=str)
+@pytest.mark.filterwarnings("ignore::RuntimeWarning")
+def test_numbers_that_are_finite_and_not_zero_keep_a_sum_pending(number, dtype):
+    terms = np.array([[3.0, 0.0], [-1.0, 0.0]], dtype)
+    total, x = terms.sum(axis=0), pending(*terms)
     with np.errstate(all="ignore"):
-        want = call(np.sum(terms, axis=0), np.array(factor)) if which < 3 else None
-        total = np.sum(terms, axis=0) * np.array(factor) if want is None else want
-        got = call(with_torch(x), with_torch(y)) if torch else call(x, y)
-    assert np.array_equal(got.numpy().reshape(-1), total, equal_nan=True), (got, total)
-    assert not got.layout.partial
+        cast = np.array(number).astype(np.result_type(total, number) if isinstance(number, complex) else dtype)
+        times, over, want = (x * number, number * x), x / number, (number * total, total / number)
+    assert all(bool(y.layout.partial) is bool(np.isfinite(cast)) for y in times)
+    assert bool(over.layout.partial) is bool(np.isfinite(cast) and cast != 0)
+    for got, expected in ((times[0], want[0]), (times[1], want[0]), (over, want[1])):
+        assert got.dtype == expected.dtype
+        assert np.allclose(got.numpy(), expected, equal_nan=True, rtol=1e-2 if dtype == "float16" else 1e-6)
+    assert not (number / x).layout.partial
 
 
-@pytest.mark.parametrize("number", [np.inf, -np.inf])
-def test_a_pending_sum_times_an_infinite_number_is_resolved_first(number):
-    x = pending([3.0, 0.0], [-1.0, 2.0])
-    assert (x * float(number)).numpy().tolist() == [number, number]
-    assert (float(number) * x).layout.partial == ()
-    with np.errstate(all="ignore"):
-        assert (x / 0).numpy().tolist() == [np.inf, np.inf]
-    assert str((x * 2.0).layout) == "[-] sum(x)"
-    assert str((x / 2.0).layout) == "[-] sum(x)"
-    assert str((x * 2.0).layout) == str((x * np.array([1e307, 1.0])).layout) == "[-] sum(x)"
+def test_sums_of_integers_that_wrap_around_do_so_before_they_are_made_wider():
+    terms = np.array([[100, 7], [100, 8]], "int8")
+    with np.errstate(over="ignore"):
+        total = terms.sum(axis=0, dtype="int8")
+    for call in (
+        lambda x: x / 2,
+        lambda x: x * 0.5,
+        lambda x: x * np.array([2, 3], "int32"),
+        lambda x: x / np.array([2, 3], "int8"),
+        lambda x: x.sum(axis=0),
+        lambda x: x.sum(axis=()),
+        lambda x: x + 1.5,
+        lambda x: x * 3,
+        lambda x: -x,
+        lambda x: x * np.array([2, 3], "int8"),
+    ):
+        assert same(np.asarray(call(pending(*terms)).numpy()), np.asarray(call(total))), call(pending(*terms))
+    wide = pending(*np.array([[1, 2], [3, 4]], "int32"))
+    narrow = from_shards(list(terms), wide.mesh, wide.layout, (2,))
+    assert same((narrow + wide).numpy(), total + np.array([4, 6], "int32"))
+    assert str((pending(*terms) * 3).layout) == "[-] sum(x)"
+    assert str((wide * np.array([5, 6], "int32")).layout) == "[-] sum(x)"
 
 
-def test_integers_are_never_infinite_and_are_not_looked_at():
-    x = from_shards([[1, 2], [3, 4]], MESH2, Layout(MESH2, [None], ["x"]), (2,))
-    assert str((x * np.array([5, 6])).layout) == "[-] sum(x)"
+def test_no_value_is_looked_at():
+    class Unread(np.ndarray):
+        def __array_function__(self, *given: Any) -> Any:
+            raise AssertionError("a value was read")
 
-
-def test_between_processes_an_infinite_factor_of_a_pending_sum_is_refused():
-    class Elsewhere(LocalEngine):
-        name = "elsewhere"
-
-    with engine_context(Elsewhere()):
-        x = pending([3.0, 0.0], [-1.0, 2.0])
-        y = shard(np.array([np.inf, 1.0]), x.mesh, P())
-        with pytest.raises(LayoutError) as error:
-            multiply(x, y)
-    assert "multiply: operand 0, float64[2] sum(x), is a sum that is pending" in str(error.value)
-    assert "x0 = shard(x0, mesh, P(None))" in str(error.value)
-
-
-def test_accelerators_are_not_waited_for():
-    class OnAccelerator(np.ndarray):
-        is_cuda = True
+        any = all = item = __bool__ = __array_function__
 
     x = pending([3.0, 0.0], [1.0, 2.0])
-    y = shard(np.array([np.inf, 1.0]), x.mesh, P())
-    there = Tensor([y.arrays[0].view(OnAccelerator)], y.layout, y.shape, y.dtype, y.engine)
-    assert str(multiply(x, there).layout) == "[-] sum(x)"
-    assert str(multiply(x, y).layout) == "[-]"
+    for value in (np.inf, 0.0, 1.0):
+        y = shard(np.array([value, 1.0]), x.mesh, P())
+        there = Tensor([y.arrays[0].view(Unread)], y.layout, y.shape, y.dtype, y.engine)
+        with np.errstate(all="ignore"):
+            assert str(multiply(x, there).layout) == "[-] sum(x)"
+            assert str((x / there).layout) == "[-]"
+
+
+def test_resolve_products_is_yes_or_no():
+    with pytest.raises(ArgumentError, match="resolve_products is True or False, got 1"):
+        GreedyReshard(resolve_products=1)  # type: ignore[arg-type]
 
 
 def test_what_does_not_count_may_be_infinite():

@@ -22,7 +22,7 @@ from shardwise.prim.mirror import mirror
 from shardwise.prim.needs import may_bring, may_send, rehearsed
 from shardwise.prim.reshaping import reshape, reshaping
 from shardwise.prim.shapes import expand, squeeze
-from shardwise.prim.solvers import GreedyReshard, is_quiet, mode
+from shardwise.prim.solvers import is_quiet, mode, permit
 from shardwise.prim.surrounds import stretches, surround
 from shardwise.prim.tensor import Tensor, asarray, together
 from shardwise.prim.windows import Span, between, whole_but, window, windowed
@@ -42,7 +42,7 @@ def concat(arrays: Sequence[Any], /, *, axis: int | None = 0) -> Tensor:
             return _in_a_row(parts)
         dims = range(max(x.ndim for x in parts))
         may_send("concat", parts, dims, *rehearsed(lambda *some: _in_a_row(some), *parts))
-        with mode(GreedyReshard()):  # which has been asked
+        with mode(permit()):  # which has been asked
             return _in_a_row(parts)
     (dim,) = dims_of(parts[0], axis, "concat")
     for part in parts:
@@ -136,7 +136,7 @@ def stack(arrays: Sequence[Any], /, *, axis: int = 0) -> Tensor:
     cuts = [cut for k, cut in enumerate(way.dims) if k != dim]
     own = Layout(way.mesh, cuts, way.partial, way.reduce_op or "sum")
     may_bring("stack", parts, [own] * len(parts))
-    with mode(GreedyReshard()):  # which has been asked
+    with mode(permit()):  # which has been asked
         return joined(wide, dim)
 
 
@@ -216,7 +216,7 @@ def _asked_and_rolled(x: Tensor, amounts: tuple[int, ...], layout: Layout, carry
         return _rolled(x, amounts, x.ndim, layout, carry)
     plans = rehearsed(lambda y: _rolled(y, amounts, x.ndim, layout, carry), x)
     may_send("roll", x, [k for k, shift in enumerate(amounts) if shift or carry], *plans)
-    with mode(GreedyReshard()):  # which has been asked
+    with mode(permit()):  # which has been asked
         return _rolled(x, amounts, x.ndim, layout, carry)
 
 

@@ -15,7 +15,7 @@ from shardwise.prim.mirror import mirror
 from shardwise.prim.needs import may_bring
 from shardwise.prim.relayout import relayout
 from shardwise.prim.shapes import expand, permute, squeeze
-from shardwise.prim.solvers import GreedyReshard, is_quiet, mode
+from shardwise.prim.solvers import is_quiet, mode, permit
 from shardwise.prim.tensor import Tensor, together
 from shardwise.prim.updates import write, write_at
 from shardwise.prim.windows import Span, windowed, within
@@ -82,7 +82,7 @@ class Update:
                 new = within(new, index=key.window, layout=layout, shape=x.shape)
             else:
                 may_bring("x.at[...].add", [x, new], [x.layout, windowed(layout, x.shape, key.window)])
-                with mode(GreedyReshard()):  # which has been asked
+                with mode(permit()):  # which has been asked
                     new = within(new, index=key.window, layout=layout, shape=x.shape)
         elif not new.layout.partial:
             may_bring("x.at[...].add", [new], [layout])

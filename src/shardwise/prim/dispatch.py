@@ -3,23 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache, partial
 
 import numpy as np
 
 from shardwise.engine.arrays import Array, dtype_of, is_torch
-from shardwise.engine.held import Held, sample
+from shardwise.engine.held import sample
 from shardwise.engine.job import Job
 from shardwise.engine.storage import storage_of
-from shardwise.errors import LayoutError
 from shardwise.layout.cut import Cut
 from shardwise.layout.layout import Layout, Shape
 from shardwise.layout.mesh import DeviceMesh
 from shardwise.prim.infer import Candidate, candidates
 from shardwise.prim.kernel import alike
-from shardwise.prim.rule import Linear, Reach, Rule
-from shardwise.prim.solvers import Question, Solver, as_spec, current_solver, report
+from shardwise.prim.rule import Reach, Rule, is_integer
+from shardwise.prim.solvers import Question, Solver, current_solver, report
 from shardwise.prim.tensor import Tensor, operand
 
 
@@ -30,7 +29,6 @@ class Decision:
     way: Candidate
     job: Job
     question: Question
-    factors: tuple[int, ...] = ()  # of a pending sum: operands that must be finite, or divisors, for it to stay pending
 
 
 def apply(
@@ -59,9 +57,6 @@ def apply(
         for x, layout in zip(operands, decision.way.operands, strict=True)
     ]
     engine, out = operands[0].engine, decision.job.out
-    if decision.factors and any(map(_unsafe[rule.linear], [ready[i] for i in decision.factors])):
-        whole = [_made_whole(name, i, x) for i, x in enumerate(operands)]
-        return apply(name, kernel, rule, whole, located=located, dtype=dtype)
     if len(ready) > 1 and _mixed(ready):
         plain, kernel = kernel, lambda *some: plain(*alike(list(some), dtypes[0]))
     arrays = engine.work(kernel, ready, decision.job, dtype)
@@ -87,57 +82,33 @@ def _decision(
     mesh = _mesh(layouts)
     seen = [layout if layout.mesh is mesh else Layout.replicated(mesh, layout.rank) for layout in layouts]
     question = Question(name, layouts, shapes, dtypes, shape, links=solver.links)
-    ways = candidates(rule, mesh, seen, shapes)
+    ways = candidates(passing(rule, seen, dtypes, solver), mesh, seen, shapes)
     if rule.reach is not None:
         ways = [way for way in map(partial(reached, rule.reach), ways) if way is not None]
     way = solver.choose(question, ways)
     stores = tuple(storage_of(layout, s) for layout, s in zip(way.operands, shapes, strict=True))
-    factors = ()
-    if rule.linear in _unsafe and any(layout.partial for layout in way.operands):
-        others = enumerate(zip(way.operands, dtypes, strict=True))
-        factors = tuple(i for i, (layout, dtype) in others if not layout.partial and dtype.kind in "fcV")
-    return Decision(way, Job(storage_of(way.out, shape), stores, located), question, factors)
+    return Decision(way, Job(storage_of(way.out, shape), stores, located), question)
 
 
-# Infinity times the parts of a sum is not infinity times the sum: the parts may have different signs, or be zero. So it
-# is with parts divided by zero. Values decide, so a program that meets them is not what the abstract engine foresees.
+def passing(rule: Rule, layouts: Sequence[Layout], dtypes: Sequence[np.dtype], solver: Solver) -> Rule:
+    """Return a rule as pending sums of these dtypes may pass through it; values are never looked at.
 
-
-def _infinite(arrays: Sequence[Array]) -> bool:
-    for array in _here(arrays):
-        if is_torch(array):
-            found = bool(array.isinf().any())
-        else:
-            with np.errstate(all="ignore"):  # one pass that makes nothing: only what is not finite is looked at closely
-                found = not np.isfinite(np.add.reduce(array, axis=None)) and bool(np.isinf(array).any())
-        if found:
-            return True
-    return False
-
-
-def _zero(arrays: Sequence[Array]) -> bool:
-    return any(bool((array == 0).any()) for array in _here(arrays))
-
-
-_unsafe: dict[Linear, Callable[[Sequence[Array]], bool]] = {"each": _infinite, "quotient": _zero}
-
-
-def _here(arrays: Sequence[Array]) -> Sequence[Array]:
-    # Without values there is nothing to see, and an accelerator is not waited for.
-    held = list(arrays.arrays.values()) if isinstance(arrays, Held) else arrays
-    return [a for a in held if not getattr(a, "is_cuda", False)] if isinstance(held, list | tuple) else ()
-
-
-def _made_whole(name: str, index: int, x: Tensor) -> Tensor:
-    if not x.layout.partial:
-        return x
-    if x.engine.name == "local":
-        return operand(x, x.layout.resolved())
-    raise LayoutError(
-        f"{name}: operand {index}, {x.type_text}, is a sum that is pending, and is multiplied by infinity or divided "
-        f"by zero; its parts cannot be, each for itself, and other processes may not know.\n  resolve it first: "
-        f"x{index} = shard(x{index}, mesh, {as_spec(x.layout.resolved())})."
-    )
+    >>> from shardwise.prim.rule import elementwise_rule
+    >>> from shardwise.prim.solvers import GreedyReshard
+    >>> mesh, kinds = DeviceMesh((2,), ("x",)), [np.dtype("float32")] * 2
+    >>> product = elementwise_rule(((4,), (4,)), "each")
+    >>> passing(product, [Layout(mesh, [None], ["x"]), Layout(mesh, [None])], kinds, GreedyReshard()).linear
+    'each'
+    """
+    if rule.linear is None or not any(layout.partial for layout in layouts):
+        return rule
+    held_back = rule.linear == "each" and solver.resolve_products
+    for layout, dtype in zip(layouts, dtypes, strict=True):
+        if layout.partial and is_integer(dtype):
+            # The sum wraps around; parts that the op makes wider, each for itself, would not.
+            widens = rule.linear == "joint" and rule.reduced and dtype.itemsize < np.dtype(int).itemsize
+            held_back = held_back or bool(widens) or any(other != dtype for other in dtypes)
+    return replace(rule, linear=None) if held_back else rule
 
 
 def reached(reach: Reach, way: Candidate) -> Candidate | None:

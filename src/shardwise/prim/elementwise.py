@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from cmath import isinf as infinite
 from collections.abc import Callable
 from functools import cache, partial
 from math import log as ln
@@ -17,7 +16,7 @@ from shardwise.prim.broadcast import broadcast, unbroadcast
 from shardwise.prim.dispatch import apply
 from shardwise.prim.kernel import alike
 from shardwise.prim.row import Cotangents, Row
-from shardwise.prim.rule import Linear, elementwise_rule
+from shardwise.prim.rule import Linear, elementwise_rule, is_integer
 from shardwise.prim.tensor import Tensor
 
 # `monotone` says that a pending max or min passes through. Functions that are not defined everywhere do not say it:
@@ -53,15 +52,29 @@ def elementwise(
     if not tensors:  # a derivative may come to a plain number
         return kernel(*operands).item()
     if len(tensors) == len(operands):
-        return apply(name, kernel, elementwise_rule(tuple(x.shape for x in tensors), linear, monotone), tensors)
+        # A divisor may hold a zero, which nobody looks for: what it divides is resolved.
+        rule = elementwise_rule(tuple(x.shape for x in tensors), None if linear == "first" else linear, monotone)
+        return apply(name, kernel, rule, tensors)
     # A number added to a pending sum would be added once per contribution, so only factors and divisors pass.
-    numbers = [x for x in operands if not isinstance(x, Tensor)]
-    passes = (linear == "each" and not any(map(infinite, numbers))) or (
-        linear == "quotient" and isinstance(operands[0], Tensor) and numbers != [0]
-    )
-    rule = elementwise_rule(tuple([x.shape for x in tensors]), linear if passes else None)
+    passes = linear == "each" or (linear == "first" and isinstance(operands[0], Tensor))
+    if passes and tensors[0].layout.partial:
+        passes = all(_passes(x, tensors[0].dtype, linear) for x in operands if not isinstance(x, Tensor))
+    rule = elementwise_rule(tuple([x.shape for x in tensors]), "first" if passes else None)
     dtype = next((x.dtype for x in tensors if x.dtype.kind == "V"), tensors[0].dtype)
     return apply(name, _filled(kernel, operands, dtype), rule, tensors)
+
+
+def _passes(number: Any, dtype: np.dtype, linear: Linear) -> bool:
+    # Whether parts of a sum may be multiplied (or divided, if it is linear in the first) by a number, each for itself.
+    if is_integer(dtype):  # the sum wraps around, and its parts would not once they are floats
+        return linear == "each" and isinstance(number, int)
+    kind = np.dtype(f"f{dtype.itemsize // 2}") if dtype.kind == "c" else dtype  # what is finite may be infinite there
+    try:
+        with np.errstate(all="ignore"):
+            parts = np.array([float(number.real), float(number.imag)]).astype(kind).astype(float)
+    except OverflowError:
+        return False
+    return bool(np.isfinite(parts).all()) and (linear == "each" or bool(parts.any()))
 
 
 def _filled(kernel: Callable[..., Any], operands: tuple[Any, ...], dtype: np.dtype) -> Callable[..., Any]:
@@ -133,7 +146,7 @@ subtract = row("subtract", 1, -1, linear="joint")
 negative = row("negative", -1, linear="joint")
 positive = row("positive", 1, linear="joint")
 multiply = row("multiply", lambda x, y, o: y, lambda x, y, o: x, linear="each")
-divide = row("divide", lambda x, y, o: divide(1.0, y), lambda x, y, o: negative(divide(o, y)), linear="quotient")
+divide = row("divide", lambda x, y, o: divide(1.0, y), lambda x, y, o: negative(divide(o, y)), linear="first")
 reciprocal = row("reciprocal", lambda x, o: negative(multiply(o, o)))
 pow = row("pow", lambda x, y, o: _power_slope(x, y), lambda x, y, o: _exponent_slope(x, y, o))
 square = row("square", lambda x, o: multiply(2.0, x))

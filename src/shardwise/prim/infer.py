@@ -71,7 +71,7 @@ def _pendings(
         op = ops.copy().pop()
         if rule.linear == "joint" and op in (ReduceOp.SUM, ReduceOp.AVG) and len(set(partial)) == 1:
             yield tuple(partial), op
-        if rule.linear in ("each", "first", "quotient") and op in (ReduceOp.SUM, ReduceOp.AVG):
+        if rule.linear in ("each", "first") and op in (ReduceOp.SUM, ReduceOp.AVG):
             for i, axes in enumerate(partial):
                 if axes and (i == 0 or rule.linear == "each"):
                     yield tuple(axes if k == i else () for k in range(len(partial))), op

@@ -48,7 +48,7 @@ def reduction_rule(rank: int, dims: tuple[int, ...], op: ReduceOp) -> Rule:
     ('d0',)
     """
     names = tuple(f"d{k}" for k in range(rank))
-    linear = "joint" if op is ReduceOp.SUM else None
+    linear = "joint" if op is ReduceOp.SUM and dims else None  # over no dim, integers are only made wider
     return Rule(
         (names,),
         tuple(n for k, n in enumerate(names) if k not in dims),

@@ -12,10 +12,10 @@ import numpy as np
 from shardwise.errors import BindingError
 from shardwise.layout.cut import Cut
 from shardwise.layout.layout import Shape
-from shardwise.layout.placement import ReduceOp
+from shardwise.layout.placement import ReduceOp, reductions_of
 
 Factor = str
-Linear = Literal["joint", "each", "first", "quotient"] | None
+Linear = Literal["joint", "each", "first"] | None
 Dims = tuple[Factor | None, ...]  # None is a dim of size one that is broadcast
 
 
@@ -40,9 +40,9 @@ class Rule:
     """One op on tensors of known rank: a factor per dim, those that are reduced, those that must be whole.
 
     `linear` says how pending sums pass through: "joint", if all operands have them alike (as in addition), or
-    "each", if one operand at a time may have them (as in multiplication), or "first", if the first may; as a
-    "quotient", if the second divides it. Factors must be finite for that, and divisors not zero. `monotone`
-    ops let a pending max or min through. `offered` are cuts that a factor may have besides those of the operands.
+    "each", if one operand at a time may have them (as in multiplication), or "first", if the first may. With "each"
+    an infinite factor can make NaN of a sum that is infinite, so a solver may do without. `monotone` ops let a
+    pending max or min through. `offered` are cuts that a factor may have besides those of the operands.
 
     >>> matmul = Rule((("m", "k"), ("k", "n")), ("m", "n"), (("k", ReduceOp.SUM),), linear="each")
     >>> matmul.sizes(((2, 3), (3, 4)))
@@ -74,6 +74,16 @@ class Rule:
                 if factor is not None and out.setdefault(factor, size) != size:
                     raise BindingError(f"operands of shapes {', '.join(map(str, shapes))} do not fit together.")
         return out
+
+
+@lru_cache(maxsize=256)
+def is_integer(dtype: np.dtype) -> bool:
+    """Whether numbers are whole, so that their sums wrap around.
+
+    >>> is_integer(np.dtype("int8")), is_integer(np.dtype("bfloat16"))
+    (True, False)
+    """
+    return ReduceOp.AVG not in reductions_of(dtype)
 
 
 @lru_cache(maxsize=4096)

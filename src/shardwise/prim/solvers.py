@@ -124,6 +124,15 @@ class GreedyReshard:
       operand 1: [x|-] -> [-|-]
         fix: x1 = shard(x1, mesh, P(None, None))
 
+    A pending sum stays pending through products with tensors, part by part. If a factor is infinite, parts of different
+    signs, or parts that are 0, make NaN where the whole sum would make an infinity; no other number is ever different.
+    With `resolve_products` sums are resolved before they are multiplied by a tensor, so that this cannot be:
+
+    >>> pending = shard(np.array([1.0, 2.0]), mesh, P(unreduced=["x"]))  # parts [1, 2] and [0, 0]
+    >>> with mode(GreedyReshard(resolve_products=True)):
+    ...     pending * [np.inf, 1.0]  # otherwise [nan, 2]
+    Tensor([inf,  2.], float64[2] on x=2)
+
     A solver of one's own says which ways it allows, or chooses among them:
 
     >>> class Frugal(GreedyReshard):
@@ -141,12 +150,15 @@ class GreedyReshard:
 
     on_reshard: OnReshard = "silent"
     links: Links | None = None
+    resolve_products: bool = False
 
     def __post_init__(self) -> None:
         if self.links is not None:
             object.__setattr__(self, "links", Links.of(self.links))
         if self.on_reshard not in ("silent", "warn", "raise"):
             raise ArgumentError(f"on_reshard is 'silent', 'warn' or 'raise', got {self.on_reshard!r}.")
+        if not isinstance(self.resolve_products, bool):
+            raise ArgumentError(f"resolve_products is True or False, got {self.resolve_products!r}.")
 
     def allows(self, question: Question, way: Candidate) -> bool:
         """Whether a way may be taken at all."""
@@ -209,7 +221,7 @@ class mode(ContextDecorator):
 
     >>> with mode(NoReshard()):
     ...     current_solver()
-    NoReshard(on_reshard='silent', links=None)
+    NoReshard(on_reshard='silent', links=None, resolve_products=False)
     """
 
     def __init__(self, solver: Solver) -> None:
@@ -225,6 +237,17 @@ class mode(ContextDecorator):
 
     def __exit__(self, *error: object) -> None:
         _current.reset(self._tokens.pop())
+
+
+def permit() -> Solver:
+    """Return a solver that chooses as the one in use does, but allows everything and reports nothing.
+
+    >>> with mode(NoReshard(resolve_products=True)):
+    ...     permit()
+    GreedyReshard(on_reshard='silent', links=None, resolve_products=True)
+    """
+    solver = _current.get()
+    return GreedyReshard(links=solver.links, resolve_products=solver.resolve_products)
 
 
 def is_quiet() -> bool:
