@@ -63,7 +63,7 @@ def train(parameters: Parameters, x: Any, y: Any, steps: int) -> tuple[Parameter
     for count in range(1, steps + 1):
         value, gradients = value_and_grad(loss)(parameters, x, y)
         parameters, state = adam(parameters, gradients, state, count)
-        losses.append(value.gather().item())
+        losses.append(value.item())
     return parameters, losses
 
 

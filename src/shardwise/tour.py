@@ -156,7 +156,7 @@ def train(place: Callable[[np.ndarray, P], Any], steps: int) -> tuple[list[float
     for _ in range(steps):
         value, gradients = value_and_grad(_loss)(weights, tokens, labels)
         weights = {name: weights[name] - 0.3 * gradient for name, gradient in gradients.items()}
-        losses.append(value.gather().item())
+        losses.append(value.item())
     return losses, weights
 
 

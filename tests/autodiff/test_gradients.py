@@ -7,8 +7,10 @@ from shardwise import (
     ArgumentError,
     DerivativeError,
     DeviceMesh,
+    Layout,
     P,
     current_engine,
+    explain,
     grad,
     matmul,
     shard,
@@ -52,7 +54,70 @@ def test_argnums_and_aux():
     (by_y, by_x), aux = grad(f, argnums=(1, 0), has_aux=True)(x, y)
     assert by_y.numpy().tolist() == [1.0, 2.0]
     assert by_x.numpy().tolist() == [3.0, 4.0]
-    assert aux is not None
+    assert aux.numpy().tolist() == [1.0, 2.0]
+
+
+def test_the_value_is_on_every_device_and_costs_one_number():
+    x = shard(normal((8, 4), 0), MESH, P("dp", "tp"))
+    loss = lambda x: total(x * x)  # noqa: E731
+    counters = current_engine().counters
+    counters.reset()
+    gradient = grad(loss)(x)
+    alone = counters.total
+    assert alone == 0
+    counters.reset()
+    value, found = value_and_grad(loss)(x)
+    assert value.layout is Layout.replicated(MESH, 0)
+    assert counters.total == alone + 2 * (8 - 1) * 8  # eight contributors, eight targets
+    assert explain(value_and_grad(loss), x).bytes == counters.total
+    assert np.allclose(float(value), np.sum(x.numpy() ** 2))
+    assert f"{value:.4f}" == format(value.item(), ".4f")
+    assert f"{value}" == repr(value)
+    assert np.array_equal(found.numpy(), gradient.numpy())
+
+
+def test_a_value_that_an_op_has_resolved_is_not_sent_again():
+    x = shard(normal((8,), 0), MESH, P("dp"))
+    kept = []
+
+    def loss(x):
+        value = total(x * x)
+        kept.append(value + 1.0)  # which needs the sum
+        return value
+
+    counters = current_engine().counters
+    counters.reset()
+    value_and_grad(loss)(x)
+    assert counters.total == (2 + 8 - 2) * 8
+
+
+def test_what_is_handed_on_is_plain_and_its_numbers_are_resolved():
+    x = shard(normal((8, 4), 0), MESH, P("dp", "tp"))
+
+    def loss(x):
+        return total(x * x), {"mean": total(x) / 32, "rows": total(x, axis=1), "count": 3, "none": None}
+
+    (value, aux), _ = value_and_grad(loss, has_aux=True)(x)
+    gradient, again = grad(loss, has_aux=True)(x)
+    for seen in (aux, again):
+        assert seen["mean"].layout is value.layout is Layout.replicated(MESH, 0)
+        assert np.allclose(float(seen["mean"]), x.numpy().mean())
+        assert seen["rows"].layout.partial  # only numbers are resolved
+        assert np.allclose(seen["rows"].numpy(), x.numpy().sum(axis=1))
+        assert (seen["count"], seen["none"]) == (3, None)
+    outer = grad(lambda x: grad(loss, has_aux=True)(x)[1]["mean"])(x)  # it was 0: what was handed on was watched still
+    assert np.allclose(outer.numpy(), 1 / 32)
+    assert np.allclose(gradient.numpy(), 2 * x.numpy())
+
+
+def test_a_gradient_through_a_value_and_its_gradient():
+    x = shard(np.array([1.0, 2.0]), MESH, P("dp"))
+
+    def both(x):
+        value, gradient = value_and_grad(lambda x: total(x * x * x))(x)
+        return value + total(gradient)
+
+    assert np.allclose(grad(both)(x).numpy(), [3.0 + 6.0, 12.0 + 12.0])
 
 
 def test_gradients_nest():

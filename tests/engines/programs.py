@@ -533,7 +533,7 @@ def training(n: int) -> Any:
     for _ in range(5):
         value, gradients = sw.value_and_grad(loss)(weights)
         weights = [w - 0.1 * g for w, g in zip(weights, gradients, strict=True)]
-        values.append(value.gather())
+        values.append(value)
     return values, weights
 
 

@@ -52,6 +52,9 @@ def read_wholes() -> list[Any]:
     x = shard(np.arange(3.0), mesh, P())
     total = sw.sum(shard(np.arange(8.0), mesh, P("x"))).gather()
     assert repr(x) == "Tensor([0., 1., 2.], float64[3] on x=4)"
+    loss, _ = sw.value_and_grad(sw.sum)(shard(np.arange(8.0), mesh, P("x")))
+    assert (float(loss), loss.item(), f"{loss:.1f}", str(loss)) == (28.0, 28.0, "28.0", "Tensor(28., float64[] on x=4)")
+    assert loss > 0
     assert float(total) == total.item() == 28.0
     assert not x.numpy().flags.writeable
     assert np.from_dlpack(x.local(sw.current_engine().addressable(mesh)[0])).tolist() == [0, 1, 2]

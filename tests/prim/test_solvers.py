@@ -282,10 +282,11 @@ def test_sums_of_integers_that_wrap_around_do_so_before_they_are_made_wider():
 
 def test_no_value_is_looked_at():
     class Unread(np.ndarray):
-        def __array_function__(self, *given: Any) -> Any:
+        def read(self, *given: Any, **how: Any) -> Any:
             raise AssertionError("a value was read")
 
-        any = all = item = __bool__ = __array_function__
+    for name in ("__array_function__", "any", "all", "item", "__bool__"):
+        setattr(Unread, name, Unread.read)
 
     x = pending([3.0, 0.0], [1.0, 2.0])
     for value in (np.inf, 0.0, 1.0):

@@ -7,29 +7,32 @@ from functools import wraps
 from typing import Any
 
 import numpy as np
+import optree
 
 from shardwise.autodiff.transforms import vjp
 from shardwise.errors import ArgumentError, DerivativeError
-from shardwise.prim.tensor import Tensor
+from shardwise.layout.layout import Layout
+from shardwise.prim.bind import below
+from shardwise.prim.relayout import relayout
+from shardwise.prim.tensor import Tensor, settled
 
 
 def grad(fn: Callable[..., Any], argnums: int | Sequence[int] = 0, has_aux: bool = False) -> Callable[..., Any]:
     """Return the function that gives the gradient of `fn`, whose result is one number.
 
     `argnums` says by which arguments (trees of tensors are fine); each gradient comes in the layout of its
-    argument. With `has_aux`, `fn` returns a pair and the second is handed on.
+    argument. With `has_aux`, `fn` returns a pair and the second is handed on, its numbers resolved.
 
     >>> from shardwise import DeviceMesh, P, shard, sum
     >>> x = shard(np.array([1.0, 2.0]), DeviceMesh((2,), ("x",)), P("x"))
     >>> grad(lambda x: sum(x * x))(x)
     Tensor([2., 4.], float64[2@x] on x=2)
     """
-    both = value_and_grad(fn, argnums, has_aux)
 
     @wraps(fn)
     def gradient(*args: Any) -> Any:
-        value, found = both(*args)
-        return (found, value[1]) if has_aux else found
+        _, aux, found = _differentiate(fn, args, argnums, has_aux)
+        return (found, aux) if has_aux else found
 
     return gradient
 
@@ -39,36 +42,62 @@ def value_and_grad(
 ) -> Callable[..., tuple[Any, Any]]:
     """Return the function that gives both the result of `fn`, which is one number, and its gradient.
 
-    >>> from shardwise import sum
-    >>> value, gradient = value_and_grad(lambda x: sum(x * x))(np.array([1.0, 2.0]))
-    >>> value.item(), gradient.numpy()
-    (5.0, array([2., 4.]))
+    A result that is a pending sum is resolved, and so are numbers (0-d tensors) of what `has_aux` hands on: every
+    device has their value, so that each process can read and print it. That sends one number per reduction.
+
+    >>> from shardwise import DeviceMesh, P, shard, sum
+    >>> x = shard(np.array([1.0, 2.0]), DeviceMesh((2,), ("x",)), P("x"))
+    >>> value, gradient = value_and_grad(lambda x: sum(x * x))(x)
+    >>> value, float(value), f"{value:.2f}"
+    (Tensor(5., float64[] on x=2), 5.0, '5.00')
+    >>> gradient
+    Tensor([2., 4.], float64[2@x] on x=2)
     """
-    chosen = (argnums,) if isinstance(argnums, int) else tuple(argnums)
 
     @wraps(fn)
     def both(*args: Any) -> tuple[Any, Any]:
-        for k in chosen:
-            if isinstance(k, bool) or not isinstance(k, int) or not -len(args) <= k < len(args):
-                raise ArgumentError(f"argnums={argnums!r} names an argument that {len(args)} arguments do not have.")
-        spots, aux = [k % len(args) for k in chosen], []
-
-        def partly(*some: Any) -> Any:
-            full = list(args)
-            for k, value in zip(spots, some, strict=True):
-                full[k] = value
-            out = fn(*full)
-            if has_aux:
-                out, extra = out
-                aux.append(extra)
-            return out
-
-        value, back = vjp(partly, *(args[k] for k in spots))
-        if not isinstance(value, Tensor) or value.shape != ():
-            shape = value.shape if isinstance(value, Tensor) else type(value).__name__
-            raise DerivativeError(f"a gradient is that of one number, a 0-d tensor; the function returned {shape}.")
-        found = back(np.ones((), value.dtype))
-        gradients = found[0] if isinstance(argnums, int) else found
-        return ((value, aux[0]) if has_aux else value), gradients
+        value, aux, found = _differentiate(fn, args, argnums, has_aux)
+        value = _resolve(value)
+        return ((value, aux) if has_aux else value), found
 
     return both
+
+
+def _differentiate(
+    fn: Callable[..., Any], args: tuple[Any, ...], argnums: int | Sequence[int], has_aux: bool
+) -> tuple[Tensor, Any, Any]:
+    # What a function returns, as it is left; what it hands on beside that; and the gradient.
+    chosen = (argnums,) if isinstance(argnums, int) else tuple(argnums)
+    for k in chosen:
+        if isinstance(k, bool) or not isinstance(k, int) or not -len(args) <= k < len(args):
+            raise ArgumentError(f"argnums={argnums!r} names an argument that {len(args)} arguments do not have.")
+    spots, aux = [k % len(args) for k in chosen], []
+
+    def partly(*some: Any) -> Any:
+        full = list(args)
+        for k, value in zip(spots, some, strict=True):
+            full[k] = value
+        out = fn(*full)
+        if has_aux:
+            out, extra = out
+            aux.append(optree.tree_map(below, extra))
+        return out
+
+    value, back = vjp(partly, *(args[k] for k in spots))
+    if not isinstance(value, Tensor) or value.shape != ():
+        shape = value.shape if isinstance(value, Tensor) else type(value).__name__
+        raise DerivativeError(f"a gradient is that of one number, a 0-d tensor; the function returned {shape}.")
+    found = back(np.ones((), value.dtype))
+    return (
+        value,
+        optree.tree_map(_resolve, aux[0]) if has_aux else None,
+        found[0] if isinstance(argnums, int) else found,
+    )
+
+
+def _resolve(leaf: Any) -> Any:
+    # A number with nothing pending: on every device, so in every process that has one.
+    if not isinstance(leaf, Tensor) or leaf.shape != () or not leaf.layout.partial:
+        return leaf
+    leaf = settled(leaf)
+    return relayout(leaf, layout=Layout.replicated(leaf.mesh, 0))

@@ -22,7 +22,7 @@ from shardwise.prim.tensor import Tensor, asarray, host_array, lowest, placed, p
 def vjp(fn: Callable[..., Any], *primals: Any) -> tuple[Any, Callable[[Any], tuple[Any, ...]]]:
     """Return `fn(*primals)` and the function from cotangents of the result to cotangents of the arguments.
 
-    Each comes in the layout of its argument.
+    Each comes in the layout of its argument. The result is as `fn` leaves it: a sum may be pending.
 
     >>> import numpy as np
     >>> from shardwise import DeviceMesh, P, all_reduce, shard

@@ -90,6 +90,17 @@ class Traced(Tensor):
         return f"Tensor({self.type_text} on {self.mesh}, being differentiated)"
 
 
+def below(x: Any) -> Any:
+    """Return what the level that is open now watches, as the value below it; anything else as it is.
+
+    >>> from shardwise import asarray
+    >>> with new_level() as level:
+    ...     below(Traced(level, asarray([1.0])))
+    Tensor([1.], float64[1] on cpu:0)
+    """
+    return x.value if isinstance(x, Traced) and x.level == _depth.get() else x
+
+
 class Recorded(Traced):
     """A value of a function that is being recorded, to be made into a module."""
 

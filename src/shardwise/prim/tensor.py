@@ -256,6 +256,9 @@ class Tensor(Methods, Drawn):
     def __complex__(self) -> complex:
         return complex(self.item())
 
+    def __format__(self, spec: str) -> str:
+        return format(self.item(), spec) if spec and not self.shape else super().__format__(spec)
+
     def __iter__(self):
         raise TypeError("a Tensor is not iterable: it is one value spread over devices; x.numpy() gives its elements.")
 
