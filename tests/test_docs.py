@@ -12,7 +12,9 @@ import click
 import pytest
 from click.testing import CliRunner
 
+from shardwise import engine_context
 from shardwise.cli import main
+from shardwise.engine.strict import StrictEngine
 from tests.prim.cases import jax_of_eight
 
 ROOT = Path(__file__).parent.parent
@@ -48,7 +50,8 @@ def test_every_example_prints_what_the_page_says(page: str, request: pytest.Fixt
     test = doctest.DocTestParser().get_doctest(text, {}, page, page, 0)
     runner = doctest.DocTestRunner(optionflags=FLAGS)
     failures: list[str] = []
-    runner.run(test, out=failures.append)
+    with engine_context(StrictEngine()):  # so that what it says of values is so between processes too
+        runner.run(test, out=failures.append)
     assert not failures, "".join(failures)
 
 

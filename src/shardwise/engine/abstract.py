@@ -101,6 +101,14 @@ class AbstractEngine:
         """Return the indices of all devices of a mesh: none is further away than the others."""
         return range(mesh.num_devices)
 
+    def process(self, mesh: DeviceMesh, suffices: Callable[[Sequence[int]], bool]) -> tuple[int, Sequence[int]]:
+        """Return all devices of a mesh, as those of one process."""
+        return 0, range(mesh.num_devices)
+
+    def seen(self, storage: Storage, arrays: Sequence[Any], index: int | None = None) -> Sequence[Any]:
+        """Return the arrays, which have no values to see."""
+        return arrays
+
     def place(self, array: Any, device: Device) -> Any:
         """Return the array itself, wherever it is to be."""
         return array

@@ -7,11 +7,14 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 
 from shardwise.engine.local import LocalEngine
+from shardwise.engine.settings import is_strict
+from shardwise.engine.strict import StrictEngine
 from shardwise.engine.verbs import Engine
 from shardwise.errors import ArgumentError
 
 _local = LocalEngine()
-_used: list[Engine] = [_local]  # the last is that of the process; in every thread, so not in a context
+# The last is that of the process; in every thread, so not in a context.
+_used: list[Engine] = [StrictEngine() if is_strict() else _local]
 _current: ContextVar[Engine | None] = ContextVar("engine", default=None)
 
 
@@ -24,9 +27,12 @@ def current_engine() -> Engine:
     return _current.get() or _used[-1]
 
 
-def local_engine() -> LocalEngine:
-    """Return the local engine that is used where no other is asked for."""
-    return _local
+def local_engine(strict: bool = False) -> LocalEngine:
+    """Return the local engine that is used where no other is asked for; the strict one is that in use, or a new one."""
+    if not strict:
+        return _local
+    used = _used[-1]
+    return used if isinstance(used, StrictEngine) else StrictEngine()
 
 
 def use(engine: Engine) -> None:

@@ -79,6 +79,14 @@ class DistributedEngine:
             self._addressable[mesh] = found
         return found
 
+    def process(self, mesh: DeviceMesh, suffices: Callable[[Sequence[int]], bool]) -> tuple[int, Sequence[int]]:
+        """Return the rank of this process and its devices."""
+        return self.rank, self.addressable(mesh)
+
+    def seen(self, storage: Storage, arrays: Sequence[Array], index: int | None = None) -> Sequence[Array]:
+        """Return the arrays as this process holds them."""
+        return arrays
+
     def place(self, array: Array, device: Device) -> Array:
         """Return an array in the memory of a device of this process: its accelerator's, or the host's."""
         if not isinstance(device, Accelerator):

@@ -54,7 +54,20 @@ def _seconds(name: str) -> float:
 
 
 def _guarded() -> bool:
-    text = os.environ.get("SHARDWISE_GUARD", "1").lower()
+    return _flag("SHARDWISE_GUARD", "1")
+
+
+def is_strict(strict: bool | None = None) -> bool:
+    """Whether the local engine refuses what processes would: as is said here, then in the environment.
+
+    >>> is_strict(True)
+    True
+    """
+    return _flag("SHARDWISE_STRICT", "0") if strict is None else bool(strict)
+
+
+def _flag(name: str, default: str) -> bool:
+    text = os.environ.get(name, default).lower()
     if text not in YES + NO:
-        raise ArgumentError(f"SHARDWISE_GUARD is one of {', '.join(YES + NO)}, got {text!r}.")
+        raise ArgumentError(f"{name} is one of {', '.join(YES + NO)}, got {text!r}.")
     return text in YES

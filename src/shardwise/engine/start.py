@@ -12,7 +12,7 @@ from importlib.util import find_spec
 from typing import TYPE_CHECKING
 
 from shardwise.engine.current import current_engine, local_engine, use
-from shardwise.engine.settings import Settings, settings
+from shardwise.engine.settings import Settings, is_strict, settings
 from shardwise.errors import ArgumentError, EngineError, MeshError, did_you_mean
 
 if TYPE_CHECKING:
@@ -35,6 +35,7 @@ def init(
     heartbeat: float | None = None,
     guard: bool | None = None,
     mesh: DeviceMesh | None = None,
+    strict: bool | None = None,
 ) -> Engine:
     """Choose the engine of this process and return it.
 
@@ -47,6 +48,9 @@ def init(
     `heartbeat` seconds (5, or SHARDWISE_HEARTBEAT). `guard=False`, or SHARDWISE_GUARD=0, does without. If a mesh is
     given, all processes must give the same.
 
+    With `strict=True`, or SHARDWISE_STRICT=1, the local engine refuses what processes would refuse, with the same text:
+    to read a value that one of them would not hold. Processes themselves are always strict.
+
     >>> init("local").name
     'local'
     """
@@ -55,7 +59,8 @@ def init(
         raise ArgumentError(f"init: there is no engine {engine!r}; engines: {known}.{did_you_mean(engine, ENGINES)}")
     chosen = settings(timeout, heartbeat, guard)
     started = all(name in os.environ for name in NEEDED[:3])
-    found = _torch_engine(chosen, mesh) if engine == "torch" or (engine is None and started) else local_engine()
+    torch = engine == "torch" or (engine is None and started)
+    found = _torch_engine(chosen, mesh) if torch else local_engine(is_strict(strict))
     use(found)
     return found
 

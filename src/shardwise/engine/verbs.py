@@ -36,6 +36,17 @@ class Engine(Protocol):
         """Return the indices of the devices of a mesh whose arrays are in this process."""
         ...
 
+    def process(self, mesh: DeviceMesh, suffices: Callable[[Sequence[int]], bool]) -> tuple[int, Sequence[int]]:
+        """Return the rank and the devices of the process that runs a line for which devices must suffice.
+
+        Where one process stands for several, it is the first whose devices do not.
+        """
+        ...
+
+    def seen(self, storage: Storage, arrays: Sequence[Array], index: int | None = None) -> Sequence[Array]:
+        """Return the arrays of a tensor as the process sees them that reads all (or one): held, where it lacks some."""
+        ...
+
     def place(self, array: Array, device: Device) -> Array:
         """Return an array in the memory of a device, which must be there."""
         ...

@@ -39,7 +39,7 @@ def to_torch(x: Tensor) -> torch.Tensor:
     >>> to_torch(asarray(np.arange(3.0)))
     tensor([0., 1., 2.], dtype=torch.float64)
     """
-    here = list(x.engine.addressable(x.mesh))
+    _, here = x.engine.process(x.mesh, lambda devices: len(devices) == 1)
     if len(here) != 1:
         raise EngineError(
             f"to_torch gives the shard of the one device in this process, but {len(here)} of ({x.mesh}) are here.\n"

@@ -147,7 +147,8 @@ class Tensor(Methods, Drawn):
     def local(self, device: int) -> Array:
         """Return the array that the device with this index holds, in this process; it is read-only."""
         arrays, index = self._real(), self.mesh.checked_index(device)
-        if index not in (here := self._engine.addressable(self.mesh)):
+        _, here = self._engine.process(self.mesh, lambda devices: index in devices)
+        if index not in here:
             raise EngineError(
                 f"device {index} of ({self.mesh}) is {self.mesh.device(index)!r}, in another process; here are devices "
                 f"{list(here)}.\n  x.gather() brings the value to every process."
@@ -168,7 +169,7 @@ class Tensor(Methods, Drawn):
 
         Where this process does not hold all of it, that is an error.
         """
-        arrays = self._real()
+        arrays = self._seen()
         if isinstance(arrays, Held) and not arrays.is_whole:
             raise EngineError(
                 f"this process holds a part of {self.type_text} on ({str(self.mesh) or self.mesh.device(0)}) only, and "
@@ -205,7 +206,7 @@ class Tensor(Methods, Drawn):
                 f"only a whole tensor can be exported; this one is laid out {self.layout} on {self.mesh}.\n"
                 "  export one shard with from_dlpack(x.local(device)), or x.gather() first."
             )
-        array = self._real()[0]
+        array = self._seen(0)[0]
         if is_torch(array):
             return array.clone().__dlpack__(**options)
         # Older consumers cannot be told that it is read-only. torch can but does not listen: it is known by not
@@ -215,12 +216,16 @@ class Tensor(Methods, Drawn):
         return array.copy().__dlpack__(**options)
 
     def __dlpack_device__(self) -> tuple[int, int]:
-        return self._real()[0].__dlpack_device__()
+        return self._seen(0)[0].__dlpack_device__()
 
     def _real(self) -> Sequence[Array]:
         if self._engine.name == "abstract":
             raise EngineError("a tensor on the abstract engine has a layout but no values.")
         return self._arrays
+
+    def _seen(self, index: int | None = None) -> Sequence[Array]:
+        # The arrays (or the one with this index) for reading: some may be elsewhere.
+        return self._engine.seen(self.storage, self._real(), index)
 
     # -- as a value --------------------------------------------------------------------------------
 
@@ -233,9 +238,10 @@ class Tensor(Methods, Drawn):
         where = str(self.mesh) or self.mesh.device(0)
         if self._engine.name == "abstract":
             return f"Tensor({self.type_text} on {where}, abstract)"
-        if isinstance(self._arrays, Held) and not self._arrays.is_whole:
-            here = ", ".join(map(str, self._engine.addressable(self.mesh))) or "none"
-            return f"Tensor({self.type_text} on {where}, of which device {here} is here)"
+        arrays = self._seen()
+        if isinstance(arrays, Held) and not arrays.is_whole:
+            own = [str(i) for i, device in enumerate(self.mesh.devices) if device.id == arrays.rank]
+            return f"Tensor({self.type_text} on {where}, of which device {', '.join(own) or 'none'} is here)"
         values = np.array2string(self.numpy(), separator=", ", threshold=50, edgeitems=2, prefix="Tensor(")
         return f"Tensor({values}, {self.type_text} on {where})"
 
@@ -487,14 +493,15 @@ def from_shards(
 
 def _given(shards: Sequence[Any] | Mapping[int, Any], mesh: DeviceMesh, engine: Engine) -> dict[int, Array]:
     # The arrays by device: of all devices, or at least of those in this process.
-    here = list(engine.addressable(mesh))
     pairs = dict(shards.items() if isinstance(shards, Mapping) else enumerate(shards))
     if pairs and all(isinstance(s, Shard) for s in pairs.values()):
         shards = pairs = {s.index: s for s in pairs.values()}
     arrays = {device: host_array(s.array if isinstance(s, Shard) else s) for device, s in sorted(pairs.items())}
     if len(arrays) == mesh.num_devices and list(arrays) == list(range(mesh.num_devices)):
         return arrays
-    if isinstance(shards, Mapping) and not set(here) - set(arrays) and all(mesh.checked_index(d) >= 0 for d in arrays):
+    some_suffice = isinstance(shards, Mapping) and all(mesh.checked_index(d) >= 0 for d in arrays)
+    _, here = engine.process(mesh, lambda devices: some_suffice and arrays.keys() >= set(devices))
+    if some_suffice and arrays.keys() >= set(here):
         return arrays
-    some = f" (this process has {here})" if len(here) < mesh.num_devices else ""
+    some = f" (this process has {list(here)})" if len(here) < mesh.num_devices else ""
     raise BindingError(f"the mesh ({mesh}) has {mesh.num_devices} devices{some}, got {len(arrays)} shards.")

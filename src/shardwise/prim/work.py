@@ -61,7 +61,7 @@ def made(
     storage = storage_of(layout, shape)
     if len(operands) > 1 and len({is_torch(sample(x.arrays)) for x in operands}) > 1:
         plain, kernel = kernel, lambda place, *some: plain(place, *alike(list(some), dtype))
-    if engine.name == "local":  # often, so what is done where is worked out once
+    if operands and engine.name == "local":  # often, so what is done where is worked out once
         works, given = _works(storage, tuple([x.storage for x in operands])), [x.arrays for x in operands]
         engine.counters.kernel_calls += len(works)
         if len(given) == 1:
