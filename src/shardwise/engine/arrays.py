@@ -11,7 +11,7 @@ import numpy as np
 
 from shardwise.errors import ArgumentError, EngineError
 from shardwise.layout.device import Accelerator, Device, accelerator_count
-from shardwise.layout.placement import ReduceOp
+from shardwise.layout.placement import FLOAT32, ReduceOp, accumulator
 
 Array = Any  # a NumPy array or a torch tensor
 
@@ -25,7 +25,7 @@ UFUNCS: dict[ReduceOp, np.ufunc] = {
     ReduceOp.BOR: np.bitwise_or,
     ReduceOp.BXOR: np.bitwise_xor,
 }
-FLOAT32, FLOAT64 = np.dtype(np.float32), np.dtype(np.float64)
+FLOAT64 = np.dtype(np.float64)
 FEW = 1 << 12  # numbers that float32 adds up one after the other without harm to 16 bits
 ADDING = (ReduceOp.SUM, ReduceOp.AVG, ReduceOp.PROD)  # what rounds
 
@@ -60,24 +60,6 @@ def dtype_of(array: Array) -> np.dtype:
 @cache
 def _numpy_dtype(kind: Any) -> np.dtype:
     return np.dtype(str(kind).removeprefix("torch."))
-
-
-@cache
-def accumulator(dtype: np.dtype) -> np.dtype:
-    """Return the dtype in which values are added up: float32 for floats of 16 bits or fewer, and otherwise their own.
-
-    >>> accumulator(np.dtype("float16")), accumulator(np.dtype(ml_dtypes.float8_e4m3fn)), accumulator(np.dtype("int8"))
-    (dtype('float32'), dtype('float32'), dtype('int8'))
-    """
-    if dtype.kind == "f":
-        return FLOAT32 if dtype.itemsize <= 2 else dtype
-    if dtype.kind != "V" or dtype.names is not None:
-        return dtype
-    try:
-        bits = ml_dtypes.finfo(dtype).bits
-    except (TypeError, ValueError):  # small integers, and what is no number
-        return dtype
-    return FLOAT32 if bits <= 16 else dtype
 
 
 @cache
@@ -143,7 +125,7 @@ def reduce_into(out: Array, terms: Sequence[Array], op: ReduceOp) -> None:
 
     Floats of 16 bits or fewer are added up in float32 and rounded once; terms may be float32 already.
     """
-    if op in ADDING and is_low(dtype_of(out)):
+    if op in ADDING and (is_low(dtype_of(out)) or terms[0].dtype is not out.dtype):
         _reduce_wide(out, terms, op)
         return
     if is_torch(out):
@@ -168,7 +150,7 @@ def _reduce_wide(out: Array, terms: Sequence[Array], op: ReduceOp) -> None:
         if len(terms) == 1:
             out.copy_(terms[0])
             return
-        function, wide = getattr(torch, TORCH_NAMES[op]), torch.float32
+        function, wide = getattr(torch, TORCH_NAMES[op]), getattr(torch, str(accumulator(dtype_of(out))))
         total = function(terms[0].to(wide), terms[1].to(wide))
         for term in terms[2:]:
             function(total, term.to(wide), out=total)
@@ -177,12 +159,12 @@ def _reduce_wide(out: Array, terms: Sequence[Array], op: ReduceOp) -> None:
     if len(terms) == 1:
         np.copyto(out, terms[0], casting="unsafe")
         return
-    ufunc = UFUNCS[op]
-    total = ufunc(terms[0], terms[1], dtype=FLOAT32)
+    ufunc, wide = UFUNCS[op], accumulator(out.dtype)
+    total = ufunc(terms[0], terms[1], dtype=wide)
     for term in terms[2:]:
-        ufunc(total, term, out=total, dtype=FLOAT32)
+        ufunc(total, term, out=total, dtype=wide)
     if op is ReduceOp.AVG:
-        np.divide(total, FLOAT32.type(len(terms)), out=total)
+        np.divide(total, wide.type(len(terms)), out=total)
     np.copyto(out, total, casting="unsafe")
 
 
@@ -303,6 +285,13 @@ def on_device(array: Array, device: Device) -> Array:
             array = torch_of(array)
         return array.to(torch.device("cuda", device.id))
     return array.cpu() if is_torch(array) else array
+
+
+def empty_like(like: Array, shape: Sequence[int], dtype: np.dtype) -> Array:
+    """Return a torch tensor with arbitrary contents where another is."""
+    if dtype_of(like) == dtype:
+        return like.new_empty(tuple(shape))
+    return like.new_empty(tuple(shape), dtype=getattr(__import__("torch"), str(dtype)))
 
 
 def torch_of(array: np.ndarray) -> Array:
