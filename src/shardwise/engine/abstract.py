@@ -174,7 +174,7 @@ class AbstractEngine:
         plan = program.plan
         if plan is None or plan.search.ground.count <= LISTED:
             for stage in program.stages:
-                self._count(stage, program.dtype.itemsize)
+                self._count(stage, (stage.dtype or program.dtype).itemsize)
         else:
             for note, total in _traffic(program):
                 self._record((note,), {note.kind: total})

@@ -44,6 +44,7 @@ from shardwise.layout.tiling import Box
 BLOCK = 1 << 19  # bytes of a result that are reduced at a time, so that they stay in cache
 
 Arrays = dict[int, Array]  # by slot
+Dtypes = tuple[np.dtype, np.dtype, np.dtype]  # of a program, and of the arrays before and after one of its legs
 
 
 class DistributedEngine:
@@ -187,8 +188,11 @@ class DistributedEngine:
         state: Arrays = {slot: arrays[index] for slot, index in route.starts}
         run = self._logged if active_logs() else self._run
         try:
+            before = program.dtype
             for leg in route.legs:
-                state = run(leg, state, program.dtype, like)
+                after = leg.dtype or program.dtype
+                state = run(leg, state, (program.dtype, before, after), like)
+                before = after
         except ShardwiseError:
             raise
         except BaseException as error:  # such as no memory: the others would wait for this process
@@ -198,9 +202,9 @@ class DistributedEngine:
         made = {index: state[slot] for index, slot in route.ends}
         return self._held(program.target, made, program.dtype, like)
 
-    def _logged(self, leg: Leg, arrays: Arrays, dtype: np.dtype, like: Array) -> Arrays:
+    def _logged(self, leg: Leg, arrays: Arrays, dtypes: Dtypes, like: Array) -> Arrays:
         moved, start = dict(self.counters.bytes_moved), perf_counter()
-        out = self._run(leg, arrays, dtype, like)
+        out = self._run(leg, arrays, dtypes, like)
         seconds, line = perf_counter() - start, user_line()
         for note in leg.notes:
             size = self.counters.bytes_moved.get(note.kind, 0) - moved.get(note.kind, 0)
@@ -209,17 +213,18 @@ class DistributedEngine:
             start, seconds = start + seconds, 0.0  # steps that are run as one take their time together
         return out
 
-    def _run(self, leg: Leg, arrays: Arrays, dtype: np.dtype, like: Array) -> Arrays:
+    def _run(self, leg: Leg, arrays: Arrays, dtypes: Dtypes, like: Array) -> Arrays:
+        counted, before, dtype = dtypes
         out: Arrays = {slot: _cut(arrays, part) for slot, part in leg.views}
         for made in leg.outs:
             out[made.slot] = self._fresh(made, dtype, like)
             if made.blank:
                 out[made.slot][...] = 0 if leg.filling is None else identity(leg.filling, dtype)
         for kind, count in leg.near:
-            self.counters.moved(kind, count * dtype.itemsize)
+            self.counters.moved(kind, count * counted.itemsize)
         trips: list[_Trip] = []
         for round_ in leg.rounds:
-            trip = _Trip(self, round_, dtype, arrays, out)
+            trip = _Trip(self, round_, dtype if round_.spreads else before, arrays, out)
             trip.start()
             if not trips:  # what is here is copied while the first messages are under way
                 self._copy(leg, arrays, out)

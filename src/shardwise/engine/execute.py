@@ -21,7 +21,7 @@ from shardwise.engine.grid import Regrid, regrid_of, tiled
 from shardwise.engine.storage import Region, Storage, covered, region, storage_of
 from shardwise.layout.axis import common
 from shardwise.layout.layout import Layout, Shape
-from shardwise.layout.placement import ReduceOp
+from shardwise.layout.placement import ReduceOp, accumulator
 from shardwise.layout.tiling import Box, box_size, intersect
 from shardwise.plan.moves import DirectMove, Shares
 from shardwise.plan.plan import Plan
@@ -93,6 +93,7 @@ class Stage:
     itemsize: int
     order: tuple[int, ...] | None = None  # which of the arrays each array of the next layout is, if not its number
     is_small: bool = False  # whether so little is copied that what a call costs is all that counts
+    dtype: np.dtype | None = None  # of the arrays that are made, if that is not the program's
 
     @cached_property
     def size(self) -> int:
@@ -272,18 +273,18 @@ class _Builder:
     before: Storage
     after: Storage
     itemsize: int
-    # Per target array and box: the source arrays, and per kind of step how often devices received the box.
+    # Per target array and box: the source arrays, and per kind of step the bytes that devices received of an element.
     parts: list[dict[tuple[Box, tuple[int, ...]], dict[str, int]]] = field(init=False)
 
     def __post_init__(self) -> None:
         self.parts = [{} for _ in range(self.after.count)]
 
-    def add(self, out: int, box: Box, sources: tuple[int, ...], kind: str = "", times: int = 0) -> None:
+    def add(self, out: int, box: Box, sources: tuple[int, ...], kind: str = "", size: int = 0) -> None:
         if not box_size(box):
             return
         found = self.parts[out].setdefault((box, sources), {})
-        if times:
-            found[kind] = found.get(kind, 0) + times
+        if size:
+            found[kind] = found.get(kind, 0) + size
 
     def stage(self, steps: Sequence[Step], op: ReduceOp | None, filling: ReduceOp | None) -> Stage:
         takes, fresh, blank, joins, reduces = [], [], [], [], []
@@ -348,9 +349,9 @@ class _Builder:
             wholes.append(whole)
         return wholes, views
 
-    def _placed(self, key: tuple[Box, tuple[int, ...]], times: dict[str, int]) -> Placed:
+    def _placed(self, key: tuple[Box, tuple[int, ...]], sizes: dict[str, int]) -> Placed:
         box, sources = key
-        return Placed(box, sources, {kind: n * box_size(box) * self.itemsize for kind, n in times.items()})
+        return Placed(box, sources, {kind: n * box_size(box) for kind, n in sizes.items()})
 
     def _at(self, out: int, box: Box) -> Region:
         return _where(box, self.after.boxes[out])
@@ -376,7 +377,8 @@ def _stage(plan: Plan, steps: Sequence[Step]) -> Stage:
     assert isinstance(last.after, Layout)
     shares = next((move.shares for step in steps for move in step.moves if move.shares), last.shares)
     before, after = storage_of(first.before, plan.shape), _made(last.after, shares, plan.shape)
-    build = _Builder(before, after, plan.dtype.itemsize)
+    dtype = made_dtype(last, plan.dtype)
+    build = _Builder(before, after, dtype.itemsize)
     if shares is None:
         _build_direct(build, first, plan)
     elif shares.pending:
@@ -384,10 +386,16 @@ def _stage(plan: Plan, steps: Sequence[Step]) -> Stage:
     else:
         _build_filled(build, steps, shares)
     stage = build.stage(steps, first.before.reduce_op, None if shares is None else last.after.reduce_op)
+    stage = stage if dtype == plan.dtype else replace(stage, dtype=dtype)
     if after.layout is last.after:
         return stage
     target = storage_of(last.after, plan.shape)
     return replace(stage, order=tuple(after.index(devices[0]) for devices in target.holders))
+
+
+def made_dtype(step: Step, dtype: np.dtype) -> np.dtype:
+    """Return the dtype of the arrays that a step makes: sums that are added up further are not rounded yet."""
+    return dtype if step.widths is None or step.widths[1] == dtype.itemsize else accumulator(dtype)
 
 
 def _made(layout: Layout, shares: Shares | None, shape: Shape) -> Storage:
@@ -417,23 +425,23 @@ def _build_direct(build: _Builder, step: Step, plan: Plan) -> None:
                 build.add(out, common, (build.before.index(_index(move.src, slot)),))
             for transfer in move.incoming(slot):
                 source = build.before.index(_index(move.src, transfer.source))
-                build.add(out, transfer.box, (source,), step.kind, 1)
+                build.add(out, transfer.box, (source,), step.kind, step.width(move))
 
 
 def _build_reduced(build: _Builder, steps: Sequence[Step], shares: Shares) -> None:
-    moves = [(step.kind, move) for step in steps for move in step.moves]
+    moves = [(step.kind, move, step.width(move)) for step in steps for move in step.moves]
     slots = _slots(shares.dst)
     for out, devices in enumerate(build.after.holders):
         for slot in (slots(device) for device in devices):
             for tile, box in shares.of(slot):
                 sources = shares.src.sources(tile, slot, shares.pending)
                 terms = tuple(build.before.index(_index(shares.src, s)) for s in sources)
-                build.add(out, box, terms, moves[0][0], sum(s != slot for s in sources))
+                build.add(out, box, terms, moves[0][0], sum(s != slot for s in sources) * moves[0][2])
         # The spread goes to devices that share this very array, so it is counted but not copied.
         for slot in (slots(device) for device in devices):
-            for kind, move in moves[1:]:
+            for kind, move, size in moves[1:]:
                 for transfer in move.incoming(slot):
-                    build.add(out, transfer.box, (), kind, 1)
+                    build.add(out, transfer.box, (), kind, size)
 
 
 def _build_filled(build: _Builder, steps: Sequence[Step], shares: Shares) -> None:
@@ -449,7 +457,7 @@ def _build_filled(build: _Builder, steps: Sequence[Step], shares: Shares) -> Non
                 for move in step.moves:
                     for transfer in move.incoming(slot):
                         source = build.before.index(_index(shares.src, transfer.source))
-                        build.add(out, transfer.box, (source,), step.kind, 1)
+                        build.add(out, transfer.box, (source,), step.kind, step.width(move))
 
 
 def _slots(side: Side) -> Callable[[int], int]:

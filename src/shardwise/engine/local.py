@@ -14,6 +14,7 @@ import numpy as np
 
 from shardwise.engine.arrays import (
     Array,
+    empty_like,
     identity,
     in_memory,
     is_torch,
@@ -101,7 +102,7 @@ class LocalEngine:
         """Return an array with arbitrary contents, of the library and on the device of `like`."""
         if like is not None and is_torch(like):
             self.counters.bytes_allocated += prod(shape) * dtype.itemsize
-            return like.new_empty(tuple(shape))
+            return empty_like(like, shape, dtype)
         before = self.pool.allocated
         out = self.pool.empty(shape, dtype)
         self.counters.bytes_allocated += self.pool.allocated - before
@@ -172,7 +173,7 @@ class LocalEngine:
             return self._regrid(program.stages[0], only, arrays.whole, program.dtype)  # as most reshards are
         run = self._logged if active_logs() else self._run
         for stage in program.stages:
-            arrays = run(stage, arrays, program.dtype)
+            arrays = run(stage, arrays, stage.dtype or program.dtype)
         order = program.order
         if order is not None:
             tiles = tiles_of(arrays)

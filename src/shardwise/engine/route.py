@@ -6,6 +6,8 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import NamedTuple
 
+import numpy as np
+
 from shardwise.engine.call import Call
 from shardwise.engine.execute import StepNote
 from shardwise.engine.storage import Region
@@ -80,10 +82,13 @@ class Leg:
     outs: tuple[Out, ...]
     views: tuple[tuple[int, Part], ...]  # slots whose new array is a part of one that is here
     copies: tuple[tuple[Part, Part], ...]  # into, from
-    near: tuple[tuple[str, int], ...]  # elements that devices of this process receive from each other, by kind
+    near: tuple[
+        tuple[str, int], ...
+    ]  # elements (of the plan's dtype) that devices here receive from each other, by kind
     rounds: tuple[Round, ...]
     op: ReduceOp | None
     filling: ReduceOp | None
+    dtype: np.dtype | None = None  # of the arrays that are made, if that is not the program's
 
 
 @dataclass(frozen=True)

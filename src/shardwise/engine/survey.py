@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 
 from shardwise.engine.call import Call, meshes_text
-from shardwise.engine.execute import Program, groups, notes
+from shardwise.engine.execute import Program, groups, made_dtype, notes
 from shardwise.engine.handover import handover_route
 from shardwise.engine.route import Leg, Message, Out, Part, Round, Route, Sum
 from shardwise.engine.storage import Storage, region, storage_of
@@ -168,7 +168,8 @@ class _Survey:
         for t in coming:
             if self._rank(t.source) == self.rank:
                 into, source = self._slot(t.target), self._slot(t.source)
-                draft.near[step.kind] = draft.near.get(step.kind, 0) + t.size
+                count = t.size * (step.width(move) // step.itemsize)
+                draft.near[step.kind] = draft.near.get(step.kind, 0) + count
                 if spreads:
                     draft.fill(into, t.box)
                     handed.append((self._part(draft.after, into, t.box), self._part(draft.after, source, t.box)))
@@ -319,7 +320,9 @@ class _Survey:
             if into not in viewed
         )
         near = tuple(sorted(draft.near.items()))
-        return Leg(notes(steps), tuple(outs), tuple(views), copies, near, tuple(draft.rounds), op, filling)
+        made = made_dtype(steps[-1], self.plan.dtype)
+        dtype = None if made == self.plan.dtype else made
+        return Leg(notes(steps), tuple(outs), tuple(views), copies, near, tuple(draft.rounds), op, filling, dtype)
 
 
 def _shape(box: Box) -> Shape:

@@ -60,6 +60,8 @@ def rounds_of(step: Step) -> tuple[Move | SwapMove, ...]:
     # The shares of a chunk are cut so that they fit; all of what two share at once would be twice as much.
     if step.kind != "all_reduce" or step.chunks > 1 or prod(axis.size for axis in step.axes) != 2:
         return step.moves
+    if step.widths is not None and step.widths[0] != step.widths[1]:  # what is handed on is rounded, and so smaller
+        return step.moves
     shares = step.moves[0].shares
     assert shares is not None, "an all-reduce shares out the reducing"
     return (SwapMove(shares),)

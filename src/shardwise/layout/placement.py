@@ -116,6 +116,27 @@ def reductions_of(dtype: np.dtype) -> tuple[ReduceOp, ...]:
     return ()
 
 
+FLOAT32 = np.dtype(np.float32)
+
+
+@lru_cache(maxsize=256)
+def accumulator(dtype: np.dtype) -> np.dtype:
+    """Return the dtype in which values are added up: float32 for floats of 16 bits or fewer, and otherwise their own.
+
+    >>> accumulator(np.dtype("float16")), accumulator(np.dtype(ml_dtypes.float8_e4m3fn)), accumulator(np.dtype("int8"))
+    (dtype('float32'), dtype('float32'), dtype('int8'))
+    """
+    if dtype.kind == "f":
+        return FLOAT32 if dtype.itemsize <= 2 else dtype
+    if dtype.kind != "V" or dtype.names is not None:
+        return dtype
+    try:
+        bits = ml_dtypes.finfo(dtype).bits
+    except (TypeError, ValueError):  # small integers, and what is no number
+        return dtype
+    return FLOAT32 if bits <= 16 else dtype
+
+
 class Placement:
     """What one mesh axis does to a tensor: `Replicated`, `Sharded` or `Partial`.
 

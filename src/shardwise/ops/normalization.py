@@ -4,8 +4,11 @@ from __future__ import annotations
 
 from typing import Any, Literal
 
+import numpy as np
+
+from shardwise.engine.arrays import is_low
 from shardwise.errors import ArgumentError, BindingError
-from shardwise.ops.reductions import Axis, dims_of, logsumexp, mean, sum
+from shardwise.ops.reductions import Axis, dims_of, wide_logsumexp, wide_mean, wide_sum
 from shardwise.prim import elementwise as rows
 from shardwise.prim.gathers import gather
 from shardwise.prim.shapes import expand, squeeze
@@ -22,11 +25,17 @@ def layer_norm(x: Any, weight: Any = None, bias: Any = None, /, *, axis: Axis = 
     """
     x, scale, shift = _operands(x, weight, bias)
     dims = dims_of(x, axis, "layer_norm")
-    centred = rows.subtract(x, mean(x, axis=dims, keepdims=True))
-    spread = mean(rows.square(centred), axis=dims, keepdims=True)
+    low = is_low(x.dtype)
+    centred = rows.subtract(rows.widen(x), wide_mean(x, dims, low))
+    spread = wide_mean(rows.square(centred), dims, low)
     out = rows.divide(centred, rows.sqrt(rows.add(spread, eps)))
     out = out if scale is None else rows.multiply(out, _over(scale, x, dims, "layer_norm: weight"))
-    return out if shift is None else rows.add(out, _over(shift, x, dims, "layer_norm: bias"))
+    out = out if shift is None else rows.add(out, _over(shift, x, dims, "layer_norm: bias"))
+    return _rounded(out, x, scale, shift)
+
+
+def _rounded(out: Tensor, *operands: Tensor | None) -> Tensor:
+    return rows.narrow(out, np.result_type(*(x.dtype for x in operands if x is not None)))
 
 
 def rms_norm(x: Any, weight: Any = None, /, *, axis: Axis = -1, eps: float = 1e-5) -> Tensor:
@@ -37,9 +46,11 @@ def rms_norm(x: Any, weight: Any = None, /, *, axis: Axis = -1, eps: float = 1e-
     """
     x, scale, _ = _operands(x, weight, None)
     dims = dims_of(x, axis, "rms_norm")
-    size = rows.sqrt(rows.add(mean(rows.square(x), axis=dims, keepdims=True), eps))
-    out = rows.divide(x, size)
-    return out if scale is None else rows.multiply(out, _over(scale, x, dims, "rms_norm: weight"))
+    wide = rows.widen(x)
+    size = rows.sqrt(rows.add(wide_mean(rows.square(wide), dims, is_low(x.dtype)), eps))
+    out = rows.divide(wide, size)
+    out = out if scale is None else rows.multiply(out, _over(scale, x, dims, "rms_norm: weight"))
+    return _rounded(out, x, scale)
 
 
 def _operands(x: Any, *more: Any) -> list[Any]:
@@ -81,9 +92,15 @@ def cross_entropy(
         counted = rows.not_equal(index, ignore_index)
         index = rows.where(counted, index, 0)
     picked = squeeze(gather(x, expand(index, at=(dim,)), dim=dim, along=True), at=(dim,))
-    loss = rows.subtract(logsumexp(x, axis=dim), picked)
-    if counted is None:
-        return loss if reduction == "none" else mean(loss) if reduction == "mean" else sum(loss)
-    weights = rows.astype(counted, dtype=x.dtype)
-    loss = rows.where(counted, loss, 0.0)  # not times 0: what does not count may be infinite
-    return loss if reduction == "none" else rows.divide(sum(loss), sum(weights)) if reduction == "mean" else sum(loss)
+    loss = rows.subtract(wide_logsumexp(x, (dim,)), rows.widen(picked))
+    if counted is not None:
+        loss = rows.where(counted, loss, 0.0)  # not times 0: what does not count may be infinite
+    if reduction == "none":
+        return rows.narrow(loss, x.dtype)
+    low, every = is_low(x.dtype), tuple(range(loss.ndim))
+    if counted is None and reduction == "mean":
+        return rows.narrow(wide_mean(loss, every, low, keepdims=False), x.dtype)
+    total = wide_sum(loss, every, False, low)
+    if counted is not None and reduction == "mean":
+        total = rows.divide(total, wide_sum(rows.astype(counted, dtype=loss.dtype), every, False, low))
+    return rows.narrow(total, x.dtype)

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from shardwise.engine.arrays import is_low
 from shardwise.errors import ArgumentError, BindingError
 from shardwise.layout.cut import Cut
 from shardwise.layout.layout import Layout
@@ -128,21 +129,22 @@ def mean(x: Any, /, *, axis: Axis = None, keepdims: bool = False) -> Tensor:
     2.0
     """
     x = asarray(x)
-    count = product(x.shape[k] for k in dims_of(x, axis, "mean"))
+    return rows.narrow(wide_mean(x, dims_of(x, axis, "mean"), is_low(x.dtype), keepdims), x.dtype)
+
+
+def wide_mean(x: Tensor, dims: tuple[int, ...], low: bool, keepdims: bool = True) -> Tensor:
+    """Return the mean over dims in the dtype that its sum is made in: of integers in float64, as NumPy does."""
+    count = product(x.shape[k] for k in dims)
+    wide = rows.astype(x, dtype=np.dtype("float64")) if x.dtype.kind in "biu" else x
     # Divided once the sum is whole, as NumPy does: parts of it would be rounded each for itself.
-    total = whole("mean", x, dims_of(x, axis, "mean"), sum(_roomy(x), axis=axis, keepdims=keepdims))
-    return _as_float(rows.divide(total, float(count) if count else float("nan")), x)
+    total = whole("mean", x, dims, wide_sum(wide, dims, keepdims, low))
+    return rows.divide(total, float(count) if count else float("nan"))
 
 
-def _roomy(x: Tensor) -> Tensor:
-    # Integers and half-precision floats in a dtype whose sums do not overflow, as NumPy takes means.
-    if x.dtype.kind in "biu":
-        return rows.astype(x, dtype=np.dtype("float64"))
-    return rows.astype(x, dtype=np.dtype("float32")) if x.dtype.itemsize <= 2 else x
-
-
-def _as_float(out: Tensor, x: Tensor) -> Tensor:
-    return rows.astype(out, dtype=x.dtype) if x.dtype.kind in "fV" and out.dtype != x.dtype else out
+def wide_sum(x: Tensor, dims: tuple[int, ...], keepdims: bool, low: bool) -> Tensor:
+    """Return the sum over dims of what is made of small floats, if it is `low`, in float32; else a sum as any other."""
+    out = reduce(x, dims=dims, op=ReduceOp.SUM, wide=True) if low else reduce(x, dims=dims, op=ReduceOp.SUM)
+    return expand(out, at=dims) if keepdims else out
 
 
 @also_local(along_dims)
@@ -154,12 +156,16 @@ def var(x: Any, /, *, axis: Axis = None, correction: float = 0.0, keepdims: bool
     """
     x = asarray(x)
     dims = dims_of(x, axis, "var")
+    return rows.narrow(_var(x, dims, correction, keepdims), x.dtype)
+
+
+def _var(x: Tensor, dims: tuple[int, ...], correction: float, keepdims: bool) -> Tensor:
     count = product(x.shape[k] for k in dims)
-    wide = _roomy(x)
-    centred = rows.subtract(wide, mean(wide, axis=dims, keepdims=True))
+    wide = rows.astype(x, dtype=np.dtype("float64")) if x.dtype.kind in "biu" else rows.widen(x)
+    centred = rows.subtract(wide, wide_mean(x, dims, is_low(x.dtype)))
     left = float(count) - correction
-    total = whole("var", x, dims, sum(rows.square(centred), axis=dims, keepdims=keepdims))
-    return _as_float(rows.divide(total, left if left > 0 else float("nan")), x)
+    total = whole("var", x, dims, wide_sum(rows.square(centred), dims, keepdims, is_low(x.dtype)))
+    return rows.divide(total, left if left > 0 else float("nan"))
 
 
 @also_local(along_dims)
@@ -169,7 +175,8 @@ def std(x: Any, /, *, axis: Axis = None, correction: float = 0.0, keepdims: bool
     >>> std([1.0, 3.0, 5.0, 7.0], correction=1.0).numpy().round(4)
     np.float64(2.582)
     """
-    return rows.sqrt(var(x, axis=axis, correction=correction, keepdims=keepdims))
+    x = asarray(x)
+    return rows.narrow(rows.sqrt(_var(x, dims_of(x, axis, "std"), correction, keepdims)), x.dtype)
 
 
 @also_local(along_dims)
@@ -180,10 +187,14 @@ def logsumexp(x: Any, /, *, axis: Axis = None, keepdims: bool = False) -> Tensor
     True
     """
     x = asarray(x)
-    dims = dims_of(x, axis, "logsumexp")
-    top = _finite(plain(whole("logsumexp", x, dims, reduce(x, dims=dims, op=ReduceOp.MAX))))
-    total = reduce(rows.exp(rows.subtract(x, spread(top, x, dims))), dims=dims, op=ReduceOp.SUM)
-    out = rows.add(rows.log(total), top)
+    return rows.narrow(wide_logsumexp(x, dims_of(x, axis, "logsumexp"), keepdims), x.dtype)
+
+
+def wide_logsumexp(x: Tensor, dims: tuple[int, ...], keepdims: bool = False) -> Tensor:
+    """Return log(sum(exp(x))) in the dtype in which sums are made."""
+    top = rows.widen(_finite(plain(whole("logsumexp", x, dims, reduce(x, dims=dims, op=ReduceOp.MAX)))))
+    shifted = rows.exp(rows.subtract(rows.widen(x), spread(top, x, dims)))
+    out = rows.add(rows.log(wide_sum(shifted, dims, False, is_low(x.dtype))), top)
     return expand(out, at=dims) if keepdims else out
 
 
@@ -202,7 +213,7 @@ def softmax(x: Any, /, *, axis: int = -1) -> Tensor:
     (dim,) = dims_of(x, axis, "softmax")
     # Along a sharded dim only numbers per row are sent; a tracer is shown the steps.
     if x.layout.dims[dim].axes or x.dtype.kind not in "fV" or plain(x).is_recorded:
-        return rows.exp(log_softmax(x, axis=dim))
+        return rows.narrow(rows.exp(_log_softmax(x, (dim,))), x.dtype)
     return softmax_of_whole(x, dim=dim)
 
 
@@ -214,7 +225,11 @@ def log_softmax(x: Any, /, *, axis: int = -1) -> Tensor:
     array([-0.6931, -0.6931])
     """
     x = asarray(x)
-    return rows.subtract(x, logsumexp(x, axis=axis, keepdims=True))
+    return rows.narrow(_log_softmax(x, dims_of(x, axis, "log_softmax")), x.dtype)
+
+
+def _log_softmax(x: Tensor, dims: tuple[int, ...]) -> Tensor:
+    return rows.subtract(rows.widen(x), wide_logsumexp(x, dims, True))
 
 
 # -- where, how much, how far ----------------------------------------------------------------------------
@@ -277,21 +292,24 @@ def norm(x: Any, /, *, axis: Axis = None, keepdims: bool = False, ord: float = 2
     >>> norm([3.0, 4.0]).item()
     5.0
     """
-    size = rows.abs(asarray(x))
-    axis = dims_of(size, axis, "norm")
+    x = asarray(x)
+    size = rows.abs(x)
+    dims = dims_of(size, axis, "norm")
     if isinstance(ord, bool) or not isinstance(ord, int | float):
         raise ArgumentError(f"norm: ord is a number, got {ord!r}.")
     if ord == float("inf"):
-        return max(size, axis=axis, keepdims=keepdims)
+        return max(size, axis=dims, keepdims=keepdims)
     if ord == -float("inf"):
-        return min(size, axis=axis, keepdims=keepdims)
+        return min(size, axis=dims, keepdims=keepdims)
     if ord == 0:
-        return sum(rows.astype(rows.not_equal(size, 0), dtype=size.dtype), axis=axis, keepdims=keepdims)
+        return sum(rows.astype(rows.not_equal(size, 0), dtype=size.dtype), axis=dims, keepdims=keepdims)
     if ord == 1:
-        return sum(size, axis=axis, keepdims=keepdims)
+        return sum(size, axis=dims, keepdims=keepdims)
+    wide, low = rows.widen(size), is_low(size.dtype)
     if ord == 2:
-        return rows.sqrt(sum(rows.square(size), axis=axis, keepdims=keepdims))
-    return rows.pow(sum(rows.pow(size, float(ord)), axis=axis, keepdims=keepdims), 1.0 / ord)
+        return rows.narrow(rows.sqrt(wide_sum(rows.square(wide), dims, keepdims, low)), size.dtype)
+    total = wide_sum(rows.pow(wide, float(ord)), dims, keepdims, low)
+    return rows.narrow(rows.pow(total, 1.0 / ord), size.dtype)
 
 
 def cumulative_sum(x: Any, /, *, axis: int | None = None, dtype: Any = None, include_initial: bool = False) -> Tensor:

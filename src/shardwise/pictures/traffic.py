@@ -52,9 +52,14 @@ class Round:
     def _move(self) -> Move:
         return self.step.moves[:: -1 if self.step.reverses else 1][self.index]
 
+    @property
+    def itemsize(self) -> int:
+        """The bytes of an element that is sent."""
+        return self.step.width(self._move)
+
     def bytes(self, source: int, target: int) -> int:
         """Return how much one device sends to another."""
-        return sum(map(box_size, self.flows.get((source, target), ()))) * self.step.itemsize
+        return sum(map(box_size, self.flows.get((source, target), ()))) * self.itemsize
 
     @property
     def most(self) -> int:
@@ -146,5 +151,5 @@ def unit_of(most: int) -> tuple[str, int]:
 def sentence(found: Round, transfer: Transfer) -> str:
     """Return one transfer in words: from, to, the box and its bytes."""
     source, target = (found.step.ground.name(slot) for slot in transfer[:2] if isinstance(slot, int))
-    size = size_text(transfer.size * found.step.itemsize)
+    size = size_text(transfer.size * found.itemsize)
     return f"{source} → {target}: [{', '.join(map(span_text, transfer.box))}], {size}"

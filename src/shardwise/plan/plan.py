@@ -17,7 +17,7 @@ from shardwise.layout.conversion import LayoutLike, as_layout
 from shardwise.layout.drawn import Drawn
 from shardwise.layout.layout import Layout, Shape, checked_shape
 from shardwise.layout.mesh import DeviceMesh
-from shardwise.layout.placement import checked_dtype
+from shardwise.layout.placement import ReduceOp, accumulator, checked_dtype
 from shardwise.plan.align import aligned
 from shardwise.plan.bound import lower_bound
 from shardwise.plan.cost import Link, Links
@@ -102,10 +102,12 @@ class Plan(Drawn):
             raise PlanError(f"a traffic matrix of {ground.count} devices is too large; ask transfers(device) of some.")
         out = np.zeros((ground.count, ground.count), dtype=np.int64)
         for step in self.steps:
+            moves = step.moves[:: -1 if step.reverses else 1]
             for slot in range(ground.count):
-                for transfer in step.transfers(ground.name(slot)):
-                    if transfer.target == ground.name(slot):
-                        out[ground.slot(transfer.source), slot] += transfer.size * self.dtype.itemsize
+                for move, transfers in zip(moves, step.rounds(slot), strict=True):
+                    for transfer in transfers:
+                        if transfer.target == ground.name(slot):
+                            out[ground.slot(transfer.source), slot] += transfer.size * step.width(move)
         return out
 
     # -- cost --------------------------------------------------------------------------------------
@@ -223,24 +225,27 @@ def _stageable(steps: list[Step], limit: int) -> list[Step]:
     if limit >= least:
         return steps
     tight = next(step for step in steps if step.least_staging == least)
+    boxes = least // max(tight.widths or (tight.itemsize,))
     raise PlanError(
-        f"memory_limit={limit} is too small for {tight}: a device takes in up to {least // tight.itemsize} boxes "
+        f"memory_limit={limit} is too small for {tight}: a device takes in up to {boxes} boxes "
         f"at once.\n  the smallest limit that would do is {least} bytes."
     )
 
 
 def _search(src: Layout, dst: Layout, shape: Shape, dtype: np.dtype, links: Links) -> Search:
+    rounds = src.reduce_op in (ReduceOp.SUM, ReduceOp.AVG, ReduceOp.PROD)
+    wide = accumulator(dtype).itemsize if rounds else dtype.itemsize
     if src.mesh is dst.mesh:
-        return Search(src, dst, shape, dtype.itemsize, links, Ground(src.mesh.num_devices))
+        return Search(src, dst, shape, dtype.itemsize, links, Ground(src.mesh.num_devices), wide=wide)
     same = aligned(dst, src.mesh)
     if same is not None:
-        return Search(src, same, shape, dtype.itemsize, links, Ground(src.mesh.num_devices, src.mesh))
+        return Search(src, same, shape, dtype.itemsize, links, Ground(src.mesh.num_devices, src.mesh), wide=wide)
     for mesh in (src.mesh, dst.mesh):
         _check_distinct(mesh)
     names = tuple(dict.fromkeys((*src.mesh.devices, *dst.mesh.devices)))
     slot = {device: i for i, device in enumerate(names)}
     numbers = tuple(slot[d] for d in src.mesh.devices), tuple(slot[d] for d in dst.mesh.devices)
-    return Search(src, dst, shape, dtype.itemsize, links, Ground(len(names), names), numbers)
+    return Search(src, dst, shape, dtype.itemsize, links, Ground(len(names), names), numbers, wide)
 
 
 def _check_distinct(mesh: DeviceMesh) -> None:

@@ -32,18 +32,33 @@ class Search:
     links: Links
     ground: Ground
     numbers: tuple[tuple[int, ...], tuple[int, ...]] | None = None  # slots of either mesh, where they differ
+    wide: int = 0  # bytes of an element of the dtype that is added up in, if that is another
 
     def best(self) -> list[Step]:
         """Return the steps of the cheapest candidate."""
         candidates = [self.direct(self.src, self.dst)]
         if self.numbers is None:
             candidates += map(self.chained, chains(self))
-        # Candidates move equally many bytes; the earlier one wins a tie.
+        # Candidates move equally many elements; the earlier one wins a tie.
         return min(candidates, key=lambda steps: (round(sum(s.time for s in steps), 12), _rounds(steps)))
 
     def chained(self, layouts: Sequence[Layout]) -> list[Step]:
         """Return the steps that visit these layouts one after the other."""
-        return [step for a, b in pairwise(layouts) for step in self.direct(a, b)]
+        return self._carried([step for a, b in pairwise(layouts) for step in self.direct(a, b)])
+
+    def _carried(self, steps: list[Step]) -> list[Step]:
+        # What has been added up once and will be again is not rounded in between.
+        hops = [i for i, step in enumerate(steps) if any(move.reduces for move in step.moves)]
+        if len(hops) < 2 or self.wide in (0, self.itemsize):
+            return steps
+        out = []
+        for i, step in enumerate(steps):
+            widths = [self.wide if hops[0] < k <= hops[-1] else self.itemsize for k in (i, i + 1)]
+            step = replace(step, widths=(widths[0], widths[1]))
+            pairs = zip(step.moves, step.estimates, strict=True)
+            bytes_ = tuple(size * step.width(move) / self.itemsize for move, size in pairs)
+            out.append(replace(step, estimates=bytes_, time=self._time(step.axes, bytes_)))
+        return out
 
     # -- one transition ----------------------------------------------------------------------------
 
@@ -165,11 +180,13 @@ class Search:
         estimates: tuple[float, ...] = (),
     ) -> Step:
         axes, bytes_ = tuple(axes), tuple(e * self.itemsize for e in estimates)
-        levels = self.links.on(self.src.mesh, axes) if moves and self.numbers is None else []
-        if moves and not levels:
-            levels = [(self.ground.count, self.links.default)]
-        time = sum(move_time(levels, size) for size in bytes_)
-        return Step(kind, axes, before, after, self.ground, self.itemsize, moves, bytes_, time)
+        return Step(kind, axes, before, after, self.ground, self.itemsize, moves, bytes_, self._time(axes, bytes_))
+
+    def _time(self, axes: Sequence[Axis], each: Sequence[float]) -> float:
+        if not each:
+            return 0
+        levels = self.links.on(self.src.mesh, axes) if self.numbers is None else []
+        return sum(move_time(levels or [(self.ground.count, self.links.default)], size) for size in each)
 
     def _total(self, src: Layout, dst: Layout, option: Option, steps: list[Step]) -> float:
         if self.ground.count > EXACT:

@@ -17,7 +17,7 @@ from shardwise.layout.mesh import DeviceMesh
 from shardwise.layout.tiling import Box, DimTiling, box_size
 from shardwise.plan.align import index_of
 from shardwise.plan.kinds import Kind
-from shardwise.plan.moves import MANY, DirectMove, Move, Shares
+from shardwise.plan.moves import MANY, DirectMove, Move, Shares, SpreadMove
 from shardwise.plan.side import MeshSide
 from shardwise.plan.transfer import Slot, Transfer, grain_of, pieces, portion
 
@@ -146,6 +146,8 @@ class Step:
     >>> (step,) = plan_reshard(P("x", "y"), P("x"), (4, 4), "float32", mesh=mesh).steps
     >>> str(step), step.groups, step.is_local
     ('all_gather over y', [(0, 1), (2, 3)], False)
+    >>> step.width(step.moves[0])  # bytes of an element
+    4
     >>> step.received.of(0), step.sent.of(0), step.transfers(0)
     (16, 16, [Transfer(source=1, target=0, box=((0, 2), (2, 4))), Transfer(source=0, target=1, box=((0, 2), (0, 2)))])
     >>> [len(transfers) for transfers in step.rounds(0)], step.adjoint.kind
@@ -171,6 +173,15 @@ class Step:
     chunks: int = 1
     reverses: bool = False
     shares: Shares | None = None  # of a fill that makes partial values: who keeps what
+    widths: tuple[int, int] | None = None  # bytes of an element before and after, if sums are carried in a wider dtype
+
+    def width(self, move: object) -> int:
+        """Return the bytes of an element that travels in one of the moves: what is handed on has been reduced."""
+        return self.itemsize if self.widths is None else self.widths[isinstance(move, SpreadMove)]
+
+    @property
+    def _widest(self) -> int:
+        return self.itemsize if self.widths is None else max(self.widths)
 
     def kept(self, device: Slot) -> list[Box] | None:
         """Return the boxes whose value a device keeps in a fill; it has identities elsewhere. None is all."""
@@ -205,17 +216,18 @@ class Step:
         total = 0
         for move in self.moves:
             if inward and isinstance(move, DirectMove):
-                total += move.received(slot)
+                count = move.received(slot)
             else:
-                total += sum(box_size(t.box) for t in (move.incoming(slot) if inward else move.outgoing(slot)))
-        return total * self.itemsize
+                count = sum(box_size(t.box) for t in (move.incoming(slot) if inward else move.outgoing(slot)))
+            total += count * self.width(move)
+        return total
 
     def _every(self) -> np.ndarray:
         out = np.zeros(self.ground.count, dtype=np.int64)
         for move in self.moves:
             counted = None if self.reverses else _missing(move)
             if counted is not None:
-                out += counted * self.itemsize
+                out += counted * self.width(move)
             else:
                 one = replace(self, moves=(move,))
                 out += np.array([one._bytes(s, not self.reverses) for s in range(self.ground.count)], dtype=np.int64)
@@ -254,19 +266,19 @@ class Step:
         if self.is_local:
             return self
         largest, peers = self._reach
-        need = prod(largest) * peers * self.itemsize
+        need = prod(largest) * peers * self._widest
         if need <= limit:
             return replace(self, staging_bytes=need)
-        grain = grain_of(largest, limit // (peers * self.itemsize))
+        grain = grain_of(largest, limit // (peers * self._widest))
         chunks = prod(-(-size // most) for size, most in zip(largest, grain, strict=True))
-        return replace(self, staging_bytes=prod(grain) * peers * self.itemsize, grain=grain, chunks=chunks)
+        return replace(self, staging_bytes=prod(grain) * peers * self._widest, grain=grain, chunks=chunks)
 
     @property
     def least_staging(self) -> int:
         """The smallest limit that the step can be staged under: one element from everyone it hears at once."""
         if self.is_local or not prod(self._reach[0]):
             return 0
-        return self._reach[1] * self.itemsize
+        return self._reach[1] * self._widest
 
     @cached_property
     def _reach(self) -> tuple[tuple[int, ...], int]:

@@ -11,6 +11,7 @@ from array_api_compat import array_namespace
 from shardwise.errors import BindingError
 from shardwise.layout.layout import Layout, Shape
 from shardwise.layout.placement import ReduceOp
+from shardwise.prim.kernel import sum_over
 from shardwise.prim.needs import brought
 from shardwise.prim.relayout import cut_as, resolved
 from shardwise.prim.row import Row
@@ -63,8 +64,7 @@ def _summed_over(own: Layout, dims: tuple[int, ...], lead: int) -> Layout:
 
 
 def _summed(array: Any, dims: tuple[int, ...], shape: Shape) -> Any:
-    xp = array_namespace(array)
-    return xp.reshape(xp.sum(array, axis=dims, dtype=array.dtype), shape)
+    return array_namespace(array).reshape(sum_over(array, dims), shape)
 
 
 def _sum_to_vjp(ct: Tensor, out: Tensor, x: Tensor, *, shape: Shape) -> tuple[Tensor, ...]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import lru_cache, partial
 from math import prod
 from operator import matmul as times
@@ -10,11 +10,12 @@ from typing import Any
 
 import numpy as np
 
-from shardwise.engine.arrays import is_torch
+from shardwise.engine.arrays import cast, dtype_of, is_low, is_torch
 from shardwise.layout.placement import ReduceOp
 from shardwise.prim.broadcast import broadcast
 from shardwise.prim.dispatch import apply
 from shardwise.prim.elementwise import add
+from shardwise.prim.kernel import in_room, makes_products
 from shardwise.prim.relayout import resolved
 from shardwise.prim.row import Cotangents, Row
 from shardwise.prim.rule import Rule
@@ -45,14 +46,25 @@ def _kernel(terms: tuple[str, ...], out: str) -> Callable[..., Any]:
     fast = as_matmul(terms, out) if len(terms) == 2 else None
 
     def kernel(*arrays: Any) -> Any:
+        for array in arrays:
+            if is_low(dtype_of(array)):
+                return low(arrays)
+        return plain(arrays)
+
+    def plain(arrays: Sequence[Any]) -> Any:
         if is_torch(arrays[0]):
             import torch
 
             return torch.einsum(text, *arrays) if fast is None else fast(*arrays)
-        if arrays[0].dtype.kind == "V" or arrays[-1].dtype.kind == "V":  # bfloat16, of which NumPy has no products
-            wide = kernel(*(a.astype(np.float32) if a.dtype.kind == "V" else a for a in arrays))
-            return wide.astype(np.result_type(*arrays))
         return np.einsum(text, *arrays, optimize=len(arrays) > 2) if fast is None else fast(*arrays)
+
+    def low(arrays: Sequence[Any]) -> Any:
+        sizes = dict(zip("".join(terms), (n for a in arrays for n in a.shape), strict=True))
+        count = prod(n for letter, n in sizes.items() if letter not in out)
+        if len(arrays) < 3 and makes_products(arrays, count):
+            return plain(arrays)
+        wide, dtype = in_room(arrays, count)
+        return cast(plain(wide), dtype)
 
     return kernel
 

@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from array_api_compat import array_namespace
 
-from shardwise.engine.arrays import is_torch
+from shardwise.engine.arrays import cast, dtype_of, is_low, is_torch
 from shardwise.engine.job import RESULT
 from shardwise.layout.cut import Cut
 from shardwise.layout.layout import Shape
@@ -26,7 +26,7 @@ from shardwise.layout.placement import ReduceOp
 from shardwise.layout.tiling import Box, DimTiling
 from shardwise.prim.dispatch import apply
 from shardwise.prim.elementwise import add
-from shardwise.prim.kernel import zeros
+from shardwise.prim.kernel import in_room, makes_products, zeros
 from shardwise.prim.row import Cotangents, Row
 from shardwise.prim.rule import Cuts, Rule
 from shardwise.prim.tensor import Tensor
@@ -174,6 +174,15 @@ def _local_groups(form: Form, channels: int) -> int:
     return max(1, form.groups * channels // form.y[1]) if form.groups > 1 else 1
 
 
+def _rounded(kernel: Any, first: Any, second: Any, count: int, own: bool = True) -> Any:
+    # What a kernel makes of arrays by adding up `count` products, each sum of small floats rounded once. With `own`, a
+    # library makes whole sums, and may round them itself.
+    if not is_low(dtype_of(first)) or (own and makes_products([first, second], count)):
+        return kernel(first, second)
+    wide, dtype = in_room([first, second], count)
+    return cast(kernel(*wide), dtype)
+
+
 def _convolve(x: Tensor, w: Tensor, *, form: Form) -> Tensor:
     def kernel(held: Box, box: Box, a: Any, b: Any) -> Any:
         shape = tuple(stop - start for start, stop in box)
@@ -181,7 +190,8 @@ def _convolve(x: Tensor, w: Tensor, *, form: Form) -> Tensor:
             return zeros(a, shape)
         wanted = [slide.before(*part) for slide, part in zip(form.slides, box[2:], strict=True)]
         groups = _local_groups(form, shape[1])
-        return _valid(_cut_out(a, list(held[2:]), wanted), b, shape[2:], form, groups)
+        part, valid = _cut_out(a, list(held[2:]), wanted), partial(_valid, sizes=shape[2:], form=form, groups=groups)
+        return _rounded(valid, part, b, prod(b.shape[1:]))
 
     return apply("conv", kernel, _rule(form, "y"), [x, w], located=(0, RESULT), dtype=x.dtype)
 
@@ -214,7 +224,11 @@ def _deconvolve(w: Tensor, y: Tensor, *, form: Form) -> Tensor:
         wanted = [slide.after(*part) for slide, part in zip(form.slides, box[2:], strict=True)]
         part = _cut_out(c, list(held[2:]), wanted)
         groups = _local_groups(form, c.shape[1])
-        return _each_group(lambda p, q: _spread(q, p, wanted, box, form), groups, part, b, (1, 0), 1)
+
+        def made(p: Any, q: Any) -> Any:
+            return _each_group(lambda y, w: _spread(w, y, wanted, box, form), groups, p, q, (1, 0), 1)
+
+        return _rounded(made, part, b, prod(b.shape), own=False)
 
     return apply("conv", kernel, _rule(form, "x"), [w, y], located=(1, RESULT), dtype=y.dtype)
 
@@ -246,7 +260,11 @@ def _correlate(x: Tensor, y: Tensor, *, form: Form) -> Tensor:
             return zeros(a, shape)
         wanted = [slide.before(*part) for slide, part in zip(form.slides, given[2:], strict=True)]
         part, groups = _cut_out(a, list(held[2:]), wanted), _local_groups(form, c.shape[1])
-        return _each_group(lambda p, q: _matched(p, q, form), groups, part, c, (1, 1), 0)
+
+        def made(p: Any, q: Any) -> Any:
+            return _each_group(lambda x, y: _matched(x, y, form), groups, p, q, (1, 1), 0)
+
+        return _rounded(made, part, c, prod(c.shape) // c.shape[1])
 
     return apply("conv", kernel, _rule(form, "w"), [x, y], located=(0, 1, RESULT), dtype=x.dtype)
 

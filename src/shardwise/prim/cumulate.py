@@ -6,7 +6,7 @@ from typing import Any
 
 from array_api_compat import array_namespace
 
-from shardwise.engine.arrays import dtype_of, is_torch
+from shardwise.engine.arrays import FLOAT32, FLOAT64, cast, dtype_of, is_low, is_torch
 from shardwise.layout.cut import Cut
 from shardwise.layout.layout import Layout
 from shardwise.prim.kernel import full
@@ -21,10 +21,10 @@ def _cumulate(x: Tensor, *, dim: int, reverse: bool) -> Tensor:
     (x,) = brought("cumulative_sum", [x], [x.layout.without_halo().resolved()])
     layout, cut = x.layout, x.layout.dims[dim]
     if not cut.axes:
-        return worked(lambda place, a: _running(a, dim, reverse), [x], layout, x.shape)
+        return worked(lambda place, a: cast(_running(a, dim, reverse), x.dtype), [x], layout, x.shape)
     parts = layout.parts(dim)
     shape = tuple(parts if k == dim else size for k, size in enumerate(x.shape))
-    totals = worked(lambda place, a: _total(a, dim), [x], _with(layout, dim, Cut(cut.axes)), shape)
+    totals = worked(lambda place, a: cast(_total(a, dim), x.dtype), [x], _with(layout, dim, Cut(cut.axes)), shape)
     known = carried("cumulative_sum", x, (dim,), totals, _with(layout, dim, Cut()))
 
     def kernel(place: Place, array: Any, sums: Any) -> Any:
@@ -32,9 +32,9 @@ def _cumulate(x: Tensor, *, dim: int, reverse: bool) -> Tensor:
         others = sums[(*(slice(None),) * dim, slice(part + 1, None) if reverse else slice(0, part))]
         own = _running(array, dim, reverse)
         if not others.shape[dim]:
-            return own
+            return cast(own, x.dtype)
         before = _total(others, dim)
-        return (_signed(own) + _signed(before)).view(own.dtype) if is_torch(own) else own + before
+        return (_signed(own) + _signed(before)).view(own.dtype) if _wraps(own) else cast(own + before, x.dtype)
 
     return worked(kernel, [x, known], layout, x.shape)
 
@@ -52,19 +52,28 @@ def _total(array: Any, dim: int) -> Any:
 
 
 def _running(array: Any, dim: int, reverse: bool) -> Any:
-    if is_torch(array) and _signed(array).dtype != array.dtype:
+    # In the dtype that sums are made in; they are rounded once there is nothing to add any more.
+    if _wraps(array):
         return _running(_signed(array), dim, reverse).view(array.dtype)
-    xp = array_namespace(array)
+    xp, dtype = array_namespace(array), array.dtype
+    if is_low(dtype_of(array)):
+        # One after the other, torch adds float32 up in float64 by itself.
+        array = cast(array, FLOAT32) if is_torch(array) else array
+        dtype = array.dtype if is_torch(array) else FLOAT64
     if not reverse:
-        return xp.cumulative_sum(array, axis=dim, dtype=array.dtype)
-    return xp.flip(xp.cumulative_sum(xp.flip(array, axis=dim), axis=dim, dtype=array.dtype), axis=dim)
+        return xp.cumulative_sum(array, axis=dim, dtype=dtype)
+    return xp.flip(xp.cumulative_sum(xp.flip(array, axis=dim), axis=dim, dtype=dtype), axis=dim)
+
+
+def _wraps(array: Any) -> bool:
+    return is_torch(array) and dtype_of(array).kind == "u"
 
 
 def _signed(array: Any) -> Any:
     # torch does not add wide unsigned integers; signed ones have the same bits.
     import torch
 
-    return array.view(getattr(torch, str(dtype_of(array))[1:])) if dtype_of(array).kind == "u" else array
+    return array.view(getattr(torch, str(dtype_of(array))[1:]))
 
 
 def _cumulate_vjp(ct: Tensor, out: Tensor, x: Tensor, *, dim: int, reverse: bool) -> tuple[Tensor, ...]:

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from shardwise.engine.arrays import is_torch
+from shardwise.engine.arrays import accumulator, is_low, is_torch
 from shardwise.prim.broadcast import broadcast, unbroadcast
 from shardwise.prim.dispatch import apply
 from shardwise.prim.kernel import alike
@@ -283,6 +283,21 @@ def _astype_jvp(tangents: Any, out: Tensor, x: Tensor, *, dtype: np.dtype) -> Te
 
 
 astype = Row("astype", _astype, _astype_vjp, _astype_jvp)
+
+
+def widen(x: Tensor) -> Tensor:
+    """Return a value in the dtype in which its elements are added up.
+
+    >>> from shardwise import asarray
+    >>> widen(asarray(np.ones(1, "float16"))).dtype, widen(asarray(np.ones(1, "int8"))).dtype
+    (dtype('float32'), dtype('int8'))
+    """
+    return astype(x, dtype=accumulator(x.dtype)) if is_low(x.dtype) else x
+
+
+def narrow(x: Tensor, dtype: np.dtype) -> Tensor:
+    """Return a value rounded to small floats, if those of this dtype are; and otherwise as it is."""
+    return astype(x, dtype=dtype) if is_low(dtype) and x.dtype != dtype else x
 
 
 # -- complex numbers -----------------------------------------------------------------------------------

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from shardwise.engine.arrays import is_torch
+from shardwise.engine.arrays import cast, is_torch, room_for
 from shardwise.engine.job import RESULT
 from shardwise.errors import BindingError
 from shardwise.layout.cut import Cut
@@ -164,10 +164,12 @@ def _scatter(values: Tensor, indices: Tensor, *, dim: int, along: bool, sizes: S
     def kernel(box: Box, array: Any, index: Any) -> Any:
         inside, local = local_positions(positions(index, prod(sizes)), sizes, box[dim : dim + merged])
         shape = tuple(stop - start for start, stop in box)
+        # Many values may fall on one element; they are rounded once.
+        array = cast(array, room_for(values.dtype, prod(index.shape)))
         out = zeros(array, (*shape[:dim], prod(shape[dim : dim + merged]), *shape[dim + merged :]))
         if out.shape[dim]:
             _add_at(out, array, inside, local, dim, along)
-        return out.reshape(shape)
+        return cast(out, values.dtype).reshape(shape)
 
     rule = scatter_rule(rank, indices.ndim, dim, along, cuts, sizes)
     return apply("scatter", kernel, rule, [values, indices], located=(RESULT,), dtype=values.dtype)

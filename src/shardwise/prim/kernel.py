@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
+from array_api_compat import array_namespace
 
-from shardwise.engine.arrays import Array, is_torch
+from shardwise.engine.arrays import FLOAT32, FLOAT64, Array, cast, dtype_of, is_low, is_torch, room_for
 from shardwise.layout.layout import Shape
 
 
@@ -22,6 +24,59 @@ def zeros(like: Array, shape: Shape) -> Array:
 def full(like: Array, shape: Shape, value: Any) -> Array:
     """Return an array of one value of the library, dtype and memory of another."""
     return like.new_full(tuple(shape), value) if is_torch(like) else np.full(shape, value, like.dtype)
+
+
+def sum_over(array: Array, dims: int | tuple[int, ...], keepdims: bool = False) -> Array:
+    """Return the sum of an array over dims in its own dtype; floats of 16 bits or fewer are rounded once.
+
+    >>> sum_over(np.ones(3000, "float16"), 0).item()
+    3000.0
+    """
+    dtype = dtype_of(array)
+    if is_low(dtype):
+        return cast(wide_sum(array, dims, keepdims), dtype)
+    if is_torch(array):
+        return array_namespace(array).sum(array, axis=dims, dtype=array.dtype, keepdims=keepdims)
+    return np.add.reduce(array, axis=dims, dtype=dtype, keepdims=keepdims)
+
+
+def wide_sum(array: Array, dims: int | tuple[int, ...], keepdims: bool = False) -> Array:
+    """Return the sum of an array of small floats, or of float32, over dims in float32.
+
+    >>> wide_sum(np.full(70000, 1.0, "float16"), 0).item()
+    70000.0
+    """
+    if is_torch(array):  # which adds up in a tree
+        return array_namespace(array).sum(cast(array, FLOAT32), axis=dims, keepdims=keepdims)
+    # NumPy adds rows one after the other, and converts as it goes, so that float64 costs nothing here.
+    return np.add.reduce(array, axis=dims, dtype=FLOAT64, keepdims=keepdims).astype(FLOAT32)
+
+
+MANY = 1 << 16  # products that libraries add up in float32, some at a time, without harm to 16 bits
+
+
+def makes_products(arrays: Sequence[Array], count: int) -> bool:
+    """Whether a library has sums of this many products of small floats that it rounds once: torch has, of 16 bits.
+
+    >>> makes_products([np.ones(2, "float16")], 2)
+    False
+    """
+    same = len({a.dtype for a in arrays}) == 1
+    if not (same and all(is_torch(a) and a.element_size() == 2 for a in arrays)):
+        return False
+    return count <= MANY or arrays[0].is_cuda
+
+
+def in_room(arrays: Sequence[Array], count: int) -> tuple[list[Array], np.dtype]:
+    """Return arrays with small floats made wide enough to add up `count` of their products, and the dtype of the sums.
+
+    >>> [a.dtype for a in in_room([np.ones(2, "float16"), np.ones(2, "float16")], 2)[0]]
+    [dtype('float32'), dtype('float32')]
+    """
+    dtypes = [dtype_of(a) for a in arrays]
+    result = np.result_type(*dtypes)
+    room = room_for(result, count, MANY)
+    return [cast(a, room) if is_low(dtype) else a for a, dtype in zip(arrays, dtypes, strict=True)], result
 
 
 def alike(operands: list[Any], dtype: np.dtype) -> list[Any]:

@@ -9,10 +9,10 @@ from typing import Any
 import ml_dtypes
 import numpy as np
 
-from shardwise.engine.arrays import is_torch
+from shardwise.engine.arrays import FLOAT32, FLOAT64, cast, dtype_of, is_low, is_torch
 from shardwise.layout.placement import ReduceOp
 from shardwise.prim.dispatch import apply
-from shardwise.prim.elementwise import multiply, subtract
+from shardwise.prim.elementwise import multiply, narrow, subtract, widen
 from shardwise.prim.reduce import reduce
 from shardwise.prim.row import Row
 from shardwise.prim.rule import Rule
@@ -39,14 +39,23 @@ def _finite(dtype: np.dtype) -> tuple[Any, Any]:
 
 
 def _kernel(array: Any, dim: int) -> Any:
-    if is_torch(array):
-        return array.softmax(dim)
+    dtype = dtype_of(array)
+    if is_low(dtype):
+        return cast(_wide(cast(array, FLOAT32), dim), dtype)
+    return array.softmax(dim) if is_torch(array) else _shares(array, dim)
+
+
+def _wide(array: Any, dim: int) -> Any:
+    return array.softmax(dim) if is_torch(array) else _shares(array, dim, FLOAT64)
+
+
+def _shares(array: Any, dim: int, room: np.dtype | None = None) -> Any:
     if not array.size:
         return array
     least, most = _finite(array.dtype)
     top = np.maximum.reduce(array, axis=dim, keepdims=True, initial=least)
     out = np.exp(array - np.minimum(top, most, out=top))
-    out /= np.add.reduce(out, axis=dim, keepdims=True)
+    out /= np.add.reduce(out, axis=dim, keepdims=True, dtype=room)
     return out
 
 
@@ -61,6 +70,10 @@ def _softmax(x: Tensor, *, dim: int) -> Tensor:
 
 def _pulled(ct: Tensor, out: Tensor, dim: int) -> Tensor:
     # The matrix of derivatives is diag(y) - y y^T: symmetric, so tangents and cotangents go the same way.
+    if is_low(out.dtype):
+        shares, wide = widen(out), widen(ct)
+        both = expand(reduce(multiply(wide, shares), dims=(dim,), op=ReduceOp.SUM, wide=True), at=(dim,))
+        return narrow(multiply(shares, subtract(wide, both)), out.dtype)
     both = expand(reduce(multiply(ct, out), dims=(dim,), op=ReduceOp.SUM), at=(dim,))
     return multiply(out, subtract(ct, both))
 
