@@ -117,6 +117,19 @@ def reductions(n: int) -> Any:
     return ops, more, parts, all_reduce(pending), reduce_scatter(pending, 0), reduce_scatter(pending, 1), pmean(x)
 
 
+@exact
+def reductions_beside_uneven_dims(n: int) -> Any:
+    mesh = grid(n)
+    a, b = mesh.mesh_shape
+    ends = (*range(0, 3 * (b - 1) + 1, 3), 3 * b + 1)
+    cuts = [Cut("b"), Cut("b", split="chunk"), Cut("b", offsets=ends)]
+    xs = [shard(whole(2 * a, 3 * b + 1), mesh, Layout(mesh, ["a", cut])) for cut in cuts]
+    few = shard(whole(2 * a, 1, dtype="uint8"), mesh, P("a", "b"))  # most devices hold nothing
+    sums = [all_reduce(x, reduce_op=op, reduce_axes="a") for x in xs for op in ("sum", "avg", "max", "prod")]
+    pieces = [reduce_scatter(x, dim, reduce_axes="a") for x in xs for dim in (0, 1)]
+    return sums, pieces, [pmean(x, "a") for x in xs], all_reduce(few, reduce_op="bxor", reduce_axes="a")
+
+
 def spread_terms(n: int) -> Tensor:
     x, _ = spread(Layout(line(n), [None, None], ["x"]), (5, 7))
     return x

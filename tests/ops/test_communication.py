@@ -49,7 +49,7 @@ from shardwise import (
 from shardwise.layout.axis import Axis, without
 from shardwise.layout.placement import reductions_of
 from tests.layout.oracle import digit, grouped, held_box
-from tests.layout.strategies import axis_lists
+from tests.layout.strategies import axis_lists, cuts, factors
 from tests.prim.cases import (
     DTYPES,
     SHAPES,
@@ -395,6 +395,93 @@ def test_all_reduce_of_partial_values_resolves_them_with_the_bytes_of_the_plan(m
         y = all_reduce(x)
     assert y.layout is done
     assert same(y.numpy(), want, move.src.reduce_op is not ReduceOp.AVG)
+
+
+@st.composite
+def uneven_reductions(draw: st.DrawFn) -> tuple[Tensor, list[Axis], ReduceOp]:
+    """Tensors with axes to reduce over; dims, or groups of one dim, that are not reduced are cut in any way."""
+    mesh = draw(host_meshes(max_size=6, max_devices=24))
+    dtype = draw(st.sampled_from(DTYPES))
+    op = draw(st.sampled_from(reductions_of(dtype)))
+    rank = draw(st.integers(1, 3))
+    homes: dict[int, list[Axis]] = {}
+    for axis in draw(factors(mesh)):
+        homes.setdefault(draw(st.integers(-2, rank - 1)), []).append(axis)
+    axes = [axis for some in homes.values() for axis in some if draw(st.booleans())]
+    dims, shape = [], []
+    for dim in range(rank):
+        own = homes.get(dim, [])
+        parts = prod(a.size for a in own)
+        if terms := [a for a in own if a in axes and a.size > 1]:
+            # The members of each group hold equally many elements, whatever other groups hold.
+            wide = np.array(draw(st.lists(st.integers(0, 3), min_size=parts, max_size=parts))).reshape(
+                [a.size for a in own]
+            )
+            first = wide[tuple(slice(1) if a in terms else slice(None) for a in own)]
+            ends = np.cumsum(np.broadcast_to(first, wide.shape).ravel())
+            dims.append(Cut(own, offsets=(0, *map(int, ends))))
+            shape.append(int(ends[-1]))
+            continue
+        size = draw(st.integers(0, 7))
+        dims.append(Cut(own, **draw(cuts(parts, size))))
+        shape.append(size)
+    layout = Layout(mesh, dims, homes.get(-2, []), op)
+    return spread(layout, shape, dtype)[0], draw(st.permutations(axes)), op
+
+
+def test_a_dim_that_is_not_reduced_keeps_its_elements() -> None:
+    mesh = DeviceMesh((2, 3), ("x", "y"))
+    x = shard(np.array([[1.0, 2.0], [10.0, 20.0]]), mesh, P("x", "y"))
+    assert_holds(all_reduce(x, reduce_axes="x"), Layout(mesh, [None, "y"]), np.array([[11.0, 22.0]]))
+    assert_holds(reduce_scatter(x, 1, reduce_axes="x"), Layout(mesh, [None, ("y", "x")]), np.array([[11.0, 22.0]]))
+    assert_holds(pmean(x, "x"), Layout(mesh, [None, "y"]), np.array([[5.5, 11.0]]))
+    groups = shard(np.arange(6.0), mesh, Layout(mesh, [Cut(("y", "x"), offsets=(0, 2, 4, 5, 6, 6, 6))]))
+    assert_holds(
+        all_reduce(groups, reduce_axes="x"), Layout(mesh, [Cut("y", offsets=(0, 2, 3, 3))]), np.array([2.0, 4.0, 9.0])
+    )
+
+
+@given(uneven_reductions())
+def test_dims_that_are_not_reduced_may_be_cut_in_any_way(case: tuple[Tensor, list[Axis], ReduceOp]) -> None:
+    x, axes, op = case
+    names, exact = [str(a) for a in axes], op is not ReduceOp.AVG
+    y = all_reduce(x, reduce_op=op, reduce_axes=names)
+    own = Tensor(x.arrays, x.layout, x.shape, x.dtype, x.engine)
+    wanted = reduced_locals(shard(own, x.mesh, x.layout.without_halo()), [*axes, *without(x.layout.partial, axes)], op)
+    done = all_reduce(y, reduce_op=op, reduce_axes=[str(a) for a in y.layout.partial])
+    plain = shard(done, x.mesh, done.layout.without_halo())
+    assert all(same(got, want, exact) for got, want in zip(held(plain), wanted, strict=True))
+    for dim in range(x.ndim):
+        z = reduce_scatter(x, dim, reduce_op=op, reduce_axes=names)
+        assert same(z.numpy(), done.numpy(), exact)
+        again = reduce_scatter(z, dim, reduce_op=op, reduce_axes=[str(a) for a in z.layout.partial])
+        for device, got in enumerate(held(again)):
+            assert same(got, part(done.numpy(), held_box(again.layout, done.shape, device)), exact)
+    if op is ReduceOp.AVG:
+        assert same(pmean(x, names).numpy(), done.numpy(), exact)
+
+
+@given(uneven_reductions())
+def test_derivatives_of_reductions_whose_other_dims_are_cut_in_any_way(
+    case: tuple[Tensor, list[Axis], ReduceOp],
+) -> None:
+    x, axes, op = case
+    if x.dtype.kind in "iub" or x.dtype.itemsize < 8 or op in (ReduceOp.MAX, ReduceOp.MIN, ReduceOp.PROD):
+        return
+    plain = shard(x, x.mesh, x.layout.resolved())
+
+    def both(x: Tensor) -> tuple[Tensor, Tensor]:
+        names = [str(a) for a in axes]
+        return all_reduce(x, reduce_op=op, reduce_axes=names), reduce_scatter(x, 0, reduce_op=op, reduce_axes=names)
+
+    for which in range(2):
+        y, back = sw.vjp(lambda x, which=which: both(x)[which], plain)
+        t, w = values(x.shape, x.dtype, 5), values(y.shape, x.dtype, 6)
+        gradient = back(w)[0]
+        assert gradient.layout is plain.layout
+        tangent = sw.jvp(lambda x, which=which: both(x)[which], (plain,), (t,))[1]
+        assert same(tangent.numpy(), both(shard(t, x.mesh, plain.layout))[which].numpy(), exact=False)
+        assert np.isclose((tangent.numpy() * w).sum(), (gradient.numpy() * t).sum())
 
 
 def test_reductions_of_equal_copies_need_no_communication() -> None:
