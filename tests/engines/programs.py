@@ -100,10 +100,27 @@ def slices(n: int) -> Any:
 
 @exact
 def transposes(n: int) -> Any:
-    if n == 1:
-        return []  # there is nothing to move from
     x, y = shard(whole(7, 6), line(n), P("x")), shard(whole(4, n, 2 * n), line(n), P(None, None, "x"))
     return all_to_all(x, 1, 0), all_to_all(y, 1, 2, tiled=False), all_to_all(shard(whole(1, 9), line(n), P("x")), 1, 0)
+
+
+@exact
+def block_exchanges(n: int) -> Any:
+    mesh = grid(n)
+    even = shard(whole(n * n * 2, 5), line(n), P("x"))
+    xs = [even, shard(whole(n * n + 3, 2), line(n), P("x")), shard(whole(5, 3 * n), mesh, P("a", "b"))]
+    pending = shard(whole(4 * n, 3), mesh, P("b", unreduced=["a"]))
+    uneven = shard(whole(5, n, 2 * n), mesh, P("a", None, "b"))
+    slices = shard(whole(5, mesh.axis_size("b"), 2 * n), mesh, P("a", None, "b"))
+    return (
+        [all_to_all(x, 0, 0) for x in xs],
+        all_to_all(xs[2], 1, 1),
+        all_to_all(shard(whole(3 * n + 1), mesh, P(("a", "b"))), 0, 0, mesh_axes="b"),
+        all_to_all(pending, 0, 0).gather(),
+        all_to_all(uneven, 2, 2),
+        all_to_all(slices, 1, 2, tiled=False),
+        sw.vjp(lambda x: all_to_all(x, 0, 0), xs[1])[1](whole(n * n + 3, 2)),
+    )
 
 
 @exact

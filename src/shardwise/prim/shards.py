@@ -18,7 +18,6 @@ from shardwise.layout.axis import Axis, overlap, without
 from shardwise.layout.cut import Cut
 from shardwise.layout.layout import Layout, Shape
 from shardwise.layout.placement import ReduceOp
-from shardwise.layout.tiling import DimTiling
 from shardwise.prim.elementwise import astype, divide, equal, multiply
 from shardwise.prim.kernel import zeros
 from shardwise.prim.relayout import relayout, resolved
@@ -57,7 +56,7 @@ def folded(layout: Layout, shape: Shape, axes: tuple[Axis, ...], op: ReduceOp) -
             dims.append(left)
             sizes.append(dim.size // dim.parts * prod(a.size for a in left))
             continue
-        lengths = None if cut.halo != (0, 0) else _lengths_of_terms(cut, dim, left)
+        lengths = lengths_of_terms(layout, shape, k, axes)
         if lengths is None:
             raise BindingError(
                 f"reducing over {', '.join(map(str, axes))} adds the shards of dim {k} up, so they must be equal; "
@@ -69,11 +68,24 @@ def folded(layout: Layout, shape: Shape, axes: tuple[Axis, ...], op: ReduceOp) -
     return Layout(layout.mesh, dims, (*layout.partial, *axes), op), tuple(sizes)
 
 
-def _lengths_of_terms(cut: Cut, dim: DimTiling, left: tuple[Axis, ...]) -> Sequence[int] | None:
-    # How long the shards are that remain if those along the other axes are added up, or None if these differ.
+def lengths_of_terms(layout: Layout, shape: Shape, dim: int, axes: Sequence[Axis]) -> Sequence[int] | None:
+    """Return how long the shards of a dim are, by part along its other axes, if they are equal along `axes`.
+
+    >>> from shardwise import DeviceMesh
+    >>> mesh = DeviceMesh((2, 2), ("x", "y"))
+    >>> layout = Layout(mesh, [Cut(("x", "y"), offsets=(0, 1, 2, 5, 8))])
+    >>> lengths_of_terms(layout, (8,), 0, [mesh.axis("y")]), lengths_of_terms(layout, (8,), 0, [mesh.axis("x")])
+    ([1, 3], None)
+    """
+    cut, tiling = layout.dims[dim], layout.tiling(shape).dims[dim]
+    left = without(cut.axes, axes)
+    if cut.halo != (0, 0):
+        return None
+    if tiling.is_even:
+        return [tiling.size // tiling.parts] * prod(a.size for a in left)
     lengths: dict[int, int] = {}
-    for part in range(dim.parts):
-        start, stop = dim.interval(part)
+    for part in range(tiling.parts):
+        start, stop = tiling.interval(part)
         if lengths.setdefault(_part_along(cut.axes, left, part), stop - start) != stop - start:
             return None
     return [lengths[part] for part in range(len(lengths))]
