@@ -100,10 +100,27 @@ def slices(n: int) -> Any:
 
 @exact
 def transposes(n: int) -> Any:
-    if n == 1:
-        return []  # there is nothing to move from
     x, y = shard(whole(7, 6), line(n), P("x")), shard(whole(4, n, 2 * n), line(n), P(None, None, "x"))
     return all_to_all(x, 1, 0), all_to_all(y, 1, 2, tiled=False), all_to_all(shard(whole(1, 9), line(n), P("x")), 1, 0)
+
+
+@exact
+def block_exchanges(n: int) -> Any:
+    mesh = grid(n)
+    even = shard(whole(n * n * 2, 5), line(n), P("x"))
+    xs = [even, shard(whole(n * n + 3, 2), line(n), P("x")), shard(whole(5, 3 * n), mesh, P("a", "b"))]
+    pending = shard(whole(4 * n, 3), mesh, P("b", unreduced=["a"]))
+    uneven = shard(whole(5, n, 2 * n), mesh, P("a", None, "b"))
+    slices = shard(whole(5, mesh.axis_size("b"), 2 * n), mesh, P("a", None, "b"))
+    return (
+        [all_to_all(x, 0, 0) for x in xs],
+        all_to_all(xs[2], 1, 1),
+        all_to_all(shard(whole(3 * n + 1), mesh, P(("a", "b"))), 0, 0, mesh_axes="b"),
+        all_to_all(pending, 0, 0).gather(),
+        all_to_all(uneven, 2, 2),
+        all_to_all(slices, 1, 2, tiled=False),
+        sw.vjp(lambda x: all_to_all(x, 0, 0), xs[1])[1](whole(n * n + 3, 2)),
+    )
 
 
 @exact
@@ -115,6 +132,19 @@ def reductions(n: int) -> Any:
     grids = shard(whole(4, 2 * n), grid(n), P("a", "b"))
     parts = all_reduce(grids, reduce_axes="b"), reduce_scatter(grids, 0, reduce_axes="b"), pmean(grids, "a")
     return ops, more, parts, all_reduce(pending), reduce_scatter(pending, 0), reduce_scatter(pending, 1), pmean(x)
+
+
+@exact
+def reductions_beside_uneven_dims(n: int) -> Any:
+    mesh = grid(n)
+    a, b = mesh.mesh_shape
+    ends = (*range(0, 3 * (b - 1) + 1, 3), 3 * b + 1)
+    cuts = [Cut("b"), Cut("b", split="chunk"), Cut("b", offsets=ends)]
+    xs = [shard(whole(2 * a, 3 * b + 1), mesh, Layout(mesh, ["a", cut])) for cut in cuts]
+    few = shard(whole(2 * a, 1, dtype="uint8"), mesh, P("a", "b"))  # most devices hold nothing
+    sums = [all_reduce(x, reduce_op=op, reduce_axes="a") for x in xs for op in ("sum", "avg", "max", "prod")]
+    pieces = [reduce_scatter(x, dim, reduce_axes="a") for x in xs for dim in (0, 1)]
+    return sums, pieces, [pmean(x, "a") for x in xs], all_reduce(few, reduce_op="bxor", reduce_axes="a")
 
 
 def spread_terms(n: int) -> Tensor:

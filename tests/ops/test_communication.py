@@ -49,7 +49,7 @@ from shardwise import (
 from shardwise.layout.axis import Axis, without
 from shardwise.layout.placement import reductions_of
 from tests.layout.oracle import digit, grouped, held_box
-from tests.layout.strategies import axis_lists
+from tests.layout.strategies import axis_lists, cuts, factors
 from tests.prim.cases import (
     DTYPES,
     SHAPES,
@@ -78,6 +78,11 @@ def moved_to(move: Callable[[], Tensor], x: Tensor, layout: Layout, want: np.nda
     with traffic_of(x.layout, layout, x.shape, x.dtype):
         y = move()
     assert_holds(y, layout, want)
+
+
+def on(data: np.ndarray, layout: Layout) -> Tensor:
+    """An array in a layout: beside a tensor, also where one device has all the slots of a mesh."""
+    return shard(data, layout.mesh, layout)
 
 
 # -- shard ---------------------------------------------------------------------------------------------
@@ -253,17 +258,131 @@ def test_tiled_all_to_all_moves_the_sharding_of_a_dim(data: st.DataObject) -> No
     source, target = concat % x.ndim, split % x.ndim
     axes = layout.dims[source].axes
     if not axes:
-        with pytest.raises(LayoutError, match=rf"all_to_all: dim {source} is not sharded in .*nothing to move"):
-            all_to_all(x, split, concat)
+        assert all_to_all(x, split, concat) is x
+        return
+    if source == target:
         return
     chosen = data.draw(st.sampled_from([None, *axes]))
     moving = axes if chosen is None else (chosen,)
     new = [list(c.axes) for c in layout.dims]
-    if source != target:
-        new[source] = list(without(axes, moving))
-        new[target] += moving
+    new[source] = list(without(axes, moving))
+    new[target] += moving
     names = None if chosen is None else str(chosen)
     moved_to(lambda: all_to_all(x, split, concat, mesh_axes=names), x, Layout(mesh, new), want)
+
+
+def test_all_to_all_names_axes_that_split_the_dim() -> None:
+    mesh = DeviceMesh((2, 3, 1), ("a", "b", "one"))
+    x = shard(np.zeros((6, 6)), mesh, P("a"))
+    assert str(all_to_all(x, 1, 0, mesh_axes="a").layout) == "[-|a]"
+    for names in ("b", ("a", "b")):
+        with pytest.raises(
+            LayoutError, match=r"all_to_all: dim 0 is not sharded by .* in \[a\|-\], so there is nothing"
+        ):
+            all_to_all(x, 1, 0, mesh_axes=names)
+    assert all_to_all(x, 1, 0, mesh_axes="one") is x
+    assert all_to_all(x, 0, 0, mesh_axes="one") is x
+
+
+def test_all_to_all_along_one_dim_exchanges_blocks() -> None:
+    x = shard(np.arange(8), DeviceMesh((2,), ("x",)), P("x"))
+    want = np.array([0, 1, 4, 5, 2, 3, 6, 7])
+    assert_holds(all_to_all(x, 0, 0), x.layout, want)
+    assert same(all_to_all(all_to_all(x, 0, 0), 0, 0).numpy(), np.arange(8))
+    inside = sw.shard_map(lambda a: all_to_all(a, 0, 0, mesh_axes="x"), x.mesh, P("x"), P("x"))
+    assert same(inside(x).numpy(), want)
+
+
+def exchanged(x: Tensor, dim: int, axes: Sequence[Axis]) -> tuple[list[np.ndarray], int]:
+    """What each device must hold after the groups over `axes` exchange blocks of a dim, and the elements received."""
+    local, out, sent = held(x), [np.empty(0)] * x.mesh.num_devices, 0
+    for group in grouped(x.mesh, axes, range(x.mesh.num_devices)):
+        for at, device in enumerate(group):
+            pieces = [np.array_split(local[member], len(group), axis=dim)[at] for member in group]
+            out[device] = np.concatenate(pieces, axis=dim)
+            sent += sum(piece.size for member, piece in zip(group, pieces, strict=True) if member != device)
+    return out, sent
+
+
+@given(st.data())
+def test_blocks_are_exchanged_however_dims_are_cut(data: st.DataObject) -> None:
+    mesh = data.draw(host_meshes(max_size=6, max_devices=24))
+    dtype = data.draw(st.sampled_from(DTYPES))
+    if data.draw(st.booleans()):
+        shape = data.draw(st.lists(st.integers(0, 9), min_size=1, max_size=3))
+        layout = data.draw(layouts_for(mesh, shape, halo=False, op=data.draw(st.sampled_from([None, ReduceOp.MAX]))))
+        if layout.partial and ReduceOp.MAX not in reductions_of(dtype):
+            return
+    else:
+        layout, shape = data.draw(even_layouts(mesh))
+        shape = [size * layout.parts(k) for k, size in enumerate(shape)]
+    homes = [k for k, cut in enumerate(layout.dims) if cut.axes]
+    if not homes:
+        return
+    dim = data.draw(st.sampled_from(homes))
+    axes = data.draw(st.permutations(layout.dims[dim].axes))
+    axes = axes[: data.draw(st.integers(1, len(axes)))]
+    x, _ = spread(layout, shape, dtype)
+    sw.current_engine().counters.reset()
+    y = all_to_all(x, dim, dim - x.ndim, mesh_axes=[str(a) for a in axes])
+    sent = sw.current_engine().counters.total
+    assert y.shape == x.shape
+    plain = shard(x, mesh, layout.resolved())
+    wanted, count = exchanged(plain, dim, axes)
+    assert layout.partial or sent == count * dtype.itemsize
+    for got, want in zip(held(shard(y, mesh, y.layout.resolved())), wanted, strict=True):
+        assert same(got, want)
+    if dtype != "float64":
+        return
+    f = lambda x: all_to_all(x, dim, dim, mesh_axes=[str(a) for a in axes])  # noqa: E731
+    t, w = on(values(shape, dtype, 3), plain.layout), on(values(shape, dtype, 4), y.layout.resolved())
+    back = sw.vjp(f, plain)[1](w)[0]
+    assert back.layout is plain.layout
+    assert (sw.jvp(f, (plain,), (t,))[1].numpy() * w.numpy()).sum() == (back.numpy() * t.numpy()).sum()
+    again = sw.vjp(lambda ct: sw.vjp(f, plain)[1](ct)[0], w)[1](t)[0]
+    assert same(again.numpy(), f(t).numpy())
+
+
+@given(st.data())
+def test_slices_are_swapped_however_other_dims_are_cut(data: st.DataObject) -> None:
+    mesh = data.draw(host_meshes(max_size=4, max_devices=24))
+    rank = data.draw(st.integers(2, 3))
+    split, concat = data.draw(st.permutations(range(rank)))[:2]
+    homes: dict[int, list[Axis]] = {}
+    for axis in data.draw(factors(mesh)):
+        homes.setdefault(data.draw(st.integers(-1, rank - 1)), []).append(axis)
+    axes = [a for a in homes.get(concat, []) if a.size > 1 and data.draw(st.booleans())]
+    count = prod(a.size for a in axes)
+    dims, shape = [], []
+    for dim in range(rank):
+        own = homes.get(dim, [])
+        parts = prod(a.size for a in own)
+        size = {split: count * parts, concat: 2 * parts}.get(dim, data.draw(st.integers(0, 5)))
+        dims.append(Cut(own, **({} if dim in (split, concat) else data.draw(cuts(parts, size, halo=False)))))
+        shape.append(size)
+    x, _ = spread(Layout(mesh, dims), shape, "float64")
+    names = [str(a) for a in axes]
+    f = lambda x: all_to_all(x, split, concat, tiled=False, mesh_axes=names)  # noqa: E731
+    y, back = sw.vjp(f, x)
+    local = held(x)
+    for group in grouped(mesh, axes, range(mesh.num_devices)):
+        for at, device in enumerate(group):
+            slices = [np.take(local[member], at, axis=split) for member in group]
+            assert same(held(y)[device], np.stack(slices, axis=concat))
+    t, w = on(values(shape, "float64", 3), x.layout), on(values(y.shape, "float64", 4), y.layout)
+    gradient = back(w)[0]
+    assert gradient.layout is x.layout
+    assert (sw.jvp(f, (x,), (t,))[1].numpy() * w.numpy()).sum() == (gradient.numpy() * t.numpy()).sum()
+
+
+def test_slices_of_unequal_shards_cannot_be_stacked() -> None:
+    x = shard(np.zeros((3, 7)), M23, P(None, "b"))
+    with pytest.raises(BindingError) as caught:
+        all_to_all(x, 0, 1, tiled=False)
+    assert str(caught.value) == (
+        "all_to_all with tiled=False stacks what a group along b holds, so its parts of dim 1 must be equal; 7 "
+        "elements over 3 devices are not.\n  pad the dim, or use tiled=True."
+    )
 
 
 @pytest.mark.parametrize(("split", "concat"), [(1, 0), (1, 2), (2, 0), (-2, -1), (0, 0), (0, 1)])
@@ -395,6 +514,93 @@ def test_all_reduce_of_partial_values_resolves_them_with_the_bytes_of_the_plan(m
         y = all_reduce(x)
     assert y.layout is done
     assert same(y.numpy(), want, move.src.reduce_op is not ReduceOp.AVG)
+
+
+@st.composite
+def uneven_reductions(draw: st.DrawFn) -> tuple[Tensor, list[Axis], ReduceOp]:
+    """Tensors with axes to reduce over; dims, or groups of one dim, that are not reduced are cut in any way."""
+    mesh = draw(host_meshes(max_size=6, max_devices=24))
+    dtype = draw(st.sampled_from(DTYPES))
+    op = draw(st.sampled_from(reductions_of(dtype)))
+    rank = draw(st.integers(1, 3))
+    homes: dict[int, list[Axis]] = {}
+    for axis in draw(factors(mesh)):
+        homes.setdefault(draw(st.integers(-2, rank - 1)), []).append(axis)
+    axes = [axis for some in homes.values() for axis in some if draw(st.booleans())]
+    dims, shape = [], []
+    for dim in range(rank):
+        own = homes.get(dim, [])
+        parts = prod(a.size for a in own)
+        if terms := [a for a in own if a in axes and a.size > 1]:
+            # The members of each group hold equally many elements, whatever other groups hold.
+            wide = np.array(draw(st.lists(st.integers(0, 3), min_size=parts, max_size=parts))).reshape(
+                [a.size for a in own]
+            )
+            first = wide[tuple(slice(1) if a in terms else slice(None) for a in own)]
+            ends = np.cumsum(np.broadcast_to(first, wide.shape).ravel())
+            dims.append(Cut(own, offsets=(0, *map(int, ends))))
+            shape.append(int(ends[-1]))
+            continue
+        size = draw(st.integers(0, 7))
+        dims.append(Cut(own, **draw(cuts(parts, size))))
+        shape.append(size)
+    layout = Layout(mesh, dims, homes.get(-2, []), op)
+    return spread(layout, shape, dtype)[0], draw(st.permutations(axes)), op
+
+
+def test_a_dim_that_is_not_reduced_keeps_its_elements() -> None:
+    mesh = DeviceMesh((2, 3), ("x", "y"))
+    x = shard(np.array([[1.0, 2.0], [10.0, 20.0]]), mesh, P("x", "y"))
+    assert_holds(all_reduce(x, reduce_axes="x"), Layout(mesh, [None, "y"]), np.array([[11.0, 22.0]]))
+    assert_holds(reduce_scatter(x, 1, reduce_axes="x"), Layout(mesh, [None, ("y", "x")]), np.array([[11.0, 22.0]]))
+    assert_holds(pmean(x, "x"), Layout(mesh, [None, "y"]), np.array([[5.5, 11.0]]))
+    groups = shard(np.arange(6.0), mesh, Layout(mesh, [Cut(("y", "x"), offsets=(0, 2, 4, 5, 6, 6, 6))]))
+    assert_holds(
+        all_reduce(groups, reduce_axes="x"), Layout(mesh, [Cut("y", offsets=(0, 2, 3, 3))]), np.array([2.0, 4.0, 9.0])
+    )
+
+
+@given(uneven_reductions())
+def test_dims_that_are_not_reduced_may_be_cut_in_any_way(case: tuple[Tensor, list[Axis], ReduceOp]) -> None:
+    x, axes, op = case
+    names, exact = [str(a) for a in axes], op is not ReduceOp.AVG
+    y = all_reduce(x, reduce_op=op, reduce_axes=names)
+    own = Tensor(x.arrays, x.layout, x.shape, x.dtype, x.engine)
+    wanted = reduced_locals(shard(own, x.mesh, x.layout.without_halo()), [*axes, *without(x.layout.partial, axes)], op)
+    done = all_reduce(y, reduce_op=op, reduce_axes=[str(a) for a in y.layout.partial])
+    plain = shard(done, x.mesh, done.layout.without_halo())
+    assert all(same(got, want, exact) for got, want in zip(held(plain), wanted, strict=True))
+    for dim in range(x.ndim):
+        z = reduce_scatter(x, dim, reduce_op=op, reduce_axes=names)
+        assert same(z.numpy(), done.numpy(), exact)
+        again = reduce_scatter(z, dim, reduce_op=op, reduce_axes=[str(a) for a in z.layout.partial])
+        for device, got in enumerate(held(again)):
+            assert same(got, part(done.numpy(), held_box(again.layout, done.shape, device)), exact)
+    if op is ReduceOp.AVG:
+        assert same(pmean(x, names).numpy(), done.numpy(), exact)
+
+
+@given(uneven_reductions())
+def test_derivatives_of_reductions_whose_other_dims_are_cut_in_any_way(
+    case: tuple[Tensor, list[Axis], ReduceOp],
+) -> None:
+    x, axes, op = case
+    if x.dtype.kind in "iub" or x.dtype.itemsize < 8 or op in (ReduceOp.MAX, ReduceOp.MIN, ReduceOp.PROD):
+        return
+    plain = shard(x, x.mesh, x.layout.resolved())
+
+    def both(x: Tensor) -> tuple[Tensor, Tensor]:
+        names = [str(a) for a in axes]
+        return all_reduce(x, reduce_op=op, reduce_axes=names), reduce_scatter(x, 0, reduce_op=op, reduce_axes=names)
+
+    for which in range(2):
+        y, back = sw.vjp(lambda x, which=which: both(x)[which], plain)
+        t, w = on(values(x.shape, x.dtype, 5), plain.layout), on(values(y.shape, x.dtype, 6), y.layout)
+        gradient = back(w)[0]
+        assert gradient.layout is plain.layout
+        tangent = sw.jvp(lambda x, which=which: both(x)[which], (plain,), (t,))[1]
+        assert same(tangent.numpy(), both(t)[which].numpy(), exact=False)
+        assert np.isclose((tangent.numpy() * w.numpy()).sum(), (gradient.numpy() * t.numpy()).sum())
 
 
 def test_reductions_of_equal_copies_need_no_communication() -> None:
@@ -685,7 +891,9 @@ def test_a_near_miss_is_suggested() -> None:
 def test_every_argument_can_be_given_by_the_name_the_reference_gives_it() -> None:
     assert all_gather(sharded_tensor=X, axis=0).layout is Layout(M4, [None])
     assert all_reduce(sharded_tensor=X).shape == (1,)
-    assert all_to_all(sharded_tensor=X, split_axis=0, concat_axis=0) is X
+    assert all_to_all(sharded_tensor=X, split_axis=0, concat_axis=0).layout is Layout(
+        M4, [Cut("x", offsets=(0, 4, 4, 4, 4))]
+    )
     assert reduce_scatter(sharded_tensor=X, axis=0).shape == (1,)
     assert ppermute(sharded_tensor=X, permutation=[]).numpy().tolist() == [0] * 4
     assert distributed_broadcast(x=X, mesh=M4).layout is Layout(M4, [None])

@@ -312,6 +312,65 @@ def test_values_inside_are_local() -> None:
     assert seen == [((8, 8, 3), 3, np.dtype("float32"), "LocalTensor(float32[8, 8, 3] on every device of a=2, b=4)")]
 
 
+def loop(a: Any) -> Any:
+    while a:
+        a = a - 1
+    return a
+
+
+@pytest.mark.parametrize(
+    "choice",
+    [
+        lambda a, b: a if axis_index("b") == 0 else b,
+        lambda a, b: a and b,
+        lambda a, b: a or b,
+        lambda a, b: not a,
+        lambda a, b: loop(a),
+        lambda a, b: max(a, b),
+        lambda a, b: min(a, b),
+        lambda a, b: sorted([a, b]),
+        lambda a, b: 3.0 in a,
+        lambda a, b: a in [b],
+        lambda a, b: a == b == a,
+        lambda a, b: all([a, b]),
+        lambda a, b: any([a > 0]),
+        lambda a, b: bool(a),
+        lambda a, b: int(a),
+        lambda a, b: float(a),
+        lambda a, b: complex(a),
+        lambda a, b: [1, 2][axis_index("b")],
+        lambda a, b: range(axis_index("b")),
+        lambda a, b: list(a),
+        lambda a, b: [row for row in a],  # noqa: C416
+        lambda a, b: max(a),
+        lambda a, b: a[axis_index("b") :],
+    ],
+)
+def test_a_choice_by_a_value_that_differs_from_device_to_device_is_refused(choice: Callable[[Any, Any], Any]) -> None:
+    f = shard_map(lambda a: choice(a, 2.0 * a), MESH, P("b"), P("b"))
+    with pytest.raises(ArgumentError, match=r"differs from device to device(.|\n)*use where\(c, a, b\)"):
+        f(np.arange(4.0))
+
+
+def test_the_error_of_a_choice_says_what_to_write() -> None:
+    with pytest.raises(ArgumentError) as caught:
+        shard_map(lambda a: a if axis_index("b") == 0 else -a, MESH, P("b"), P("b"))(np.arange(4.0))
+    assert str(caught.value) == (
+        "bool(), which if, while, and, or, not, in, min() and max() ask for too, needs one Python value, but inside "
+        "shard_map the value differs from device to device: LocalTensor(bool[] on every device of a=2, b=4).\n"
+        "  use where(c, a, b) to choose element by element, on each device by its own value."
+    )
+    g = shard_map(lambda a: sw.where(axis_index("b") == 0, a, -a), MESH, P("b"), P("b"))
+    assert same(g(np.arange(1.0, 5.0)).numpy(), np.array([1.0, -2.0, -3.0, -4.0]))
+
+
+def test_the_length_is_that_of_every_device() -> None:
+    f = shard_map(lambda a: a * len(a), MESH, P("b"), P("b"))
+    assert same(f(np.arange(8.0)).numpy(), 2 * np.arange(8.0))
+    with pytest.raises(ArgumentError, match=r"len\(\) of a local array without dims"):
+        shard_map(lambda a: len(a.sum()), MESH, P("b"), P("b"))(np.arange(8.0))
+
+
 def test_operands_inside_broadcast() -> None:
     a, b = RNG.random((8, 1)), RNG.random((4, 3))
     f = shard_map(lambda a, b: shift(a + b, "b"), MESH, (P("b"), P("b")), P("b"))

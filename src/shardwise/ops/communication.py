@@ -27,9 +27,10 @@ from shardwise.layout.mesh import DeviceMesh
 from shardwise.layout.placement import Edge, ReduceOp
 from shardwise.layout.spec import P, ShardingSpec, reductions
 from shardwise.ops import local_collectives
-from shardwise.ops.local_view import LocalTensor, shard_map
+from shardwise.ops.local_view import LocalTensor
 from shardwise.ops.permutation import sources_of
 from shardwise.prim.elementwise import multiply, pow
+from shardwise.prim.exchanges import check_slices, exchange_blocks, swap_slices
 from shardwise.prim.relayout import relayout, resolved
 from shardwise.prim.shards import fold, permute_shards
 from shardwise.prim.tensor import Tensor, asarray, host_array, moved, placed
@@ -240,45 +241,61 @@ def all_to_all(
 ) -> Any:
     """Move the sharding of dim `concat_axis`, or `mesh_axes` of it, to dim `split_axis`: a distributed transpose.
 
+    If the two are one dim, each device cuts its part of it into a piece for each device of its group, and joins
+    what comes: the devices exchange blocks. A dim that is not sharded stays as it is.
+
     Not `tiled`, dim `split_axis` has one slice for each device of a group: it disappears, and a new dim with what
     came from each device appears at `concat_axis`.
 
     >>> import numpy as np
     >>> from shardwise import DeviceMesh, P
-    >>> x = shard(np.arange(4.0).reshape(2, 2), DeviceMesh((2,), ("x",)), P("x", None))
+    >>> mesh = DeviceMesh((2,), ("x",))
+    >>> x = shard(np.arange(4.0).reshape(2, 2), mesh, P("x", None))
     >>> all_to_all(x, split_axis=1, concat_axis=0).local(0).tolist()
     [[0.0], [2.0]]
+    >>> all_to_all(shard(np.arange(4.0), mesh, P("x")), 0, 0)
+    Tensor([0., 2., 1., 3.], float64[4@x] on x=2)
     """
     if isinstance(sharded_tensor, LocalTensor):
         return local_collectives.all_to_all(sharded_tensor, mesh_axes, split_axis, concat_axis, tiled)
     x = _tensor(sharded_tensor, "all_to_all")
     split, concat = _dim(x, split_axis, "all_to_all", "split_axis"), _dim(x, concat_axis, "all_to_all", "concat_axis")
     cuts = list(x.layout.dims)
-    moving = cuts[concat].axes if mesh_axes is None else common(_axes(x, mesh_axes, "all_to_all"), cuts[concat].axes)
-    if not moving:
-        by = "" if mesh_axes is None else f" by {mesh_axes!r}"
-        raise LayoutError(
-            f"all_to_all: dim {concat} is not sharded{by} in {x.layout}, so there is nothing to move from it."
-        )
+    moving = cuts[concat].axes if mesh_axes is None else _moving(x, mesh_axes, concat)
     if not tiled:
         return _untiled(x, split, concat, moving)
-    if split == concat:
+    if not moving:
         return x
+    if split == concat:
+        return exchange_blocks(_without_halo(x), dim=split, axes=moving)
     new: list[Cut | tuple[Axis, ...]] = [*cuts]
     new[concat], new[split] = without(cuts[concat].axes, moving), (*cuts[split].axes, *moving)
     return relayout(x, layout=_with(x.layout, new))
 
 
+def _moving(x: Tensor, names: AxisNames, dim: int) -> tuple[Axis, ...]:
+    # The named axes that split a dim; one of a single device splits nothing and need not.
+    axes = tuple(a for a in _axes(x, names, "all_to_all") if a.size > 1)
+    moving = common(axes, x.layout.dims[dim].axes)
+    if prod(a.size for a in moving) != prod(a.size for a in axes):
+        raise LayoutError(
+            f"all_to_all: dim {dim} is not sharded by {names!r} in {x.layout}, so there is nothing to move from it."
+        )
+    return moving
+
+
+def _without_halo(x: Tensor) -> Tensor:
+    plain = x.layout.without_halo()
+    return x if x.layout is plain else relayout(x, layout=plain)
+
+
 def _untiled(x: Tensor, split: int, concat: int, moving: tuple[Axis, ...]) -> Tensor:
     # The devices that differ in `moving` swap slices of dim `split`, which has as many as there are devices.
-    names = [str(a) for a in moving]
-    spec = [tuple(map(str, cut.axes)) or None for cut in x.layout.dims]
-    out = list(spec)
-    out.insert(concat, out.pop(split))
-    swap = shard_map(
-        lambda a: local_collectives.all_to_all(a, names, split, concat, tiled=False), x.mesh, P(*spec), P(*out)
-    )
-    return swap(x)
+    x = _without_halo(x)
+    if split != concat:
+        return swap_slices(x, split=split, concat=concat, axes=moving, home=concat)
+    check_slices(x.layout, x.shape, split, prod(a.size for a in moving))
+    return exchange_blocks(x, dim=split, axes=moving) if moving else x
 
 
 # -- reductions ----------------------------------------------------------------------------------------
@@ -449,8 +466,7 @@ def ppermute(sharded_tensor: Any, permutation: Sequence[tuple[int, int]], *, axi
             )
         return local_collectives.ppermute(sharded_tensor, axis, permutation)
     x = _tensor(sharded_tensor, "ppermute")
-    plain = x.layout.without_halo()
-    x = x if x.layout is plain else relayout(x, layout=plain)
+    x = _without_halo(x)
     return permute_shards(x, sources=sources_of(x.mesh, permutation, axis))
 
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from contextvars import ContextVar
 from math import prod
-from typing import Any, cast
+from typing import Any, NoReturn, cast
 
 import numpy as np
 import optree
@@ -81,6 +81,44 @@ class LocalTensor(Methods):
             raise BindingError(f"an index with {wanted} entries does not fit a local array with {self.ndim} dims.")
         lead = (slice(None),) * self.mesh.ndim
         return LocalTensor(self.stack[(*lead, *given)], self.mesh)
+
+    # -- as one Python value, which it is not: each device has its own ---------------------------------
+
+    def __len__(self) -> int:
+        if not self.shape:
+            raise ArgumentError("len() of a local array without dims.")
+        return self.shape[0]
+
+    def __bool__(self) -> bool:
+        raise self._differs("bool()", "if, while, and, or, not, in, min() and max()")
+
+    def __int__(self) -> int:
+        raise self._differs("int()")
+
+    def __float__(self) -> float:
+        raise self._differs("float()")
+
+    def __complex__(self) -> complex:
+        raise self._differs("complex()")
+
+    def __index__(self) -> int:
+        raise self._differs("an index")
+
+    def __contains__(self, value: object) -> bool:
+        raise self._differs("in")
+
+    def __iter__(self) -> NoReturn:
+        raise ArgumentError(
+            f"{self!r} is not iterable: it is one value, which differs from device to device.\n"
+            "  x[i] is a part of it on every device; use where(c, a, b) to choose element by element."
+        )
+
+    def _differs(self, what: str, also: str = "") -> ArgumentError:
+        asked = f"{what}, which {also} ask for too," if also else what
+        return ArgumentError(
+            f"{asked} needs one Python value, but inside shard_map the value differs from device to device: {self!r}.\n"
+            "  use where(c, a, b) to choose element by element, on each device by its own value."
+        )
 
 
 # -- in and out ------------------------------------------------------------------------------------------

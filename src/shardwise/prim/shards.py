@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import lru_cache, partial
+from itertools import accumulate
 from math import prod
 from typing import Any
 
@@ -13,7 +14,8 @@ from shardwise.engine.execute import Program, permutation
 from shardwise.engine.held import sample
 from shardwise.engine.storage import Storage, storage_of
 from shardwise.errors import BindingError, DerivativeError, LayoutError
-from shardwise.layout.axis import Axis, without
+from shardwise.layout.axis import Axis, overlap, without
+from shardwise.layout.cut import Cut
 from shardwise.layout.layout import Layout, Shape
 from shardwise.layout.placement import ReduceOp
 from shardwise.prim.elementwise import astype, divide, equal, multiply
@@ -33,20 +35,85 @@ def relabelled(x: Tensor, layout: Layout, shape: Shape) -> Tensor:
 
 @lru_cache(maxsize=4096)
 def folded(layout: Layout, shape: Shape, axes: tuple[Axis, ...], op: ReduceOp) -> tuple[Layout, Shape]:
-    """Return layout and shape of the sum of the shards along `axes`, each of which splits a dim."""
+    """Return layout and shape of the sum of the shards along `axes`, each of which splits a dim.
+
+    A dim that none of them splits stays as it is; of one that they split, the shards of each group must be equal.
+
+    >>> from shardwise import DeviceMesh
+    >>> mesh = DeviceMesh((2, 3), ("x", "y"))
+    >>> folded(Layout(mesh, ["x", "y"]), (4, 5), (mesh.axis("x"),), ReduceOp.SUM)
+    (Layout(mesh(x=2, y=3), [None, 'y'], partial=['x']), (2, 5))
+    """
     tiling = layout.tiling(shape)
     dims, sizes = [], []
     for k, (cut, dim) in enumerate(zip(layout.dims, tiling.dims, strict=True)):
         left = without(cut.axes, axes)
-        if left != cut.axes and (not dim.is_even or cut.halo != (0, 0)):
+        if left == cut.axes:
+            dims.append(cut)
+            sizes.append(dim.size)
+            continue
+        if dim.is_even and cut.halo == (0, 0):
+            dims.append(left)
+            sizes.append(dim.size // dim.parts * prod(a.size for a in left))
+            continue
+        lengths = lengths_of_terms(layout, shape, k, axes)
+        if lengths is None:
             raise BindingError(
                 f"reducing over {', '.join(map(str, axes))} adds the shards of dim {k} up, so they must be equal; "
                 f"{dim.size} elements over {dim.parts} devices{' with a halo' if cut.halo != (0, 0) else ''} are not.\n"
                 "  to sum the dim itself, reduce the global view; to have it whole on every device, all_gather."
             )
-        sizes.append(dim.size // prod(a.size for a in cut.axes) * prod(a.size for a in left))
-        dims.append(left if left != cut.axes else cut)
+        dims.append(cut_into(left, lengths))
+        sizes.append(sum(lengths))
     return Layout(layout.mesh, dims, (*layout.partial, *axes), op), tuple(sizes)
+
+
+def lengths_of_terms(layout: Layout, shape: Shape, dim: int, axes: Sequence[Axis]) -> Sequence[int] | None:
+    """Return how long the shards of a dim are, by part along its other axes, if they are equal along `axes`.
+
+    >>> from shardwise import DeviceMesh
+    >>> mesh = DeviceMesh((2, 2), ("x", "y"))
+    >>> layout = Layout(mesh, [Cut(("x", "y"), offsets=(0, 1, 2, 5, 8))])
+    >>> lengths_of_terms(layout, (8,), 0, [mesh.axis("y")]), lengths_of_terms(layout, (8,), 0, [mesh.axis("x")])
+    ([1, 3], None)
+    """
+    cut, tiling = layout.dims[dim], layout.tiling(shape).dims[dim]
+    left = without(cut.axes, axes)
+    if cut.halo != (0, 0):
+        return None
+    if tiling.is_even:
+        return [tiling.size // tiling.parts] * prod(a.size for a in left)
+    lengths: dict[int, int] = {}
+    for part in range(tiling.parts):
+        start, stop = tiling.interval(part)
+        if lengths.setdefault(_part_along(cut.axes, left, part), stop - start) != stop - start:
+            return None
+    return [lengths[part] for part in range(len(lengths))]
+
+
+def _part_along(axes: Sequence[Axis], left: Sequence[Axis], part: int) -> int:
+    # Which part a part along some axes is if only those that are left, factors of them in the same order, count.
+    out, weight = 0, 1
+    for axis in reversed(axes):
+        part, digit = divmod(part, axis.size)
+        for own in reversed([a for a in left if overlap(a, axis)]):
+            out += digit // (axis.pre * axis.size // (own.pre * own.size)) % own.size * weight
+            weight *= own.size
+    return out
+
+
+def cut_into(axes: tuple[Axis, ...], lengths: Sequence[int]) -> Cut:
+    """Return how a dim is cut into shards that are so long: with offsets, unless they are balanced.
+
+    >>> from shardwise import DeviceMesh
+    >>> axes = (DeviceMesh((3,), ("x",)).axis("x"),)
+    >>> cut_into(axes, (2, 1, 1)), cut_into(axes, (0, 3, 1))
+    (Cut('x'), Cut('x', offsets=(0, 0, 3, 4)))
+    """
+    width, longer = divmod(sum(lengths), len(lengths))
+    if all(length == width + (part < longer) for part, length in enumerate(lengths)):
+        return Cut(axes)
+    return Cut(axes, offsets=(0, *accumulate(lengths)))
 
 
 def _fold(x: Tensor, *, axes: tuple[Axis, ...], op: ReduceOp) -> Tensor:
@@ -106,7 +173,8 @@ def _product_of_others(x: Tensor, axes: tuple[Axis, ...]) -> Tensor:
 
 def _unfold_vjp(ct: Tensor, out: Tensor, x: Tensor, *, layout: Layout, shape: Shape) -> tuple[Tensor, ...]:
     axes = without(layout.sharded_axes, x.layout.sharded_axes)
-    return (resolved(fold(relayout(ct, layout=layout), axes=axes, op=ReduceOp.SUM)),)
+    total = fold(relayout(ct, layout=layout), axes=axes, op=ReduceOp.SUM)
+    return (relayout(total, layout=x.layout.resolved()),)
 
 
 fold = Row("fold", _fold, _fold_vjp, _fold_jvp)
