@@ -1,12 +1,25 @@
 """Axes, sub-axes, and the arithmetic on them."""
 
+from itertools import product
+
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from shardwise import DeviceMesh, LayoutError
-from shardwise.layout.axis import Axis, check_disjoint, common, gaps, merged, overlap, without
+from shardwise.layout.axis import (
+    Axis,
+    check_disjoint,
+    common,
+    cover,
+    gaps,
+    has_crossing,
+    is_disjoint,
+    merged,
+    overlap,
+    without,
+)
 from tests.layout.oracle import digit, position
 from tests.layout.strategies import axis_lists, factors, meshes
 
@@ -87,6 +100,49 @@ def test_common_and_without_make_the_whole(data):
     assert set(shared) == {axis for axis in removed if axis.size > 1}
     check_disjoint([*kept, *shared], "here")
     assert np.prod([a.size for a in (*kept, *shared)]) == mesh.num_devices
+
+
+EVERY = [Axis("x", pre, size, 24) for pre in range(1, 25) for size in range(1, 25) if 24 % (pre * size) == 0]
+
+
+def contains(outer: Axis, inner: Axis) -> bool:
+    """Whether one axis is a factor of another: its position follows from, and is free within, the other's."""
+    return inner.pre % outer.pre == 0 and (outer.pre * outer.size) % (inner.pre * inner.size) == 0
+
+
+def tells(axes: tuple[Axis, ...]) -> int:
+    """How many positions some axes tell apart together."""
+    return len({tuple(axis.digit(coord) for axis in axes) for coord in range(24)})
+
+
+def test_what_two_axes_share_is_the_largest_factor_of_both():
+    for a, b in product(EVERY, EVERY):
+        shared = [f for f in EVERY if f.size > 1 and contains(a, f) and contains(b, f)]
+        largest = max((f.size for f in shared), default=1)
+        assert [f for f in shared if f.size == largest] == list(common([a], [b])), (a, b)
+
+
+def test_what_is_left_of_an_axis_and_what_it_shares_make_it_up_even_where_axes_cross():
+    for a, b in product(EVERY, EVERY):
+        parts = (*common([a], [b]), *without([a], [b]))
+        check_disjoint(parts, "here")
+        assert tells(parts) == np.prod([part.size for part in parts], initial=1) == a.size
+        assert all(contains(a, part) for part in parts)
+        assert is_disjoint([a], [b]) == (not overlap(a, b))
+        assert has_crossing([a], [b]) == has_crossing([b], [a]) == any(overlap(f, b) for f in without([a], [b]))
+        assert is_disjoint([a], [b]) or bool(common([a], [b])) or has_crossing([a], [b])
+
+
+def test_a_cover_is_the_smallest_axis_that_has_both_as_factors():
+    for a, b in product(EVERY, EVERY):
+        made = cover([a, b])
+        check_disjoint(made, "here")
+        assert all(axis.size == 1 or any(contains(c, axis) for c in made) for axis in (a, b))
+        if overlap(a, b):
+            both = [c for c in EVERY if contains(c, a) and contains(c, b)]
+            assert made == (min(both, key=lambda c: c.size),)
+        else:
+            assert made == merged(sorted([a, b]))
 
 
 @given(st.data())

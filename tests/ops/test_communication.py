@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Sequence
 from math import prod
+from random import Random
 from typing import Any
 
 import numpy as np
@@ -50,6 +51,7 @@ from shardwise.layout.axis import Axis, without
 from shardwise.layout.placement import reductions_of
 from tests.layout.oracle import digit, grouped, held_box
 from tests.layout.strategies import axis_lists, cuts, factors
+from tests.plan.cases import sub_axis_layouts
 from tests.prim.cases import (
     DTYPES,
     SHAPES,
@@ -174,6 +176,64 @@ def test_partial_axes_and_replicated_axes() -> None:
         shard(data, M23, P("a"), ["c"])
     with pytest.raises(BindingError, match="reduction 'sum' is not defined for bool"):
         shard(np.array([True]), M23, P(unreduced=["a"]))
+
+
+def test_replicated_axes_that_overlap_what_splits_without_nesting_are_refused() -> None:
+    mesh = DeviceMesh((6,), ("x",))
+    for layout in (Layout(mesh, ["x:(1)3"]), Layout(mesh, [None], ["x:(1)3"])):
+        with pytest.raises(LayoutError, match=r"axis 'x:\(1\)2' is in replicated_axes, but .* uses it"):
+            shard(np.arange(6.0), mesh, layout, ["x:(1)2"])
+        assert shard(np.arange(6.0), mesh, layout, ["x:(3)2"]).layout is layout
+    with pytest.raises(LayoutError, match=r"sub-axes x:\(1\)3 and x:\(2\)3 overlap"):
+        ShardingSpec(mesh, [DimSpec(["x:(1)3"])], replicated_axes=["x:(2)3"])
+
+
+@pytest.mark.parametrize("op", ReduceOp, ids=str)
+def test_reshards_between_sub_axes_that_do_not_nest(op: ReduceOp) -> None:
+    rng = Random(str(op))
+    for sizes in ((6,), (6,), (6,), (12,), (6, 2)):
+        found = sub_axis_layouts(DeviceMesh(sizes, ("x", "y")[: len(sizes)]), 1, str(op))
+        for _ in range(4):
+            src, dst = rng.choice(found), rng.choice(found)
+            dtype = "float64" if op is ReduceOp.AVG else "int64"
+            x, value = spread(src, (13,), dtype)
+            assert_holds(shard(x, src.mesh, dst), dst, value)
+
+
+def test_a_pending_sum_over_sub_axes_that_do_not_nest_keeps_every_element() -> None:
+    mesh = DeviceMesh((6,), ("x",))
+    x = shard(np.array([1, 2, 3]), mesh, P("x:(1)3"))
+    assert shard(x, mesh, Layout(mesh, ["x:(2)3"], ["x:(1)2"])).numpy().tolist() == [1, 2, 3]
+
+
+def test_axes_that_cut_across_those_of_the_layout_are_refused() -> None:
+    mesh = DeviceMesh((12,), ("x",))
+    x = shard(np.zeros((12, 12)), mesh, P("x:(1)6"))
+    across = r"the axes \[x:\(1\)4\] cut across the sub-axes that \[x:\(1\)6\|-\] uses"
+    with pytest.raises(LayoutError, match=f"all_gather: {across}"):
+        all_gather(x, 0, physical_axis="x:(1)4")
+    with pytest.raises(LayoutError, match=f"all_to_all: {across}"):
+        all_to_all(x, 1, 0, mesh_axes="x:(1)4")
+    with pytest.raises(LayoutError, match=f"all_reduce: {across}"):
+        all_reduce(x, reduce_axes="x:(1)4")
+    with pytest.raises(LayoutError, match=r"all_slice needs axes .* uses 'x:\(1\)4'"):
+        all_slice(x, 1, "x:(1)4")
+    pending = shard(np.zeros(12), mesh, Layout(mesh, [None], ["x:(1)6"]))
+    with pytest.raises(LayoutError, match="has a pending sum, which cannot be resolved as max"):
+        all_reduce(pending, reduce_op="max", reduce_axes="x:(1)4")
+
+
+def test_operands_whose_sub_axes_do_not_nest_meet() -> None:
+    mesh = DeviceMesh((6,), ("x",))
+    data = np.arange(36.0).reshape(6, 6)
+    for a, b in (("x:(1)3", "x:(1)2"), ("x:(1)2", "x:(3)2"), ("x:(2)3", "x:(1)3")):
+        x, y = shard(data, mesh, P(a)), shard(data, mesh, P(None, b))
+        assert same((x + y).numpy(), data + data)
+        assert same((x @ y).numpy(), data @ data)
+        pending = shard(data, mesh, Layout(mesh, [None, None], [a]))
+        assert same((pending * y).numpy(), data * data)
+        assert same((pending + x).numpy(), data + data)
+        assert same(pending[2:5].numpy(), data[2:5])
 
 
 def test_what_is_no_array_is_refused() -> None:

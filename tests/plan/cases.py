@@ -99,3 +99,30 @@ def transitions(draw: st.DrawFn, *, partial: bool = False, halo: bool = True, on
     a = draw(layouts_of(src, shape, partial, halo, ops[0]))
     b = draw(layouts_of(dst, shape, partial, halo, ops[1]))
     return Transition(a, b, shape)
+
+
+def chains_of(number: int) -> list[tuple[int, ...]]:
+    """Every way to write a number as a product of factors above one, in every order."""
+    if number == 1:
+        return [()]
+    return [(d, *rest) for d in range(2, number + 1) if number % d == 0 for rest in chains_of(number // d)]
+
+
+def factored(mesh: DeviceMesh) -> Iterator[list[Axis]]:
+    """Every way to see a mesh as disjoint sub-axes."""
+    per_axis = []
+    for name, of in zip(mesh.axis_names, mesh.mesh_shape, strict=True):
+        per_axis.append([[Axis(name, prod(c[:i]), n, of) for i, n in enumerate(c)] for c in chains_of(of)])
+    for parts in product(*per_axis):
+        yield [axis for part in parts for axis in part]
+
+
+def sub_axis_layouts(mesh: DeviceMesh, rank: int, op: str = "sum") -> list[Layout]:
+    """Every layout of sub-axes: each splits a dim (in any order within it), is replicated or partial."""
+    out = []
+    for axes in factored(mesh):
+        for roles in product(range(-2, rank), repeat=len(axes)):
+            homes = [[a for a, role in zip(axes, roles, strict=True) if role == k] for k in range(rank)]
+            pending = [a for a, role in zip(axes, roles, strict=True) if role == -2]
+            out += [Layout(mesh, dims, pending, op) for dims in product(*map(permutations, homes))]
+    return list(dict.fromkeys(out))

@@ -1,10 +1,13 @@
 """The cheapest candidate depends on the links; what it moves does not."""
 
+from itertools import product
+from random import Random
+
 import pytest
 
-from shardwise import Layout, Link, P, plan_reshard
+from shardwise import DeviceMesh, Layout, Link, P, plan_reshard
 from tests.plan import oracle
-from tests.plan.cases import mesh_of
+from tests.plan.cases import mesh_of, sub_axis_layouts
 
 MESH = mesh_of(2, 8)
 SLOW, FAST = Link(1e-5, 1e9), Link(1e-6, 4e11)
@@ -68,3 +71,53 @@ def test_the_time_of_a_plan_is_that_of_its_steps():
     part = SIZE / 8 * 7  # what a device receives over the fast links, each way
     slow = SIZE / 8  # what it receives over the slow link, in two rounds of half each
     assert plan.time == pytest.approx(2 * (1e-6 + part / 4e11) + 2 * 1e-5 + slow / 1e9, rel=1e-6)
+
+
+# -- sub-axes that overlap without nesting -----------------------------------------------------------------
+
+
+def check_transition(src: Layout, dst: Layout, shape: tuple[int, ...]) -> None:
+    """Every element gets where it is needed, every contribution counts once, and the bytes are the least."""
+    plan = plan_reshard(src, dst, shape, "int32")
+    oracle.run(plan)
+    for step in plan.steps:
+        assert step.is_local or {d for group in step.groups for d in group} == set(range(src.mesh.num_devices))
+    if src.partial or dst.partial:
+        assert plan.received.total == plan.lower_bound.total == oracle.least_total(plan), (src, dst)
+    else:
+        lacking = oracle.missing_bytes(plan)
+        assert plan.received.each.tolist() == plan.lower_bound.each.tolist() == lacking, (src, dst)
+
+
+def pairs_of(mesh: DeviceMesh, rank: int, most: int, seed: int = 0) -> list[tuple[Layout, Layout]]:
+    found = sub_axis_layouts(mesh, rank)
+    rng = Random(seed)
+    if len(found) ** 2 <= most:
+        return list(product(found, found))
+    return [(rng.choice(found), rng.choice(found)) for _ in range(most)]
+
+
+def test_all_pairs_of_ways_to_see_six_devices():
+    for src, dst in pairs_of(mesh_of(6), 1, 289):
+        check_transition(src, dst, (12,))
+
+
+@pytest.mark.parametrize("sizes", [(12,), (24,), (12, 2)], ids=str)
+def test_some_pairs_of_ways_to_see_more_devices(sizes):
+    for src, dst in pairs_of(mesh_of(*sizes), 1, 12):
+        check_transition(src, dst, (13,))
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("rank", [1, 2])
+@pytest.mark.parametrize("sizes", [(6,), (12,), (24,), (12, 2), (6, 6), (6, 2, 2)], ids=str)
+def test_many_pairs_of_ways_to_see_more_devices(sizes, rank):
+    for src, dst in pairs_of(mesh_of(*sizes), rank, 1200, seed=1):
+        check_transition(src, dst, (12, 5)[:rank])
+
+
+def test_a_pending_sum_gets_its_elements_from_where_they_are():
+    mesh = mesh_of(12, 2)
+    plan = plan_reshard(Layout(mesh, ["x:(1)3"]), Layout(mesh, ["x:(2)3"], ["x:(1)2", "x:(6)2", "y"]), (24,), "float32")
+    assert plan.received.total == plan.lower_bound.total == 32
+    oracle.run(plan)

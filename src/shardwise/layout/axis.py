@@ -3,6 +3,7 @@
 import re
 from collections.abc import Iterable
 from itertools import product
+from math import gcd, lcm
 from typing import NamedTuple
 
 from shardwise.errors import LayoutError
@@ -119,26 +120,74 @@ def gaps(whole: Axis, used: Iterable[Axis]) -> list[Axis]:
     return out
 
 
+def is_disjoint(a: Iterable[Axis], b: Iterable[Axis]) -> bool:
+    """Whether no axis of one set overlaps one of the other, so that both can be used side by side.
+
+    Axes may overlap though they have no factor in `common`: 6 positions seen as 3 x 2 and as 2 x 3.
+
+    >>> three, two = Axis("x", 1, 3, 6), Axis("x", 1, 2, 6)
+    >>> is_disjoint([three], [two]), common([three], [two]), is_disjoint([three], [Axis("x", 3, 2, 6)])
+    (False, (), True)
+    """
+    others = list(b)
+    return not any(overlap(one, other) for one in a for other in others)
+
+
+def has_crossing(a: Iterable[Axis], b: Iterable[Axis]) -> bool:
+    """Whether some axis of one set overlaps one of the other beyond the factors that they have in common.
+
+    >>> has_crossing([Axis("x", 1, 4, 12)], [Axis("x", 1, 6, 12)])
+    True
+    >>> has_crossing([Axis("x", 1, 4, 8)], [Axis("x", 2, 2, 8)])
+    False
+    """
+    others = list(b)
+    return not is_disjoint(without(a, others), others)
+
+
 def common(a: Iterable[Axis], b: Iterable[Axis]) -> tuple[Axis, ...]:
-    """Return the factors that two sets of axes share, as far as they nest.
+    """Return the factors that two sets of axes share; axes without one may overlap all the same (`is_disjoint`).
 
     >>> common([Axis("x", 1, 8, 8)], [Axis("x", 2, 2, 8), Axis("y", 1, 2, 2)])
     (x:(2)2,)
+    >>> common([Axis("x", 1, 4, 12)], [Axis("x", 1, 6, 12)])
+    (x:(1)2,)
     """
     out = []
     for one, other in product(a, list(b)):
-        low, high = max(one.pre, other.pre), min(one.pre * one.size, other.pre * other.size)
-        nests = one.name == other.name and low < high and high % low == 0
-        if nests and all(low % x.pre == 0 and x.pre * x.size % high == 0 for x in (one, other)):
+        low, high = lcm(one.pre, other.pre), gcd(one.pre * one.size, other.pre * other.size)
+        if one.name == other.name and low < high and high % low == 0:
             out.append(Axis(one.name, low, high // low, one.of))
     return tuple(out)
 
 
 def without(axes: Iterable[Axis], removed: Iterable[Axis]) -> tuple[Axis, ...]:
-    """Return axes less factors of them.
+    """Return axes less the factors that they have in common with others: the two make up the axes again.
+
+    What is left may still overlap what was removed, where that does not nest (`has_crossing`).
 
     >>> without([Axis("x", 1, 8, 8), Axis("y", 1, 2, 2)], [Axis("x", 1, 2, 8)])
     (x:(2)4, y)
+    >>> without([Axis("x", 1, 6, 12)], [Axis("x", 1, 4, 12)])
+    (x:(2)3,)
     """
-    gone = list(removed)
-    return tuple(gap for axis in axes for gap in gaps(axis, [r for r in gone if overlap(axis, r)]))
+    out = tuple(axis for axis in axes if axis.size > 1)
+    for gone in removed:
+        out = tuple(gap for axis in out for gap in gaps(axis, common([axis], [gone])))
+    return out
+
+
+def cover(axes: Iterable[Axis]) -> tuple[Axis, ...]:
+    """Return the smallest disjoint axes of which all these are factors, in canonical order.
+
+    >>> cover([Axis("x", 1, 3, 6), Axis("y", 1, 2, 2), Axis("x", 1, 2, 6)]), cover([Axis("x", 2, 2, 8)])
+    ((x, y), (x:(2)2,))
+    """
+    out: list[Axis] = []
+    for axis in axes:
+        while met := next((other for other in out if overlap(axis, other)), None):
+            out.remove(met)
+            low = gcd(axis.pre, met.pre)
+            axis = Axis(axis.name, low, lcm(axis.pre * axis.size, met.pre * met.size) // low, axis.of)
+        out.append(axis)
+    return merged(sorted(out))

@@ -17,7 +17,7 @@ import numpy as np
 import optree
 
 from shardwise.errors import ArgumentError, LayoutError, did_you_mean
-from shardwise.layout.axis import Axis, check_disjoint, common, without
+from shardwise.layout.axis import Axis, check_disjoint, common, has_crossing, is_disjoint, without
 from shardwise.layout.context import current_mesh
 from shardwise.layout.conversion import LayoutLike, as_layout
 from shardwise.layout.cut import Cut
@@ -154,7 +154,7 @@ def shard(
     if replicated_axes is not None:
         names = ShardingSpec(layout.mesh, (), replicated_axes).replicated_axes
         kept = [layout.mesh.axis(name, "replicated_axes") for name in sorted(names)]
-        if used := common(kept, (*layout.sharded_axes, *layout.partial)):
+        if used := [a for a in kept if not is_disjoint([a], (*layout.sharded_axes, *layout.partial))]:
             raise LayoutError(f"axis {str(used[0])!r} is in replicated_axes, but {layout} uses it.")
     return relayout(x, layout=layout) if isinstance(x, Tensor) else placed(x, layout)
 
@@ -196,8 +196,14 @@ def all_gather(sharded_tensor: Any, axis: int | None = None, **kwargs: Any) -> A
     dims = range(x.ndim) if axis is None else [_dim(x, axis, "all_gather")]
     if physical is not None and not common(over, [a for k in dims for a in x.layout.dims[k].axes]):
         raise LayoutError(f"all_gather: physical_axis={physical!r} does not split {_dims_text(axis)} of {x.layout}.")
+    _check_nested(over, [a for k in dims for a in x.layout.dims[k].axes], x.layout, "all_gather")
     cuts = [_less(cut, over) if k in dims else cut for k, cut in enumerate(x.layout.dims)]
     return relayout(x, layout=_with(x.layout, cuts))
+
+
+def _check_nested(axes: Sequence[Axis], used: Sequence[Axis], layout: Layout, function: str) -> None:
+    if has_crossing(used, axes):
+        raise LayoutError(f"{function}: the axes {list(axes)} cut across the sub-axes that {layout} uses.")
 
 
 def _dims_text(axis: int | None) -> str:
@@ -276,6 +282,7 @@ def all_to_all(
 def _moving(x: Tensor, names: AxisNames, dim: int) -> tuple[Axis, ...]:
     # The named axes that split a dim; one of a single device splits nothing and need not.
     axes = tuple(a for a in _axes(x, names, "all_to_all") if a.size > 1)
+    _check_nested(axes, x.layout.dims[dim].axes, x.layout, "all_to_all")
     moving = common(axes, x.layout.dims[dim].axes)
     if prod(a.size for a in moving) != prod(a.size for a in axes):
         raise LayoutError(
@@ -360,7 +367,7 @@ def _reduction(layout: Layout, op: str | ReduceOp | None, names: AxisNames, func
     pending = layout.partial
     axes = _reduce_axes(layout, names, function)
     how = ReduceOp.of(op) if op is not None else layout.reduce_op or ReduceOp.SUM
-    if common(axes, pending) and how is not layout.reduce_op:
+    if not is_disjoint(axes, pending) and how is not layout.reduce_op:
         raise LayoutError(
             f"{function}: {layout} has a pending {layout.reduce_op}, which cannot be resolved as {how}.\n"
             f"  leave reduce_op out, or resolve it first: all_reduce(x)."

@@ -16,7 +16,7 @@ import numpy as np
 
 from shardwise.engine.current import current_engine
 from shardwise.errors import ArgumentError, BindingError, as_int
-from shardwise.layout.axis import common
+from shardwise.layout.axis import is_disjoint
 from shardwise.layout.conversion import LayoutLike
 from shardwise.layout.cut import Cut
 from shardwise.layout.device import Device
@@ -395,5 +395,5 @@ def _grid_cuts(vectors: Sequence[Tensor], mesh: DeviceMesh) -> list[Cut]:
     for x in vectors:
         cut = x.layout.without_halo().dims[0]
         used = [axis for earlier in cuts for axis in earlier.axes]
-        cuts.append(cut if x.mesh is mesh and not common(cut.axes, used) else Cut())
+        cuts.append(cut if x.mesh is mesh and is_disjoint(cut.axes, used) else Cut())
     return cuts

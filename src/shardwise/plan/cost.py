@@ -132,16 +132,17 @@ class Links:
                 size = _common(axis, part) if overlap(axis, part) else 1
                 if size > 1:
                     out.append((size, link))
-                    left //= size
+                    left = -(-left // size)
             if left > 1:
                 out.append((left, self.default))
         return sorted(out, key=lambda level: (level[1].bandwidth, -level[1].latency, level[0]))
 
 
 def _common(a: Axis, b: Axis) -> int:
-    # The positions that two factors of one axis share; factors that do not nest count as far as they do.
+    # The positions that two overlapping factors of one axis share; where they do not nest, rounded up: some
+    # neighbours along one differ in the other.
     low, high = max(a.pre, b.pre), min(a.pre * a.size, b.pre * b.size)
-    return max(1, high // low)
+    return -(-high // low)
 
 
 def move_time(levels: Sequence[tuple[int, Link]], received: float) -> float:

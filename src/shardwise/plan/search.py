@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from itertools import pairwise
 from math import prod
 
-from shardwise.layout.axis import Axis, common, merged, without
+from shardwise.layout.axis import Axis, common, cover, is_disjoint, merged, without
 from shardwise.layout.cut import Cut
 from shardwise.layout.layout import Layout, Shape
 from shardwise.layout.placement import ReduceOp
@@ -129,7 +129,7 @@ class Search:
         moves: list[tuple[Move, float]] = [(ReduceMove(shares), reduce_bytes)]
         if targets:
             moves.append((SpreadMove(shares), spread_bytes))
-        over = merged(sorted({*shares.pending, *without(change.axes, shares.pending)}))
+        over = cover((*shares.pending, *change.axes))
         last = dst if not shares.fresh else shares
         if change.kind is None and targets and merged(targets) == merged(shares.pending) and not shares.fresh:
             steps = [self._step("all_reduce", shares.pending, src, dst, *zip(*moves, strict=True))]
@@ -150,7 +150,7 @@ class Search:
             change = change_of(src, dst, self.shape)
             if change.kind in (None, "slice", "fill") or _stays(src, dst, self.shape):
                 return [self._fill(src, dst, shares)]
-            clean = change.kind == "all_gather" and not common(change.axes, shares.fresh)
+            clean = change.kind == "all_gather" and is_disjoint(change.axes, shares.fresh)
             kind: Kind = "all_gather" if clean else "exchange"
             axes = change.axes
         else:
@@ -219,7 +219,7 @@ def _overlap(src: Layout, dst: Layout, shape: Shape) -> float:
 def _stays(src: Layout, dst: Layout, shape: Shape) -> bool:
     # Whether some device that needs an element always holds it: no axis that splits a dim before and after
     # disagrees about an element, and no copies are to be made.
-    if without(dst.replicated_axes, src.replicated_axes):
+    if not is_disjoint(dst.replicated_axes, src.sharded_axes):
         return False
     old, new = [], []
     for before, after, s, d in zip(src.dims, dst.dims, src.tiling(shape).dims, dst.tiling(shape).dims, strict=True):
@@ -230,7 +230,7 @@ def _stays(src: Layout, dst: Layout, shape: Shape) -> bool:
             return False
         old += before.axes[same:]
         new += after.axes[same:]
-    return not common(old, new)
+    return is_disjoint(old, new)
 
 
 def _rounds(steps: Sequence[Step]) -> int:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from itertools import product
 from math import prod
 
-from shardwise.layout.axis import Axis, common, overlap
+from shardwise.layout.axis import Axis, is_disjoint, overlap
 from shardwise.layout.cut import Cut
 from shardwise.layout.layout import Layout, Shape
 from shardwise.layout.mesh import DeviceMesh
@@ -67,7 +67,7 @@ def _pendings(
     none = ((),) * len(layouts)
     partial = [layout.partial for layout in layouts]
     ops = {layout.reduce_op for layout in layouts if layout.partial}
-    if len(ops) == 1 and not any(common(p, used) for p in partial):
+    if len(ops) == 1 and all(is_disjoint(p, used) for p in partial):
         op = ops.copy().pop()
         if rule.linear == "joint" and op in (ReduceOp.SUM, ReduceOp.AVG) and len(set(partial)) == 1:
             yield tuple(partial), op

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from functools import lru_cache
 
-from shardwise.layout.axis import common
+from shardwise.layout.axis import is_disjoint
 from shardwise.layout.cut import Cut
 from shardwise.layout.layout import Layout
 from shardwise.layout.placement import ReduceOp
@@ -33,7 +33,7 @@ def cut_as(layout: Layout, cuts: tuple[Cut | None, ...]) -> Layout:
 @lru_cache(maxsize=8192)
 def pending_in(layout: Layout, own: Layout) -> Layout:
     """Return a layout with the sums that are pending in a tensor's own, where that is possible."""
-    if own.reduce_op is ReduceOp.SUM and own.mesh is layout.mesh and not common(own.partial, layout.sharded_axes):
+    if own.reduce_op is ReduceOp.SUM and own.mesh is layout.mesh and is_disjoint(own.partial, layout.sharded_axes):
         return Layout(layout.mesh, layout.dims, own.partial)
     return layout
 

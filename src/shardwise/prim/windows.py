@@ -14,7 +14,7 @@ import numpy as np
 
 from shardwise.engine.execute import Program, compiled
 from shardwise.engine.storage import Region, storage_of
-from shardwise.layout.axis import common
+from shardwise.layout.axis import is_disjoint
 from shardwise.layout.cut import Cut
 from shardwise.layout.layout import Layout, Shape
 from shardwise.layout.placement import ReduceOp
@@ -155,7 +155,7 @@ def _window_vjp(ct: Tensor, out: Tensor, x: Tensor, *, index: Index) -> tuple[Te
 
 
 def _within(y: Tensor, *, index: Index, layout: Layout, shape: Shape) -> Tensor:
-    sums = y.layout.reduce_op in (ReduceOp.SUM, ReduceOp.AVG) and not common(y.layout.partial, layout.sharded_axes)
+    sums = y.layout.reduce_op in (ReduceOp.SUM, ReduceOp.AVG) and is_disjoint(y.layout.partial, layout.sharded_axes)
     if sums and y.mesh is layout.mesh:
         layout = Layout(layout.mesh, layout.dims, y.layout.partial, y.layout.reduce_op or "sum")
     small = windowed(layout, shape, index)

@@ -16,7 +16,7 @@ from shardwise.ir.passes.rounds import rounds
 from shardwise.ir.passes.swaps import swapped
 from shardwise.ir.passes.writer import Writer, element_of
 from shardwise.ir.shard import AllGatherOp, AllReduceOp, AllSliceOp, AllToAllOp, ReduceScatterOp, UpdateHaloOp
-from shardwise.layout.axis import Axis, without
+from shardwise.layout.axis import Axis, is_disjoint, without
 from shardwise.layout.cut import Cut
 from shardwise.layout.layout import Layout, Shape
 from shardwise.plan.kinds import Kind, remainder
@@ -225,7 +225,10 @@ def _middle(plan: Plan) -> Layout | None:
     if src.has_halo or any(remainder(o.axes, n.axes) is None for o, n in zip(src.dims, dst.dims, strict=True)):
         return None
     # Devices that have the same contributions share the work too.
-    shared = without(plan.steps[1].axes, (*src.partial, *src.sharded_axes))
+    used = (*src.partial, *src.sharded_axes)
+    shared = without(plan.steps[1].axes, used)
+    if not is_disjoint(shared, used):
+        return None
     parts = _count(shared) * _count(src.partial)
     for dim, (cut, size) in enumerate(zip(src.dims, local_sizes(src, shape), strict=True)):
         if cut.offsets is None and size != DYNAMIC_INDEX and size % parts == 0:
