@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from math import isfinite
-from statistics import quantiles
 from typing import Any, Literal, get_args
 
 State = Literal["warm", "cold", "count"]
@@ -40,13 +39,24 @@ class Measure:
         if len(values) < 2:
             (value,) = values
             return cls(value, value, value, 1)
-        low, middle, high = quantiles(values, n=4, method="inclusive" if len(values) > 3 else "exclusive")
-        return cls(middle, max(low, min(values)), min(high, max(values)), len(values))
+        low, middle, high = (_quantile(sorted(values), quarters) for quarters in (1, 2, 3))
+        return cls(middle, low, high, len(values))
 
     @property
     def spread(self) -> float:
         """Half the distance between the quartiles."""
         return (self.high - self.low) / 2
+
+
+def _quantile(ordered: Sequence[float], quarters: int) -> float:
+    # Between two neighbours, of which it never leaves the interval by a rounding: equal values have no spread.
+    count = len(ordered)
+    steps = (count - 1) * quarters if count > 3 else (count + 1) * quarters - 4  # in quarters of a place
+    at, part = divmod(min(max(steps, 0), 4 * (count - 1)), 4)
+    if not part:
+        return ordered[at]
+    first, second = ordered[at : at + 2]
+    return min(first + (second - first) * (part / 4), second)
 
 
 @dataclass(frozen=True, slots=True)

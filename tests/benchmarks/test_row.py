@@ -4,7 +4,7 @@ import json
 from statistics import median
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from benchmarks.row import Floor, Measure, Row, counted
@@ -14,6 +14,8 @@ SECONDS = st.lists(st.floats(1e-9, 1e3), min_size=1, max_size=40)
 
 
 @given(SECONDS)
+@example([205.14206377399867] * 2)  # of which a mean of quarters is rounded up
+@example([0.1, *[205.14206377399867] * 6])
 def test_a_measure_is_the_median_between_the_quartiles(values):
     found = Measure.of(values)
     assert found.median == pytest.approx(median(values))

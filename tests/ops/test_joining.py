@@ -14,6 +14,7 @@ from shardwise import (
     BindingError,
     DeviceMesh,
     EngineError,
+    Layout,
     P,
     Tensor,
     asarray,
@@ -32,7 +33,7 @@ from shardwise.engine.abstract import AbstractArrays
 from shardwise.engine.storage import storage_of
 from tests.ops.cases import agrees, lacking, moves_only_what_changes_device, sent, tensors, transposed
 from tests.ops.peers import check
-from tests.prim.cases import host_meshes, jax_of_eight
+from tests.prim.cases import host_meshes, jax_of_eight, spread
 
 MESH = DeviceMesh((2, 4), ("x", "y"))
 RANKED = st.lists(st.integers(0, 7), min_size=1, max_size=3).map(tuple)
@@ -65,6 +66,27 @@ def test_concat(case):
 def test_concat_flattened(case):
     parts, _ = case
     agrees(lambda *xs: concat(xs, axis=None), lambda *xs: np.concatenate(xs, None), *parts, torch=False)
+
+
+FLATTENED = [  # shapes and layouts of two tensors on (x=2, y=2), of which the first is the largest
+    ((1, 2, 1), ["x", None, None], (), (1, 1, 1), [None, None, None], ("x",)),  # pending along what cuts the result
+    ((4, 2), [("x", "y"), None], (), (2, 2), [None, "x"], ("y",)),
+    ((2, 4), [None, "y"], ("x",), (2, 2), ["x", None], ("y",)),
+    ((2, 1, 1), [None, "x", None], (), (2, 0), ["x", None], ()),  # an axis on a dim of size one, beside nothing
+    ((0, 3), ["x", None], (), (0,), ["y"], ()),
+    ((3, 1, 1), [None, None, "x"], ("y",), (0, 2), [None, "y"], ("x",)),
+]
+
+
+@pytest.mark.parametrize(("one", "cuts", "pending", "other", "its_cuts", "its_pending"), FLATTENED)
+def test_concat_flattened_of_pending_and_empty_values(one, cuts, pending, other, its_cuts, its_pending):
+    mesh = DeviceMesh((2, 2), ("x", "y"))
+    parts = [
+        spread(Layout(mesh, cuts, pending), one, np.dtype("float64"), 0)[0],
+        spread(Layout(mesh, its_cuts, its_pending), other, np.dtype("float64"), 1)[0],
+    ]
+    for some in (parts, parts[::-1]):
+        agrees(lambda *xs: concat(xs, axis=None), lambda *xs: np.concatenate(xs, None), *some)
 
 
 def test_concat_of_several_dtypes_promotes():

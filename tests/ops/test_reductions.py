@@ -1,5 +1,7 @@
 """Reductions over dims against NumPy and JAX."""
 
+from itertools import pairwise
+
 import numpy as np
 import pytest
 from hypothesis import given
@@ -9,13 +11,16 @@ import shardwise
 from shardwise import (
     ArgumentError,
     BindingError,
+    Cut,
     DeviceMesh,
+    Layout,
     P,
     ReduceOp,
     argmax,
     argmin,
     cumulative_sum,
     current_engine,
+    from_shards,
     grad,
     jvp,
     norm,
@@ -166,6 +171,19 @@ def test_argmax_of_a_scalar_and_of_dims_beside_an_empty_one():
     assert argmax(np.array(3.0)).item() == 0
     assert argmax(np.ones((0, 3)), axis=1).shape == (0,)
     assert argmin(shard(np.ones((0, 3)), MESH, P("y")), axis=1).dtype == np.int64
+
+
+@pytest.mark.parametrize("name", ["argmax", "argmin", "max", "min", "sum", "prod", "any", "all", "mean", "norm"])
+def test_what_shards_come_to_is_read_only_also_beside_empty_shards(name):
+    mesh = DeviceMesh((4,), ("x",))
+    for offsets in ((0, 0, 1, 2, 2), (0, 1, 1, 1, 2), (0, 2, 2, 2, 2), (0, 0, 0, 0, 2)):
+        x = from_shards(
+            [np.ones(b - a) for a, b in pairwise(offsets)], mesh, Layout(mesh, [Cut("x", offsets=offsets)]), (2,)
+        )
+        out = getattr(shardwise, name)(x)
+        for array in (*(s.array for s in out.shards), *map(out.local, range(4)), out.numpy()):
+            assert type(array) is np.ndarray
+            assert not array.flags.writeable
 
 
 @pytest.mark.parametrize("spec", [P(), P("y"), P(("y", "x")), P("x", "y")], ids=str)

@@ -144,8 +144,8 @@ class LocalEngine:
             made = [kernel(first[i], second[j]) for i, j in works]
         else:
             made = [kernel(*[arrays[i] for arrays, i in zip(operands, sources, strict=True)]) for sources in works]
-        if isinstance(made[0], np.generic):  # NumPy makes scalars of 0-d arrays
-            made = [np.asarray(array) for array in made]
+        if not job.out.shape:  # NumPy makes scalars of some 0-d arrays, and each shard may take its own way
+            made = [np.asarray(array) if isinstance(array, np.generic) else array for array in made]
         return made if job.order is None else [made[i] for i in job.order]
 
     def each(

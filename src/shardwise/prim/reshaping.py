@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 
 from array_api_compat import array_namespace
 
-from shardwise.layout.axis import Axis
+from shardwise.layout.axis import Axis, overlap
 from shardwise.layout.cut import Cut
 from shardwise.layout.layout import Layout, Shape
 from shardwise.layout.tiling import Box
@@ -59,6 +59,9 @@ def reshaping(layout: Layout, old: Shape, new: Shape, cut: Cut | None = None) ->
     >>> [index[:2] for index, _ in reshaping(P("y").to_layout(1, mesh), (15,), (5, 3)).pieces]
     [(Span(start=0, length=15, step=1),)]
     """
+    # What is pending along axes that are to cut the result is resolved on the way.
+    if cut is not None and any(overlap(a, b) for a, b in product(cut.axes, layout.partial)):
+        layout = layout.resolved()
     found = []
     for sources, targets in _groups(old, new):
         cuts = tuple(layout.dims[k] for k in sources)
@@ -77,7 +80,8 @@ def _with(layout: Layout, cuts: Sequence[Cut]) -> Layout:
 
 
 def _groups(old: Shape, new: Shape) -> Iterator[tuple[list[int], list[int]]]:
-    # Runs of dims of either shape with equal products; dims of size one join the run before them.
+    # Runs of dims of either shape with equal products; what is left at the end of one shape alone, all of size one,
+    # joins the run before it, so that no run is without dims on one side.
     i = j = 0
     while i < len(old) or j < len(new):
         sources, targets = [], []
@@ -94,10 +98,10 @@ def _groups(old: Shape, new: Shape) -> Iterator[tuple[list[int], list[int]]]:
                 break
             if i == len(old) and j == len(new):
                 break
-        while i < len(old) and old[i] == 1 and i + 1 >= len(old):
-            sources, i = [*sources, i], i + 1
-        while j < len(new) and new[j] == 1 and j + 1 >= len(new):
-            targets, j = [*targets, j], j + 1
+        if j == len(new):
+            sources, i = [*sources, *range(i, len(old))], len(old)
+        if i == len(old):
+            targets, j = [*targets, *range(j, len(new))], len(new)
         yield sources, targets
 
 

@@ -69,6 +69,8 @@ def made(
             arrays = [kernel(place, first[i]) for place, (i,) in works]
         else:
             arrays = [kernel(place, *[a[i] for a, i in zip(given, at, strict=True)]) for place, at in works]
+        if not shape:  # NumPy makes scalars of some 0-d arrays
+            arrays = [np.asarray(array) if isinstance(array, np.generic) else array for array in arrays]
         return Tensor(arrays, layout, shape, dtype, engine)
     held = [(x.arrays, x.storage.index) for x in operands]
     places = _places(storage)
@@ -78,7 +80,8 @@ def made(
         if place is None:
             place = places[device] = Place(device, storage.box(index), storage.local_shape(index))
         local = [arrays[which(device)] for arrays, which in held]
-        return engine.apply(partial(kernel, place), local, place.shape)
+        array = engine.apply(partial(kernel, place), local, place.shape)
+        return np.asarray(array) if isinstance(array, np.generic) else array
 
     like = sample(operands[0].arrays) if operands else None
     return Tensor(engine.each(storage, dtype, make, base, like), layout, shape, dtype, engine)
