@@ -206,6 +206,11 @@ def test_the_first_and_last_part_over_an_interval_meet_it() -> None:
                 assert dim.over(start, stop) == range(meeting[0], meeting[-1] + 1)
 
 
+def test_a_dim_is_balanced_without_halos_unless_said_otherwise() -> None:
+    dim = DimTiling(5, 2)
+    assert (dim.split, dim.offsets, dim.halo, dim.edge) == ("balanced", None, (0, 0), "clip")
+
+
 @pytest.mark.parametrize(
     ("dim", "side", "width", "smallest"),
     [

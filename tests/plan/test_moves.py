@@ -285,6 +285,17 @@ def test_where_boxes_would_be_very_many_each_is_given_cells_of_its_own(parts: in
     assert sum(1 for _ in some.of(0)) == 0  # one that is not in the new mesh
 
 
+def test_cells_are_counted_from_the_first_that_a_target_meets() -> None:
+    old, new = mesh_of(66, 2), DeviceMesh((2, 32), ("x", "y"), [CPU(1000 + i) for i in range(64)])
+    src = ListedSide(Layout(old, ["x"]), (66,), tuple(range(132)))
+    dst = ListedSide(Layout(new, ["x"]), (66,), tuple(range(132, 196)))
+    some = Shares(src, dst, (old.axis("y"),))
+    for half in range(2):
+        able = range(132 + 32 * half, 164 + 32 * half)
+        found = [some.reducers((33 * half + i,), (half,), able[0]) for i in range(33)]
+        assert found == [[able[i % 32]] for i in range(33)]
+
+
 def test_outsiders_take_no_part() -> None:
     old, new = mesh_of(2), DeviceMesh((2,), ("x",), [CPU(2), CPU(3)])
     a, b = ListedSide(Layout(old, [None]), (4,), (0, 1)), ListedSide(Layout(new, ["x"]), (4,), (2, 3))
