@@ -7,7 +7,7 @@ import pytest
 
 from shardwise import Cut, DeviceMesh, Layout, ReduceOp
 from shardwise.layout.axis import overlap
-from shardwise.prim.infer import MOST, candidates
+from shardwise.prim.infer import MOST, Candidate, candidates
 from shardwise.prim.rule import Linear, Rule
 from tests.plan.cases import all_layouts, mesh_of
 from tests.prim.cases import spread
@@ -143,6 +143,12 @@ def test_a_dim_that_broadcasts_is_whole() -> None:
     layouts = [Layout(MESH, ["x", "y"]), Layout(MESH, [None, "y"])]
     first = next(candidates(rule, MESH, layouts, ((6, 1), (6, 6))))
     assert [str(layout) for layout in first.operands] == ["[x|-]", "[x|y]"]
+
+
+def test_only_what_is_dense_counts_work() -> None:
+    layout = Layout(MESH, ["x"])
+    assert Candidate((layout,), layout).work == 0
+    assert next(candidates(Rule((("a",),), ("a",)), MESH, [layout], ((6,),))).work == 0
 
 
 def test_not_more_ways_than_most_are_looked_at() -> None:
