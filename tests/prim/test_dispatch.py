@@ -91,6 +91,9 @@ def test_tensors_on_one_device_follow_those_that_are_spread() -> None:
     both = apply("add", np.add, ADD, [alone, alone])
     assert both.mesh.is_single
     assert both.mesh is alone.mesh
+    elsewhere = sw.to_device(alone, CPU(1))
+    for operands in ([elsewhere, alone], [alone, elsewhere]):
+        assert apply("add", np.add, ADD, operands).mesh is operands[0].mesh
 
 
 def test_the_first_mesh_that_is_spread_is_the_one() -> None:

@@ -124,6 +124,12 @@ def test_the_derivative_of_a_sum_is_one() -> None:
         np.testing.assert_allclose(got.numpy(), np.broadcast_to(2 * x.numpy().sum(axis=dims, keepdims=True), (4, 6)))
 
 
+def test_the_tangent_of_a_sum_is_the_sum_of_tangents() -> None:
+    x, value = cases.spread(Layout(MESH, ["x", "y"]), (4, 6))
+    _, pushed = jvp(lambda x: reduce(x, dims=(0,), op=ReduceOp.SUM), (x,), (shard(3 * value, MESH, x.layout),))
+    assert np.array_equal(pushed.numpy(), 3 * value.sum(axis=0))
+
+
 def test_whether_any_is_true_has_no_derivative() -> None:
     x = asarray(np.array([0.0, 1.0]))
     for op in (ReduceOp.BOR, ReduceOp.BAND):

@@ -85,6 +85,16 @@ def test_derivatives_go_back_to_where_they_came_from() -> None:
     assert np.array_equal(value, x.numpy())
 
 
+def test_they_are_linear_and_known_by_name() -> None:
+    x, value = spread(LAYOUTS[0], SHAPE)
+    tangent = shard(value + 1, MESH, x.layout)
+    _, pushed = jvp(lambda x: expand(x, at=(1,)), (x,), (tangent,))
+    assert np.array_equal(pushed.numpy(), np.expand_dims(value + 1, 1))
+    _, back = jvp(lambda x: squeeze(x, at=(1,)), (expand(x, at=(1,)),), (pushed,))
+    assert np.array_equal(back.numpy(), value + 1)
+    assert [repr(row) for row in (expand, squeeze, permute)] == ["Row(expand)", "Row(squeeze)", "Row(permute_dims)"]
+
+
 def test_of_no_dims_there_is_one_order() -> None:
     x, value = spread(Layout(MESH, [], ["x"]), ())
     assert_holds(permute(x, order=()), x.layout, value)
