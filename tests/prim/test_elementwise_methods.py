@@ -1,0 +1,80 @@
+"""Elementwise methods: each is the public function of its name, and none is missing."""
+
+import inspect
+
+import numpy as np
+import pytest
+
+import shardwise as sw
+from shardwise import LocalTensor, P, Tensor, asarray, shard
+from shardwise.prim.elementwise_methods import ElementwiseMethods
+from tests.plan.cases import mesh_of
+
+NAMES = [n for n, v in vars(ElementwiseMethods).items() if not n.startswith("_") and inspect.isfunction(v)]
+TWO = ["atan2", "copysign", "hypot", "logaddexp", "maximum", "minimum", "nextafter"]
+LOGICAL = ["logical_and", "logical_or", "logical_xor"]
+ONE = [n for n in NAMES if n not in (*TWO, *LOGICAL, "clip")]
+VALUE = np.array([0.25, 0.5, 0.75, 0.9])
+OTHER = np.array([2.0, -1.0, 0.75, 0.1])
+X, Y = shard(VALUE, mesh_of(2), P("x")), shard(OTHER, mesh_of(2), P("x"))
+
+
+def test_they_are_as_many_as_there_are() -> None:
+    assert len(ONE) == 38
+    assert isinstance(X, ElementwiseMethods)
+    assert issubclass(Tensor, ElementwiseMethods)
+
+
+@pytest.mark.parametrize("name", ONE)
+def test_of_one_it_is_the_function(name: str) -> None:
+    x = X + 1.0 if name == "acosh" else X
+    got, want = getattr(x, name)(), getattr(sw, name)(x)
+    assert np.array_equal(got.numpy(), want.numpy())
+    assert got.dtype == want.dtype
+    assert got.layout is want.layout
+
+
+THEIRS = {"acos": "arccos", "acosh": "arccosh", "asin": "arcsin", "asinh": "arcsinh", "atan": "arctan"} | {
+    "atanh": "arctanh",
+    "round": "rint",
+    "atan2": "arctan2",
+}
+
+
+@pytest.mark.parametrize("name", [n for n in ONE if hasattr(np, THEIRS.get(n, n))])
+def test_of_one_it_is_what_numpy_says(name: str) -> None:
+    value = VALUE + 1.0 if name == "acosh" else VALUE
+    got = getattr(asarray(value), name)()
+    np.testing.assert_allclose(got.numpy(), getattr(np, THEIRS.get(name, name))(value), rtol=1e-12)
+
+
+@pytest.mark.parametrize("name", TWO)
+def test_of_two_it_is_what_numpy_says(name: str) -> None:
+    theirs = getattr(np, THEIRS.get(name, name))
+    np.testing.assert_allclose(getattr(X, name)(Y).numpy(), theirs(VALUE, OTHER))
+    np.testing.assert_allclose(getattr(X, name)(0.5).numpy(), theirs(VALUE, 0.5))
+
+
+@pytest.mark.parametrize("name", LOGICAL)
+def test_of_two_truths(name: str) -> None:
+    a, b = np.array([True, True, False, False]), np.array([True, False, True, False])
+    x, y = asarray(a), asarray(b)
+    assert np.array_equal(getattr(x, name)(y).numpy(), getattr(np, name)(a, b))
+
+
+def test_limits() -> None:
+    assert np.array_equal(X.clip(0.3, 0.8).numpy(), np.clip(VALUE, 0.3, 0.8))
+    assert np.array_equal(X.clip(max=0.6).numpy(), np.minimum(VALUE, 0.6))
+    assert np.array_equal(X.clip(min=0.6).numpy(), np.maximum(VALUE, 0.6))
+
+
+def test_parts_of_complex_numbers() -> None:
+    z = np.array([1 + 2j, 3 - 4j])
+    assert np.array_equal(asarray(z).real.numpy(), np.real(z))
+    assert np.array_equal(asarray(z).imag.numpy(), np.imag(z))
+    assert np.array_equal(asarray(z).conj().numpy(), z.conj())
+
+
+def test_only_parts_are_properties() -> None:
+    assert [n for n, v in vars(ElementwiseMethods).items() if isinstance(v, property)] == ["real", "imag"]
+    assert LocalTensor is not Tensor
