@@ -3,6 +3,12 @@
 
 PYTHON ?= python3
 WORKERS ?= 2
+# For `make mutants`: what to change, how often, which changes, how many at a time, seconds of tests per change.
+ROOM ?= plan
+COUNT ?= 150
+SEED ?= 1
+JOBS ?= $(WORKERS)
+LIMIT ?= 20
 VENV := .venv
 BIN := $(VENV)/bin
 INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt
@@ -20,7 +26,7 @@ export PYRIGHT_PYTHON_IGNORE_WARNINGS := 1
 export NO_MKDOCS_2_WARNING := 1
 
 .DELETE_ON_ERROR:
-.PHONY: help run test test-long docs bench figures clean debian lint
+.PHONY: help run test test-long mutants docs bench figures clean debian lint
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -36,6 +42,10 @@ test-long: lint ## the same, with the long tests and many more generated cases
 	$(SAY) "pytest, long"
 	@SHARDWISE_TEST_PROFILE=long $(BIN)/python -m pytest -n $(WORKERS) -m ""
 
+mutants: $(TEST) ## small random changes of one room, and whether tests notice: make mutants ROOM=plan COUNT=150 SEED=1
+	@$(BIN)/python tools/mutants.py $(ROOM) --count $(COUNT) --seed $(SEED) --jobs $(JOBS) --limit $(LIMIT) \
+	    $(if $(MINIMUM),--minimum $(MINIMUM))
+
 docs: $(DOCS) ## build the documentation into site/
 	$(SAY) "mkdocs build"
 	@$(BIN)/python -m mkdocs build --strict --quiet --site-dir site
@@ -48,7 +58,7 @@ figures: $(TEST) ## write the figures of the committed run (benchmarks/results/f
 	@$(BIN)/python tools/figures.py
 
 clean: ## remove .venv and everything the tools leave
-	rm -rf $(VENV) site build dist .pytest_cache .ruff_cache .hypothesis .import_linter_cache
+	rm -rf $(VENV) site build dist .pytest_cache .ruff_cache .hypothesis .import_linter_cache .mutants
 	find src tests tools examples benchmarks -name __pycache__ -type d -prune -exec rm -rf {} +
 
 lint: $(TEST) debian

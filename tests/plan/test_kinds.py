@@ -14,7 +14,7 @@ from shardwise.layout.tiling import DimTiling
 from shardwise.plan.kinds import nested, same_cut
 from tests.layout.strategies import cuts
 from tests.plan import oracle
-from tests.plan.cases import Transition, all_transitions, mesh_of
+from tests.plan.cases import Transition, all_transitions, mesh_of, transitions
 
 MESH = mesh_of(2, 3, 4)
 
@@ -53,6 +53,8 @@ SAME: list = [
     (P("x"), P("y"), ["exchange over x, y"]),
     (P("x", None), P(None, ("x", "y")), ["exchange over x, y"]),
     (P(("x", "y")), P("y"), ["exchange over x, y"]),
+    (P(("x", "y")), P(("x", "z")), ["exchange over y, z"]),  # whoever differs in x has nothing to say
+    (P(("x", "y"), "z"), P(("x", "z"), "y"), ["exchange over y, z"]),
     # reductions
     (P(unreduced=["x"]), P("x"), ["reduce_scatter over x"]),
     (P("y", "z", unreduced=["x"]), P("y", "z"), ["all_reduce over x"]),
@@ -89,12 +91,36 @@ HALOS = [
     (Cut(), Cut((), halo=1, edge="pad"), ["fill"]),
     (Cut(("x", "y")), Cut(("x", "y"), halo=1), ["halo_exchange over x, y"]),
     (Cut("x", halo=1), Cut("y", halo=1), ["exchange over x, y"]),
+    (Cut("y", halo=(0, 1)), Cut("y", halo=(1, 0)), ["halo_exchange over y"]),
+    (Cut("y", halo=2), Cut("y", halo=1), ["slice"]),
+    (Cut("y", halo=1, edge="pad"), Cut("y", halo=1, edge="pad"), []),
+    (Cut("y", halo=(1, 2), edge="pad"), Cut("y", halo=(1, 0), edge="pad"), ["fill"]),
+    (Cut("y", halo=1, edge="pad"), Cut("y", halo=1), ["slice"]),
+    (Cut("y", halo=1, edge="pad"), Cut("y"), ["slice"]),
+    (Cut("y", halo=1), Cut(("y", "x")), ["slice"]),
+    (Cut("y"), Cut(("y", "x"), halo=1), ["exchange over x, y"]),
+    (Cut("y"), Cut(("y", "x"), halo=(0, 1)), ["exchange over x, y"]),
+    (Cut("y"), Cut(("y", "x"), halo=(1, 0)), ["exchange over x, y"]),
+    (Cut(("x", "y"), halo=1), Cut(("x", "z"), halo=1), ["exchange over x, y, z"]),
+    (Cut("y", halo=1), Cut(), ["exchange over y"]),
+    # a dim that is not split has no neighbours, and what lies outside is only there to be filled
+    (Cut((), halo=1, edge="pad"), Cut(), ["slice"]),
+    (Cut((), halo=2, edge="pad"), Cut((), halo=1), ["slice"]),
+    (Cut((), halo=1), Cut((), halo=2), []),
+    (Cut((), halo=1), Cut(), []),
 ]
 
 
 @pytest.mark.parametrize(("old", "new", "want"), HALOS, ids=str)
 def test_a_halo_that_grows_is_exchanged_and_one_that_shrinks_is_sliced(old, new, want):
     assert steps(Layout(MESH, [old]), Layout(MESH, [new]), (24,)) == want
+
+
+@given(transitions(partial=True))
+def test_a_layout_is_its_own_target_without_a_step(case: Transition):
+    for layout in case[:2]:
+        plan = plan_reshard(layout, layout, case.shape, "int8")
+        assert (plan.steps, plan.time, plan.rounds, plan.staging_bytes) == ((), 0, 0, 0)
 
 
 # -- collectives by their definitions --------------------------------------------------------------------

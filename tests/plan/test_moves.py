@@ -11,10 +11,12 @@ from hypothesis import given, settings
 from shardwise import CPU, Cut, DeviceMesh, Layout, plan_reshard
 from shardwise.layout.axis import Axis
 from shardwise.layout.tiling import Box, box_size
+from shardwise.plan import moves, steps
 from shardwise.plan.moves import DirectMove, Move, ReduceMove, Shares, SpreadMove
 from shardwise.plan.side import ListedSide, MeshSide
 from tests.plan import oracle
 from tests.plan.cases import Transition, all_transitions, mesh_of, transitions
+from tests.plan.test_steps import check_chunks
 
 
 def fair_share(case: Transition) -> float:
@@ -323,3 +325,41 @@ def test_shares_say_what_they_are_shares_of() -> None:
     mesh = mesh_of(2, 3)
     some = shares(Layout(mesh, [None], ["x"]), Layout(mesh, ["y"], ["x"]), (6,), pending=())
     assert str(some) == f"shares of {Layout(mesh, ['y'])}"
+
+
+# -- who reduces what ------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("many", [1, 6])
+def test_reducers_that_are_given_whole_cells_do_it_right_and_share_it(monkeypatch, many):
+    # Where all who need a tile would cut it into too many boxes, each is given cells of its own. A limit of memory
+    # that nobody uses keeps these plans apart from all others.
+    monkeypatch.setattr(moves, "MANY", many)
+    monkeypatch.setattr(steps, "MANY", many)
+    for sizes, shape in (((2, 3), (12, 6)), ((2, 2, 2), (8, 8)), ((6, 2), (7, 5))):
+        for case in list(all_transitions(mesh_of(*sizes), shape, partial=True))[::127]:
+            plan = plan_reshard(*case, "int8", memory_limit=2**26 - many)
+            oracle.run(plan)
+            assert plan.received.total == plan.sent.total == oracle.least_total(plan)
+            check_chunks(plan)
+
+
+def test_cells_go_to_their_reducers_in_turn():
+    # 64 devices need all of it, none of which contributes: 64 contributors of a sum over y, in 16 tiles.
+    old = DeviceMesh((16, 4), ("x", "y"))
+    new = DeviceMesh((8,), ("u",), [CPU(100 + i) for i in range(8)])
+    plan = plan_reshard(Layout(old, ["x"], ["y"]), Layout(new, [None]), (4096,), "int8")
+    reduce = plan.steps[0]
+    took = [reduce.received.of(device) for device in new.devices]
+    assert took == [4 * 4096 // 8] * 8  # every one of eight reduces an eighth, of four contributions each
+
+
+@pytest.mark.parametrize("tiles", [64, 16, 4])
+def test_devices_that_only_need_a_sum_share_its_cells_evenly(tiles):
+    # Some 2000 boxes are too many: the cells are dealt out, whole (at most as many devices as cells) or cut.
+    old = DeviceMesh((tiles, 2), ("x", "y"))
+    count = 2048 // tiles
+    new = DeviceMesh((count,), ("u",), [CPU(10000 + i) for i in range(count)])
+    plan = plan_reshard(Layout(old, ["x"], ["y"]), Layout(new, [None]), (8192,), "int8")
+    took = [plan.steps[0].received.of(device) for device in new.devices]
+    assert took == [2 * 8192 // count] * count

@@ -5,7 +5,7 @@ from random import Random
 
 import pytest
 
-from shardwise import DeviceMesh, Layout, Link, P, plan_reshard
+from shardwise import DeviceMesh, Layout, Link, Links, P, plan_reshard
 from tests.plan import oracle
 from tests.plan.cases import mesh_of, sub_axis_layouts
 
@@ -49,6 +49,79 @@ def test_an_axis_that_spans_machines_has_links_for_its_sub_axes():
         "all_reduce over x:(1)2",
         "all_gather over x:(2)8",
     ]
+
+
+MIDDLE = Link(1e-6, 2e10)
+THREE, SPANNING = mesh_of(4, 2, 2), mesh_of(16)
+ASCENDING = {"x": SLOW, "y": MIDDLE, "z": FAST}
+DESCENDING = {"x": FAST, "y": MIDDLE, "z": SLOW}
+INNER_SLOW = {"x:(1)8": FAST, "x:(8)2": SLOW}
+SUM = P(unreduced=["x", "y", "z"])
+LEVELS = [
+    # a sum: scattered over all but the slowest links, in the order of the mesh
+    (SUM, P(), ASCENDING, THREE, (SIZE,), "reduce_scatter over y, z; all_reduce over x; all_gather over y, z"),
+    (SUM, P(), DESCENDING, THREE, (SIZE,), "reduce_scatter over x, y; all_reduce over z; all_gather over x, y"),
+    # and along the longest dim of a shard that divides
+    (
+        P(None, "x", unreduced=["y", "z"]),
+        P(None, "x"),
+        DESCENDING,
+        THREE,
+        (64, 65536),
+        "reduce_scatter over y -> [-|x y] sum(z); all_reduce over z -> [-|x y]; all_gather over y -> [-|x]",
+    ),
+    (
+        P(None, "x", unreduced=["y", "z"]),
+        P(None, "x"),
+        DESCENDING,
+        THREE,
+        (1024, 2048),
+        "reduce_scatter over y -> [y|x] sum(z); all_reduce over z -> [y|x]; all_gather over y -> [-|x]",
+    ),
+    (
+        SUM,
+        P(),
+        DESCENDING,
+        THREE,
+        (1024, 2049),
+        "reduce_scatter over x, y -> [x y|-] sum(z); all_reduce over z -> [x y|-]; all_gather over x, y -> [-|-]",
+    ),
+    # a gather: over the slowest links first, while there is little to send, if these are minor
+    (P(("x", "y", "z")), P(), DESCENDING, THREE, (SIZE,), "all_gather over z; all_gather over y; all_gather over x"),
+    (P(("x", "y", "z")), P(), ASCENDING, THREE, (SIZE,), "all_gather over x, y, z"),
+    (
+        P("x", "y", "z"),
+        P(),
+        ASCENDING,
+        THREE,
+        (64, 128, 256),
+        "all_gather over x; all_gather over y; all_gather over z",
+    ),
+    (P("x", "y", "z"), P("x"), DESCENDING, THREE, (64, 128, 256), "all_gather over z; all_gather over y"),
+    # one axis over two kinds of links
+    (P("x"), P(), INNER_SLOW, SPANNING, (SIZE,), "all_gather over x:(8)2; all_gather over x:(1)8"),
+    (P("x"), P("x:(1)2"), INNER_SLOW, SPANNING, (SIZE,), "all_gather over x:(8)2; all_gather over x:(2)4"),
+    (P("x"), P(), {"x:(1)2": SLOW, "x:(2)8": FAST}, SPANNING, (SIZE,), "all_gather over x"),
+    (P("x", None), P(None, "x"), INNER_SLOW, SPANNING, (1024, 1024), "all_to_all over x"),
+]
+
+
+@pytest.mark.parametrize(("src", "dst", "links", "mesh", "shape", "want"), LEVELS)
+def test_levels_of_links_are_crossed_one_by_one_where_that_is_faster(src, dst, links, mesh, shape, want):
+    a, b = src.to_layout(len(shape), mesh), dst.to_layout(len(shape), mesh)
+    plan = plan_reshard(a, b, shape, "float32", links=links)
+    texts = [f"{step} -> {step.after}" if "->" in want else str(step) for step in plan.steps]
+    assert "; ".join(texts) == want
+    assert plan.received.total == plan.lower_bound.total
+    one = plan_reshard(a, b, shape, "float32", links=dict.fromkeys(links, SLOW))
+    assert plan.time < one.time
+
+
+def test_of_equal_bandwidths_the_longer_latency_is_the_slower_link():
+    late = {"x": Link(1e-6, 1e9), "y": Link(1e-3, 1e9)}
+    src, dst = Layout(MESH, [("x", "y")]), Layout(MESH, [None])
+    assert Links(late).on(MESH, [MESH.axis("x"), MESH.axis("y")]) == [(8, late["y"]), (2, late["x"])]
+    assert [str(s) for s in plan_reshard(src, dst, (64,), "int8", links=late).steps] == ["all_gather over x, y"]
 
 
 def test_a_shape_that_does_not_divide_keeps_the_single_collective():

@@ -41,6 +41,11 @@ def test_a_grain_has_as_many_elements_as_are_allowed_and_cuts_leading_dims_first
     assert all(g == 1 for g in grain[: max(0, whole - 1)])
 
 
+@given(st.lists(st.integers(0, SIZE), max_size=4), st.integers(1, 100))
+def test_a_grain_cuts_even_where_a_dim_is_empty(largest, most):
+    assert min(grain_of(largest, most), default=1) >= 1
+
+
 @given(BOXES, st.integers(1, 12))
 def test_portions_make_up_the_box_nearly_equally(box, count):
     found = [portion(box, count, i) for i in range(count)]
