@@ -270,6 +270,13 @@ def several_slots(n: int) -> Any:
         all_reduce(y),
         shard(y, alone, P(None, "x")),
         all_reduce(shard(whole(4, 5), mesh, P("a", unreduced=["b"]))),
+        # Between two meshes a device holds what each of its slots holds.
+        shard(x, alone, P("x")),
+        shard(y, mesh, P("b", "a")),
+        shard(shard(whole(4, 5), mesh, P("a", unreduced=["b"])), alone, P(None, "x")),
+        shard(shard(whole(4, 5), alone, P(unreduced={"x": "max"})), mesh, P("b")),
+        sw.transfer_to(y, CPU(0)),
+        y * sw.asarray(whole(3, 4)),
     )
 
 

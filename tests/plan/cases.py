@@ -3,12 +3,15 @@
 from collections.abc import Iterator
 from itertools import permutations, product
 from math import prod
+from random import Random
 from typing import Any, NamedTuple
 
+import numpy as np
 from hypothesis import strategies as st
 
 from shardwise import CPU, Cut, DeviceMesh, Layout, ReduceOp
 from shardwise.layout.axis import Axis
+from shardwise.layout.placement import reductions_of
 from tests.layout.strategies import cuts, factors, meshes
 
 MOST_DEVICES = 24
@@ -126,3 +129,53 @@ def sub_axis_layouts(mesh: DeviceMesh, rank: int, op: str = "sum") -> list[Layou
             pending = [a for a, role in zip(axes, roles, strict=True) if role == -2]
             out += [Layout(mesh, dims, pending, op) for dims in product(*map(permutations, homes))]
     return list(dict.fromkeys(out))
+
+
+class Move(NamedTuple):
+    """A transition of a dtype for which both layouts are defined."""
+
+    src: Layout
+    dst: Layout
+    shape: tuple[int, ...]
+    dtype: np.dtype
+
+
+def crowded_mesh(rng: Random, names: str) -> DeviceMesh:
+    """A small mesh of some of six devices, which may stand in several slots."""
+    sizes = [rng.choice([1, 2, 2, 3, 4]) for _ in range(rng.randint(1, 2))]
+    count = prod(sizes)
+    kind = rng.choice(["one", "few", "few", "distinct"])
+    devices = [CPU(rng.randrange(4)) for _ in range(count)]
+    if kind == "one":
+        devices = devices[:1] * count
+    if kind == "distinct" and count <= 6:
+        devices = [CPU(i) for i in rng.sample(range(6), count)]
+    return DeviceMesh(sizes, tuple(names[: len(sizes)]), devices)
+
+
+def seeded_layout(rng: Random, mesh: DeviceMesh, shape: tuple[int, ...], op: ReduceOp | None) -> Layout:
+    """A layout on a mesh, of sub-axes and with halos; with partial axes if a reduction is given."""
+    homes: dict[int, list[Axis]] = {}
+    for axis in rng.sample(axes := rng.choice(list(factored(mesh))), len(axes)):
+        homes.setdefault(rng.randint(-2 if op else -1, len(shape) - 1), []).append(axis)
+    dims = []
+    for dim, size in enumerate(shape):
+        owned, cut = homes.get(dim, []), {}
+        if rng.random() < 0.25:
+            most = size // prod(a.size for a in owned)
+            cut = {"halo": (rng.randint(0, most), rng.randint(0, most)), "edge": rng.choice(["clip", "pad"])}
+        dims.append(Cut(owned, **cut))
+    return Layout(mesh, dims, homes.get(-2, []), op or "sum")
+
+
+def crowded_moves(rng: Random) -> Move:
+    """A reshard between two meshes of which one, at least, has a device in several slots."""
+    shape = tuple(rng.choice([0, 1, 2, 3, 5, 6, 8]) for _ in range(rng.randint(0, 2)))
+    dtype = np.dtype(rng.choice(["int64", "float64"]))
+    ops = [None, *reductions_of(dtype)]
+    while True:
+        a, b = crowded_mesh(rng, "xy"), crowded_mesh(rng, "uv")
+        if any(len(set(mesh.devices)) < mesh.num_devices for mesh in (a, b)):
+            break
+    src, dst = (seeded_layout(rng, mesh, shape, rng.choice(ops)) for mesh in (a, b))
+    return Move(src, dst, shape, dtype)

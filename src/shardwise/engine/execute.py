@@ -23,6 +23,7 @@ from shardwise.layout.axis import common
 from shardwise.layout.layout import Layout, Shape
 from shardwise.layout.placement import ReduceOp, accumulator
 from shardwise.layout.tiling import Box, box_size, intersect
+from shardwise.plan.crowd import Crowd, CrowdMove
 from shardwise.plan.moves import DirectMove, Shares
 from shardwise.plan.plan import Plan
 from shardwise.plan.side import ListedSide, MeshSide, Side, clipped
@@ -375,12 +376,17 @@ def _stage(plan: Plan, steps: Sequence[Step]) -> Stage:
     first, last = steps[0], steps[-1]
     assert isinstance(first.before, Layout)
     assert isinstance(last.after, Layout)
-    shares = next((move.shares for step in steps for move in step.moves if move.shares), last.shares)
+    shares = _shares(steps)
     before, after = storage_of(first.before, plan.shape), _made(last.after, shares, plan.shape)
     dtype = made_dtype(last, plan.dtype)
     build = _Builder(before, after, dtype.itemsize)
-    if shares is None:
+    crowd = next((move.crowd for step in steps for move in step.moves if isinstance(move, CrowdMove)), None)
+    if crowd is not None:
+        _build_crowd(build, steps, crowd)
+    elif shares is None:
         _build_direct(build, first, plan)
+    elif isinstance(shares, Crowd):
+        raise AssertionError("a crowd has a move")
     elif shares.pending:
         _build_reduced(build, steps, shares)
     else:
@@ -398,7 +404,17 @@ def made_dtype(step: Step, dtype: np.dtype) -> np.dtype:
     return dtype if step.widths is None or step.widths[1] == dtype.itemsize else accumulator(dtype)
 
 
-def _made(layout: Layout, shares: Shares | None, shape: Shape) -> Storage:
+def _shares(steps: Sequence[Step]) -> Shares | Crowd | None:
+    # Who reduces or keeps what, where values are brought together or become partial.
+    for move in (move for step in steps for move in step.moves):
+        if isinstance(move, CrowdMove):
+            return move.crowd if move.crowd.pending or move.crowd.fresh else None
+        if move.shares:
+            return move.shares
+    return steps[-1].shares
+
+
+def _made(layout: Layout, shares: Shares | Crowd | None, shape: Shape) -> Storage:
     # An average becomes pending by replicating: the result is made once, and every term is that array.
     if shares is None or layout.reduce_op is not ReduceOp.AVG:
         return storage_of(layout, shape)
@@ -458,6 +474,24 @@ def _build_filled(build: _Builder, steps: Sequence[Step], shares: Shares) -> Non
                     for transfer in move.incoming(slot):
                         source = build.before.index(_index(shares.src, transfer.source))
                         build.add(out, transfer.box, (source,), step.kind, step.width(move))
+
+
+def _build_crowd(build: _Builder, steps: Sequence[Step], crowd: Crowd) -> None:
+    # What slots of one device hand each other is a copy of what came, and within one array nothing at all.
+    kinds = {move.phase: step.kind for step in steps for move in step.moves if isinstance(move, CrowdMove)}
+    work, before, after = crowd.work, build.before.index, build.after.index
+    for i, j, box in work.near:
+        build.add(after(j), box, (before(i),))
+    for i, j, box in work.far:
+        build.add(after(j), box, (before(i),), kinds["direct"], build.itemsize)
+    for handed in work.handed:
+        if handed.source is not None:
+            build.add(after(handed.target), handed.box, (before(handed.source),))
+    for sources, j, box in work.totals:
+        far = sum(crowd.src.numbers[i] != crowd.dst.numbers[j] for i in sources)
+        build.add(after(j), box, tuple(map(before, sources)), kinds["reduce"], far * build.itemsize)
+    for _, j, box in work.spread:
+        build.add(after(j), box, (), kinds["spread"], build.itemsize)
 
 
 def _slots(side: Side) -> Callable[[int], int]:

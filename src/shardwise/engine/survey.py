@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 
 from shardwise.engine.call import Call, meshes_text
+from shardwise.engine.crowd_route import crowd_route
 from shardwise.engine.execute import Program, groups, made_dtype, notes
 from shardwise.engine.handover import handover_route
 from shardwise.engine.route import Leg, Message, Out, Part, Round, Route, Sum
@@ -21,6 +22,7 @@ from shardwise.layout.device import Accelerator, Device
 from shardwise.layout.layout import Layout, Shape
 from shardwise.layout.placement import ReduceOp
 from shardwise.layout.tiling import Box, box_size, intersect
+from shardwise.plan.crowd import Crowd
 from shardwise.plan.moves import DirectMove, Move, ReduceMove, Shares, SpreadMove
 from shardwise.plan.plan import Plan
 from shardwise.plan.side import clipped
@@ -36,9 +38,14 @@ def route_of(program: Program, rank: int) -> Route:
     """Return what the process with a rank does in a program; worked out once and kept with the program."""
     found = program.__dict__.get("_route")
     if found is None or found[0] != rank:
-        made = handover_route(program, rank) if program.plan is None else _Survey(program.plan, rank).route()
-        found = program.__dict__["_route"] = rank, made
+        found = program.__dict__["_route"] = rank, _made(program, rank)
     return found[1]
+
+
+def _made(program: Program, rank: int) -> Route:
+    if program.plan is None:
+        return handover_route(program, rank)
+    return crowd_route(program.plan, rank) if program.plan.search.is_crowded else _Survey(program.plan, rank).route()
 
 
 @dataclass
@@ -129,6 +136,7 @@ class _Survey:
         assert isinstance(last.after, Layout)
         draft = _Draft(storage_of(first.before, self.plan.shape), storage_of(last.after, self.plan.shape))
         shares = next((move.shares for step in steps for move in step.moves if move.shares), last.shares)
+        assert not isinstance(shares, Crowd), "a crowd has routes of its own"
         for slot in self.own:
             for box in self._kept(draft, slot, first, shares):
                 draft.copy(slot, slot, box)

@@ -49,10 +49,10 @@ def _state(plan: Plan, state: State, word: str) -> Block:
     head = paragraph([f"{word} {state}"], "head")
     if isinstance(state, Layout):
         return below([head, layout_block(bound(state, plan.shape), MOST_PARTS, SCALE)], LINE / 2)
-    layout = state.dst.layout
     lines = ["the devices that need an element share its", "reducing; each now holds what it has reduced"]
-    if layout.mesh.num_devices <= MOST_PARTS:
-        lines += [_share(plan, slot, [box for _, box in state.of(slot)]) for slot in range(layout.mesh.num_devices)]
+    if plan.search.ground.count <= MOST_PARTS:
+        slots = range(plan.search.ground.count)
+        lines += [_share(plan, slot, [box for _, box in state.of(slot)]) for slot in slots]
     return below([head, paragraph(lines, "soft")], LINE / 2)
 
 

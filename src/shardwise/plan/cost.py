@@ -155,9 +155,9 @@ def move_time(levels: Sequence[tuple[int, Link]], received: float) -> float:
     >>> round(move_time([(2, Link(0, 10)), (4, Link(0, 100))], 7), 3)  # 4 of 7 peers are across the slow link
     0.43
     """
-    if not levels:
-        return 0.0
     members = prod(size for size, _ in levels)
+    if members == 1:  # nobody to talk to
+        return 0.0
     total, inner = max(link.latency for _, link in levels), members
     for size, link in levels:
         inner //= size

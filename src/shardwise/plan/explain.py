@@ -101,8 +101,12 @@ def _fetched(plan: Plan) -> Alternative:
     search = plan.search
     src, dst = search.side(search.src, 0), search.side(search.dst, 1)
     pending = next(search.options(search.src, search.dst)).pending
+    crowd = search.crowd(search.src, search.dst) if search.is_crowded else None
     each, count = [], search.ground.count
     for slot in range(count) if count <= COUNTED else (0, count - 1):
+        if crowd is not None:
+            each.append(crowd.fetched(slot) * search.itemsize)
+            continue
         need, own = dst.held(slot), src.held(slot)
         boxes = [] if need is None else [intersect(need, src.tiling.owned(tile)) for tile in src.tiling.over(need)]
         own_size = sum(_size(intersect(box, own)) for box in boxes if box and own)

@@ -15,6 +15,7 @@ from itertools import product
 
 from shardwise.layout.axis import Axis, common, overlap
 from shardwise.layout.tiling import Box, box_size, intersect, subtract
+from shardwise.plan.crowd import CrowdMove
 from shardwise.plan.side import MeshSide, Side, Tile
 from shardwise.plan.transfer import Transfer, portion
 
@@ -303,4 +304,4 @@ class SpreadMove:
         return not fresh or dst.position(slot, fresh) == dst.position(other, fresh)
 
 
-Move = DirectMove | ReduceMove | SpreadMove
+Move = DirectMove | ReduceMove | SpreadMove | CrowdMove

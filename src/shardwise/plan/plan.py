@@ -171,7 +171,8 @@ def plan_reshard(
 ) -> Plan:
     """Return the cheapest plan that takes a tensor from layout `src` to layout `dst`.
 
-    The layouts are on one mesh or on two (of other shape or device order, subsets, disjoint). `mesh` (or that of the
+    The layouts are on one mesh or on two (of other shape or device order, subsets, disjoint, with a device in several
+    slots, which then holds what each of them holds). `mesh` (or that of the
     `mesh_context`) is used for layouts that name none, such as `P(...)`. `links` gives latency and bandwidth per
     mesh axis, `memory_limit` the bytes a device may use beside its shards.
 
@@ -240,19 +241,7 @@ def _search(src: Layout, dst: Layout, shape: Shape, dtype: np.dtype, links: Link
     same = aligned(dst, src.mesh)
     if same is not None:
         return Search(src, same, shape, dtype.itemsize, links, Ground(src.mesh.num_devices, src.mesh), wide=wide)
-    for mesh in (src.mesh, dst.mesh):
-        _check_distinct(mesh)
     names = tuple(dict.fromkeys((*src.mesh.devices, *dst.mesh.devices)))
     slot = {device: i for i, device in enumerate(names)}
     numbers = tuple(slot[d] for d in src.mesh.devices), tuple(slot[d] for d in dst.mesh.devices)
     return Search(src, dst, shape, dtype.itemsize, links, Ground(len(names), names), numbers, wide)
-
-
-def _check_distinct(mesh: DeviceMesh) -> None:
-    if len(set(mesh.devices)) == mesh.num_devices:
-        return
-    twice = next(d for i, d in enumerate(mesh.devices) if d in mesh.devices[:i])
-    raise PlanError(
-        f"{mesh!r} has {twice!r} in several slots; between two meshes it is the device that tells who holds what.\n"
-        "  use meshes of distinct devices, or put both layouts on one mesh."
-    )

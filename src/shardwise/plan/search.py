@@ -12,6 +12,7 @@ from shardwise.layout.cut import Cut
 from shardwise.layout.layout import Layout, Shape
 from shardwise.layout.placement import ReduceOp
 from shardwise.plan.cost import Links, move_time
+from shardwise.plan.crowd import Crowd, CrowdMove
 from shardwise.plan.kinds import Change, Kind, change_of, nested, remainder
 from shardwise.plan.least import Option, least
 from shardwise.plan.moves import DirectMove, Move, ReduceMove, Shares, SpreadMove
@@ -36,6 +37,8 @@ class Search:
 
     def best(self) -> list[Step]:
         """Return the steps of the cheapest candidate."""
+        if self.is_crowded:
+            return min(self.crowds(), key=lambda steps: (sum(s.received.total for s in steps), _rounds(steps)))
         candidates = [self.direct(self.src, self.dst)]
         if self.numbers is None:
             candidates += map(self.chained, chains(self))
@@ -161,6 +164,62 @@ class Search:
 
     def _fill(self, before: State, after: Layout, shares: Shares) -> Step:
         return replace(self._step("fill", shares.fresh, before, after), shares=shares)
+
+    # -- devices in several slots ------------------------------------------------------------------
+
+    @property
+    def is_crowded(self) -> bool:
+        """Whether two meshes meet of which one has a device in several slots."""
+        return self.numbers is not None and any(len(set(some)) < len(some) for some in self.numbers)
+
+    def crowds(self) -> Iterator[list[Step]]:
+        """Yield the candidates where a device stands in several slots: to resolve where a value is comes first."""
+        src, dst, resolved = self.src, self.dst, self.src.resolved()
+        if resolved is not src:
+            yield [*self._crowded(src, resolved, 0, 0), *self._crowded(resolved, dst, 0, 1)]
+        yield self._crowded(src, dst, 0, 1)
+
+    def crowd(self, src: Layout, dst: Layout) -> Crowd:
+        """Return who gives and takes what between the two meshes, halos left out where there are reductions."""
+        fresh = () if dst.reduce_op is ReduceOp.AVG else dst.partial
+        if src.partial or fresh:
+            src, dst = src.without_halo(), dst.without_halo()
+        return Crowd(self._listed(src, 0), self._listed(dst, 1), src.partial, fresh)
+
+    def _crowded(self, src: Layout, dst: Layout, *which: int) -> list[Step]:
+        fresh = () if dst.reduce_op is ReduceOp.AVG else dst.partial
+        if not src.partial and not fresh:
+            crowd = Crowd(self._listed(src, which[0]), self._listed(dst, which[1]))
+            return [self._crowd_step("exchange", (), src, dst, CrowdMove(crowd, "direct"))]
+        start, end = src.without_halo(), dst.without_halo()
+        steps = [self._step("slice", (), src, start)] if start is not src else []
+        crowd = Crowd(self._listed(start, which[0]), self._listed(end, which[1]), src.partial, fresh)
+        last = crowd if fresh else end
+        if not src.partial:
+            steps.append(self._crowd_step("exchange", (), start, crowd, CrowdMove(crowd, "direct")))
+        elif not crowd.work.spread:
+            steps.append(self._crowd_step("reduce_scatter", src.partial, start, last, CrowdMove(crowd, "reduce")))
+        else:
+            steps.append(self._crowd_step("reduce_scatter", src.partial, start, crowd, CrowdMove(crowd, "reduce")))
+            steps.append(self._crowd_step("all_gather", (), crowd, last, CrowdMove(crowd, "spread")))
+        if fresh:
+            steps.append(replace(self._step("fill", fresh, crowd, end), shares=crowd))
+        if end is dst:
+            return steps
+        change = change_of(end, dst, self.shape)
+        if change.kind is None:
+            return steps
+        if change.kind in ("slice", "fill"):
+            return [*steps, self._step(change.kind, change.axes, end, dst)]
+        halo = Crowd(self._listed(end, which[1]), self._listed(dst, which[1]), batch=dst.partial)
+        return [*steps, self._crowd_step(change.kind, change.axes, end, dst, CrowdMove(halo, "direct"))]
+
+    def _crowd_step(self, kind: Kind, axes: Sequence[Axis], before: State, after: State, move: CrowdMove) -> Step:
+        return self._step(kind, axes, before, after, (move,), (float(move.busiest[0]),))
+
+    def _listed(self, layout: Layout, which: int) -> ListedSide:
+        assert self.numbers is not None
+        return ListedSide(layout, self.shape, self.numbers[which])
 
     # -- pieces ------------------------------------------------------------------------------------
 

@@ -111,6 +111,26 @@ class ListedSide:
         """Return a number that tells positions along `axes` apart."""
         return self._mesh.position(self.index(slot), axes)
 
+    # -- by index in the mesh, which tells the slots of one device apart ---------------------------
+
+    def tile_at(self, index: int) -> Tile:
+        """Return the tile at an index in the mesh."""
+        return self._tiles[index]
+
+    @cached_property
+    def _tiles(self) -> list[Tile]:
+        return [self.layout.tile_of(index) for index in range(len(self.numbers))]
+
+    def box_of(self, index: int) -> Box:
+        """Return what the slot at an index in the mesh holds of the tensor, halo included."""
+        box = self._mesh.held(index)
+        assert box is not None, "every slot of a mesh holds something"
+        return box
+
+    def position_at(self, index: int, axes: Sequence[Axis]) -> int:
+        """Return a number that tells positions along `axes` apart, for an index in the mesh."""
+        return self._mesh.position(index, axes)
+
 
 Side = MeshSide | ListedSide
 

@@ -16,12 +16,13 @@ from shardwise.layout.layout import Layout
 from shardwise.layout.mesh import DeviceMesh
 from shardwise.layout.tiling import Box, DimTiling, box_size
 from shardwise.plan.align import index_of
+from shardwise.plan.crowd import Crowd, CrowdMove
 from shardwise.plan.kinds import Kind
 from shardwise.plan.moves import MANY, DirectMove, Move, Shares, SpreadMove
 from shardwise.plan.side import MeshSide
 from shardwise.plan.transfer import Slot, Transfer, grain_of, pieces, portion
 
-State = Layout | Shares  # between reducing and spreading, devices hold shares rather than a layout
+State = Layout | Shares | Crowd  # between reducing and spreading, devices hold shares rather than a layout
 COUNTED = 4096  # devices up to which bytes are counted for people; above, those of the cost model are shown
 
 # What a step is called when it is transposed; a fill that makes partial values is its own transpose.
@@ -172,7 +173,7 @@ class Step:
     grain: tuple[int, ...] | None = None
     chunks: int = 1
     reverses: bool = False
-    shares: Shares | None = None  # of a fill that makes partial values: who keeps what
+    shares: Shares | Crowd | None = None  # of a fill that makes partial values: who keeps what
     widths: tuple[int, int] | None = None  # bytes of an element before and after, if sums are carried in a wider dtype
 
     def width(self, move: object) -> int:
@@ -285,6 +286,9 @@ class Step:
         # The largest box that travels, and the most boxes that one device takes in, as bounds per dim.
         largest, peers = (), 1
         for move in self.moves:
+            if isinstance(move, CrowdMove):
+                largest, peers = tuple(map(max, largest or move.largest, move.largest)), max(peers, move.busiest[1])
+                continue
             src, dst = (move.src, move.dst) if isinstance(move, DirectMove) else (move.shares.src, move.shares.dst)
             sizes = tuple(map(min, src.tiling.largest, dst.tiling.largest, src.shape))
             if self.kind == "all_reduce":  # every member of the group has its share

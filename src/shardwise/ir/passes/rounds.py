@@ -28,6 +28,7 @@ from shardwise.layout.layout import Layout, Shape
 from shardwise.layout.mesh import DeviceMesh
 from shardwise.layout.placement import ReduceOp
 from shardwise.layout.tiling import Box, intersect
+from shardwise.plan.crowd import CrowdMove
 from shardwise.plan.moves import DirectMove, Move, ReduceMove
 from shardwise.plan.side import MeshSide, clipped
 from shardwise.plan.steps import Step
@@ -129,6 +130,7 @@ def _movement(step: Step, move: Move, shape: Shape) -> Movement:
         if move.shares is not None:
             raise ProgramError(f"the step {step} makes values partial, which no op of the dialect does.")
         return Movement(step, move, move.src.layout, move.dst.layout, shape)
+    assert not isinstance(move, CrowdMove), "a program is on one mesh"
     src = move.shares.src if isinstance(move, ReduceMove) else move.shares.dst
     return Movement(step, move, src.layout, move.shares.dst.layout, shape)
 
@@ -175,6 +177,7 @@ def _corners(movement: Movement, axes: Sequence[int]) -> Iterator[int]:
 
 
 def _side(move: Move) -> object:
+    assert not isinstance(move, CrowdMove), "a program is on one mesh"
     return move.src if isinstance(move, DirectMove) else move.shares.src
 
 
