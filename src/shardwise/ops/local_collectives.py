@@ -24,10 +24,11 @@ from shardwise.ops.local_view import (
     stack_layout,
 )
 from shardwise.ops.permutation import sources_of
+from shardwise.prim.elementwise import add, narrow, widen
 from shardwise.prim.kernel import zeros
 from shardwise.prim.relayout import relayout, resolved
 from shardwise.prim.row import Row
-from shardwise.prim.shards import fold, permute_shards, relabelled, unfold
+from shardwise.prim.shards import average, fold, permute_shards, relabelled, unfold
 from shardwise.prim.tensor import Tensor, moved
 
 
@@ -68,6 +69,9 @@ def all_reduce(x: LocalTensor, names: Names | None, op: ReduceOp | str) -> Local
     axes = named(x, names, "all_reduce")
     if all(a.size == 1 for a in axes):
         return x
+    if ReduceOp.of(op) is ReduceOp.AVG:
+        ReduceOp.AVG.check_dtype(x.dtype)
+        return LocalTensor(average(resolved(x.stack), axes=tuple(a for a in axes if a.size > 1)), x.mesh)
     total = resolved(pending_stack(x, axes, ReduceOp.of(op)))
     return LocalTensor(unfold(total, layout=x.stack.layout, shape=x.stack.shape), x.mesh)
 
@@ -233,14 +237,16 @@ def _haloed_vjp(ct: Tensor, out: Tensor, x: Tensor, *, axis: Axis, dim: int, hal
     mesh = x.mesh
     stack = LocalTensor(relayout(ct, layout=out.layout), mesh)
     (low, high), size = halo, x.shape[mesh.ndim + dim]
-    total = _span(stack, dim, low, low + size, 0, size)
+    total = widen(_span(stack, dim, low, low + size, 0, size).stack)
     if low:
         edge = _span(stack, dim, 0, low, size - low, size)
-        total = total + ppermute(edge, axis.name, [(i + 1, i) for i in range(axis.size - 1)])
+        back = ppermute(edge, axis.name, [(i + 1, i) for i in range(axis.size - 1)])
+        total = add(total, widen(back.stack))
     if high:
         edge = _span(stack, dim, low + size, low + size + high, 0, size)
-        total = total + ppermute(edge, axis.name, [(i, i + 1) for i in range(axis.size - 1)])
-    return (total.stack,)
+        back = ppermute(edge, axis.name, [(i, i + 1) for i in range(axis.size - 1)])
+        total = add(total, widen(back.stack))
+    return (narrow(total, ct.dtype),)
 
 
 def _span(x: LocalTensor, dim: int, start: int, stop: int, at: int, size: int) -> LocalTensor:

@@ -18,7 +18,7 @@ from shardwise.layout.axis import Axis, overlap, without
 from shardwise.layout.cut import Cut
 from shardwise.layout.layout import Layout, Shape
 from shardwise.layout.placement import ReduceOp
-from shardwise.prim.elementwise import astype, divide, equal, multiply
+from shardwise.prim.elementwise import astype, divide, equal, multiply, narrow, widen
 from shardwise.prim.kernel import zeros
 from shardwise.prim.relayout import relayout, resolved
 from shardwise.prim.row import Row
@@ -147,7 +147,7 @@ def _weight(x: Tensor, out: Tensor, axes: tuple[Axis, ...], op: ReduceOp) -> Ten
         ties = unfold(resolved(fold(best, axes=axes, op=ReduceOp.SUM)), layout=x.layout, shape=x.shape)
         return divide(best, ties)
     if op is ReduceOp.PROD:
-        return _product_of_others(x, axes)
+        return narrow(_product_of_others(widen(x), axes), x.dtype)
     raise DerivativeError(f"the reduction {op} has no derivative.")
 
 
@@ -179,6 +179,17 @@ def _unfold_vjp(ct: Tensor, out: Tensor, x: Tensor, *, layout: Layout, shape: Sh
 
 fold = Row("fold", _fold, _fold_vjp, _fold_jvp)
 unfold = Row("unfold", lambda x, *, layout, shape: relabelled(x, layout, shape), _unfold_vjp, linear=True)
+
+
+def _average(x: Tensor, *, axes: tuple[Axis, ...]) -> Tensor:
+    return unfold(resolved(fold(x, axes=axes, op=ReduceOp.AVG)), layout=x.layout, shape=x.shape)
+
+
+# The average of the shards along axes in place of each of them. It is its own transpose: cotangents are averaged too,
+# of which the sum might be too large for 16 bits.
+average = Row(
+    "average", _average, lambda ct, out, x, *, axes: (average(relayout(ct, layout=x.layout), axes=axes),), linear=True
+)
 
 
 # -- permutations --------------------------------------------------------------------------------------

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 from xdsl.ir import Operation
 
+from shardwise.engine.arrays import accumulator
 from shardwise.errors import ProgramError
 from shardwise.ir.interpret.groups import Group, group_of
 from shardwise.ir.interpret.halos import updated
@@ -175,9 +176,13 @@ def _reduced(op: Operation, values: Sequence[Value], kind: str) -> Value:
         if x.shape != values[0].shape:
             raise ProgramError(f"{op_text(op)} reduces {type_text(values[0])} with {type_text(x)}.")
     dtype = dtype_of(op.results[0].type)
-    terms = [np.asarray(x).astype(dtype) for x in values]  # what is added up has the type of the sum
+    # What is added up has the type of the sum; one of few bits is rounded to once.
+    terms, wide = [np.asarray(x).astype(dtype) for x in values], accumulator(dtype)
+    if wide != dtype:
+        terms = [x.astype(wide) for x in terms]
     total = reduce(REDUCTIONS[kind], terms)
-    return (total / dtype.type(len(terms))).astype(dtype) if kind == "average" else total
+    total = total / wide.type(len(terms)) if kind == "average" else total
+    return total.astype(dtype, copy=False)
 
 
 # -- from or to one device -------------------------------------------------------------------------------

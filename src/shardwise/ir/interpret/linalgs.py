@@ -8,11 +8,13 @@ import numpy as np
 from xdsl.dialects.linalg.abstract_ops import LinalgStructuredOperation
 from xdsl.ir import Operation
 
+from shardwise.engine.arrays import room_for
 from shardwise.errors import ProgramError
 from shardwise.ir.interpret.loops import dims_map
 from shardwise.ir.interpret.program import Scope, integer, ints, op_text, property_of, require_defined
 from shardwise.ir.interpret.structured import Structure, run_structure
 from shardwise.ir.interpret.values import Value, dtype_of, moved
+from shardwise.prim.kernel import MANY
 
 
 def structured(scope: Scope, op: LinalgStructuredOperation, operands: list[Value]) -> list[Value]:
@@ -51,7 +53,8 @@ def _tosa_matmul(scope: Scope, op: Operation, operands: list[Value]) -> list[Val
     if any(np.any(x) for x in operands[2:]):
         raise ProgramError(f"{op_text(op)} has a zero point other than 0, which is not supported.")
     dtype = dtype_of(op.results[0].type)
-    return [np.matmul(operands[0].astype(dtype), operands[1].astype(dtype))]
+    room = room_for(dtype, operands[0].shape[-1], MANY)
+    return [np.matmul(operands[0].astype(room), operands[1].astype(room)).astype(dtype, copy=False)]
 
 
 _TOSA_REDUCTIONS = {
@@ -66,7 +69,10 @@ _TOSA_REDUCTIONS = {
 
 def _tosa_reduce(scope: Scope, op: Operation, operands: list[Value]) -> list[Value]:
     require_defined(op, operands)
-    made = _TOSA_REDUCTIONS[op.name](operands[0], axis=integer(property_of(op, "axis")), keepdims=True)
+    x = operands[0]
+    if op.name in ("tosa.reduce_sum", "tosa.reduce_product"):
+        x = x.astype(room_for(x.dtype, x.size, most=0), copy=False)
+    made = _TOSA_REDUCTIONS[op.name](x, axis=integer(property_of(op, "axis")), keepdims=True)
     return [made.astype(dtype_of(op.results[0].type), copy=False)]
 
 

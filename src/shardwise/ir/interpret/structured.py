@@ -9,17 +9,20 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import product
+from math import prod
 from typing import Any
 
 import numpy as np
 from xdsl.ir import Block, Operation, SSAValue
 
+from shardwise.engine.arrays import is_low, room_for
 from shardwise.errors import ProgramError
 from shardwise.ir.interpret.bodies import body_values
 from shardwise.ir.interpret.loops import Map, View, loop_indices, loop_sizes, view
 from shardwise.ir.interpret.program import Scope, op_text, require_defined
 from shardwise.ir.interpret.values import Poisoned, Value, dtype_of, moved
 from shardwise.prim.contract import as_matmul
+from shardwise.prim.kernel import MANY
 
 LETTERS = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"
 
@@ -165,7 +168,10 @@ def _ending(structure: Structure, function: np.ufunc, made: np.ndarray, init: An
 def _reduce(function: np.ufunc, values: np.ndarray, over: tuple[int, ...]) -> np.ndarray:
     if values.dtype.kind == "b" and function is np.add:
         return np.bitwise_xor.reduce(values, axis=over, keepdims=True)
-    return function.reduce(values, axis=over, keepdims=True, dtype=values.dtype)
+    # Floats of few bits are rounded when they are written, not at every step.
+    adds = function in (np.add, np.multiply)
+    dtype = room_for(values.dtype, values.size, most=0) if adds else values.dtype
+    return function.reduce(values, axis=over, keepdims=True, dtype=dtype)
 
 
 def _body_value(scope: Scope, structure: Structure, sizes: Sequence[int], wanted: SSAValue) -> np.ndarray:
@@ -185,8 +191,11 @@ def _contracted(structure: Structure, sizes: Sequence[int], new: SSAValue) -> np
     if any(x is None for x in operands):
         return None
     dtype = dtype_of(new.type)
-    if dtype.kind not in "fiu":  # NumPy multiplies matrices of bfloat16 through Python objects
+    if dtype.kind not in "fiu" and not is_low(dtype):
         return None
+    if is_low(dtype):
+        count = prod(n for n, reduced in zip(sizes, structure.reduced, strict=True) if reduced)
+        dtype = room_for(dtype, count, MANY)
     seen: list[View] = []
     for spot in operands:
         assert spot is not None

@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
-from xdsl.dialects.builtin import DYNAMIC_INDEX, TensorType
+from xdsl.dialects.builtin import DYNAMIC_INDEX, TensorType, f32
 from xdsl.ir import SSAValue
 
 from shardwise.errors import ProgramError
 from shardwise.ir.interpret.values import dtype_of
 from shardwise.ir.passes.layouts import REDUCTIONS, local_sizes, local_type, numbers
 from shardwise.ir.passes.permutes import permuted
-from shardwise.ir.passes.rounds import rounds
+from shardwise.ir.passes.rounds import is_rounded, rounds, truncate
 from shardwise.ir.passes.swaps import swapped
 from shardwise.ir.passes.writer import Writer, element_of
 from shardwise.ir.shard import AllGatherOp, AllReduceOp, AllSliceOp, AllToAllOp, ReduceScatterOp, UpdateHaloOp
@@ -203,13 +203,15 @@ def _scatter(w: Writer, x: SSAValue, src: Layout, dst: Layout, shape: Shape) -> 
     pairs = enumerate(zip(src.dims, dst.dims, strict=True))
     middle = Layout(src.mesh, [_outer(n.axes, added[k]) if k in added else n for k, (_, n) in pairs])
     x = sliced(w, x, src.resolved(), middle, shape)
-    sizes = list(local_sizes(middle, shape))
+    sizes, element = list(local_sizes(middle, shape)), element_of(x)
+    # What is added up once more is not rounded in between.
+    carried = f32 if len(added) > 1 and is_rounded(src.reduce_op, element) else element
     for dim, axes in added.items():
         sizes[dim] = local_sizes(dst, shape)[dim]
-        made = TensorType(element_of(x), sizes)
+        made = TensorType(carried, sizes)
         kind = REDUCTIONS[src.reduce_op]
         x = w.add(ReduceScatterOp(made, src.mesh.name, x, dim, grid_axes=numbers(axes), reduction=kind))
-    return x
+    return x if carried == element else truncate(w, x, element)
 
 
 def _outer(axes: Sequence[Axis], last: Sequence[Axis]) -> tuple[Axis, ...]:

@@ -13,10 +13,10 @@ from math import prod
 from typing import cast
 
 from xdsl.dialects import arith, scf
-from xdsl.dialects.builtin import AnyFloat, IntegerType
+from xdsl.dialects.builtin import AnyFloat, IntegerType, TensorType, f32
 from xdsl.ir import Attribute, Block, Operation, Region, SSAValue
 
-from shardwise.engine.arrays import identity
+from shardwise.engine.arrays import ADDING, identity, is_low
 from shardwise.errors import ProgramError
 from shardwise.ir.interpret.groups import group_of, multi_index
 from shardwise.ir.interpret.values import dtype_of
@@ -139,12 +139,30 @@ def _moved(w: Writer, x: SSAValue, movement: Movement) -> SSAValue:
     mesh = movement.src.mesh
     axes, stay, travel = _pieces(movement)
     into, combine = _start(w, x, movement)
+    element = element_of(x)
     table = _Table(w, mesh, axes, movement)
     for one in _coloured(stay):
         into = table.copied(x, into, one.pieces, combine)
     for one in _coloured(travel):
         into = table.exchanged(x, into, one.pieces, combine)
-    return into
+    return into if element_of(into) == element else truncate(w, into, element)
+
+
+def extend(w: Writer, x: SSAValue) -> SSAValue:
+    """Return a tensor of small floats in float32."""
+    assert isinstance(x.type, TensorType)
+    return w.add(arith.ExtFOp(x, TensorType(f32, x.type.get_shape())))
+
+
+def truncate(w: Writer, x: SSAValue, element: Attribute) -> SSAValue:
+    """Return a tensor rounded to small floats."""
+    assert isinstance(x.type, TensorType)
+    return w.add(arith.TruncFOp(x, TensorType(element, x.type.get_shape())))
+
+
+def is_rounded(op: ReduceOp, element: Attribute) -> bool:
+    """Whether a reduction would round floats of few bits at every step."""
+    return op in ADDING and isinstance(element, AnyFloat) and is_low(dtype_of(element))
 
 
 def _pieces(movement: Movement) -> tuple[list[int], list[Piece], list[Piece]]:
@@ -206,6 +224,10 @@ def _start(w: Writer, x: SSAValue, movement: Movement) -> tuple[SSAValue, Combin
         assert op is not None
         if op is ReduceOp.AVG:
             raise ProgramError(f"the step {movement.step} takes averages of boxes, which no op of the dialect does.")
+        if is_rounded(op, element):  # contributions are added up in float32
+            add = combination(op, f32)
+            neutral = w.scalar(identity(op, dtype_of(f32)), f32)
+            return w.splat(neutral, sizes, f32), lambda into, piece: add(into, extend(w, piece))
         neutral = w.scalar(identity(op, dtype_of(element)), element)
         return w.splat(neutral, sizes, element), combination(op, element)
     if not isinstance(movement.move, DirectMove):  # shares are handed on: each device has its own already

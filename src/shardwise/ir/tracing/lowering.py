@@ -19,7 +19,7 @@ from shardwise.ir.tracing.emitter import Emitter, element_of, shape_of
 from shardwise.ir.tracing.indexing import INDEXING
 from shardwise.layout.axis import Axis, without
 from shardwise.layout.layout import Layout, Shape
-from shardwise.layout.placement import ReduceOp
+from shardwise.layout.placement import ReduceOp, accumulator
 from shardwise.prim.bind import Node
 from shardwise.prim.tensor import Tensor
 
@@ -250,11 +250,25 @@ def _fold(e: Emitter, node: Node, operands: Sequence[SSAValue]) -> SSAValue:
     x, op, axes = node.operands[0], node.params["op"], node.params["axes"]
     sizes, chosen, _ = _pieces(x.layout, x.shape, axes)
     terms = e.reshape(operands[0], tuple(sizes))
-    made = e.reshape(reduced(e, terms, x.dtype, x.dtype, chosen, op), _out(node).shape)
-    if op is not ReduceOp.AVG:
-        return made
-    count = prod(sizes[k] for k in chosen)
-    return e.add(arith.DivfOp(made, e.full(_out(node).shape, count, x.dtype)))
+    if op is ReduceOp.AVG:
+        return e.reshape(_mean(e, terms, x.dtype, chosen), _out(node).shape)
+    return e.reshape(reduced(e, terms, x.dtype, x.dtype, chosen, op), _out(node).shape)
+
+
+def _mean(e: Emitter, x: SSAValue, dtype: np.dtype, dims: Sequence[int]) -> SSAValue:
+    # Divided before it is rounded: the sum may be too large for 16 bits.
+    wide, count = accumulator(dtype), prod(shape_of(x)[k] for k in dims)
+    total = reduced(e, x, dtype, wide, dims, ReduceOp.SUM)
+    made = e.add(arith.DivfOp(total, e.full(shape_of(total), count, wide)))
+    return made if wide == dtype else _cast(e, made, wide, dtype)
+
+
+def _average(e: Emitter, node: Node, operands: Sequence[SSAValue]) -> SSAValue:
+    x, axes = node.operands[0], node.params["axes"]
+    sizes, chosen, _ = _pieces(x.layout, x.shape, axes)
+    mean = _mean(e, e.reshape(operands[0], tuple(sizes)), x.dtype, chosen)
+    ones = e.reshape(mean, tuple(1 if k in chosen else n for k, n in enumerate(sizes)))
+    return e.reshape(e.broadcast(ones, tuple(sizes)), x.shape)
 
 
 def _unfold(e: Emitter, node: Node, operands: Sequence[SSAValue]) -> SSAValue:
@@ -318,6 +332,7 @@ LOWERINGS: dict[str, Lowering] = {
     **INDEXING,
     **CONVOLUTIONS,
     "astype": _astype,
+    "average": _average,
     "broadcast": lambda e, node, xs: e.broadcast(xs[0], node.params["shape"]),
     "einsum": _einsum,
     "expand": _reshaped,
