@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from shardwise.autodiff.transforms import vjp
-from shardwise.errors import ArgumentError, DerivativeError
+from shardwise.errors import ArgumentError, DerivativeError, as_int, checked_ints
 from shardwise.prim.tensor import Tensor
 
 
@@ -44,12 +44,12 @@ def value_and_grad(
     >>> value.item(), gradient.numpy()
     (5.0, array([2., 4.]))
     """
-    chosen = (argnums,) if isinstance(argnums, int) else tuple(argnums)
+    chosen = checked_ints(argnums, "argnums is an int or a tuple of ints")
 
     @wraps(fn)
     def both(*args: Any) -> tuple[Any, Any]:
         for k in chosen:
-            if isinstance(k, bool) or not isinstance(k, int) or not -len(args) <= k < len(args):
+            if not -len(args) <= k < len(args):
                 raise ArgumentError(f"argnums={argnums!r} names an argument that {len(args)} arguments do not have.")
         spots, aux = [k % len(args) for k in chosen], []
 
@@ -68,7 +68,7 @@ def value_and_grad(
             shape = value.shape if isinstance(value, Tensor) else type(value).__name__
             raise DerivativeError(f"a gradient is that of one number, a 0-d tensor; the function returned {shape}.")
         found = back(np.ones((), value.dtype))
-        gradients = found[0] if isinstance(argnums, int) else found
+        gradients = found if as_int(argnums) is None else found[0]
         return ((value, aux[0]) if has_aux else value), gradients
 
     return both

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any, Literal
 
-from shardwise.errors import ArgumentError, BindingError
-from shardwise.ops.reductions import Axis, dims_of, logsumexp, mean, sum
+from shardwise.errors import ArgumentError, BindingError, checked_int, checked_number
+from shardwise.ops.reductions import Axis, dim_of, dims_of, logsumexp, mean, sum
 from shardwise.prim import elementwise as rows
 from shardwise.prim.gathers import gather
 from shardwise.prim.shapes import expand, squeeze
@@ -24,7 +24,7 @@ def layer_norm(x: Any, weight: Any = None, bias: Any = None, /, *, axis: Axis = 
     dims = dims_of(x, axis, "layer_norm")
     centred = rows.subtract(x, mean(x, axis=dims, keepdims=True))
     spread = mean(rows.square(centred), axis=dims, keepdims=True)
-    out = rows.divide(centred, rows.sqrt(rows.add(spread, eps)))
+    out = rows.divide(centred, rows.sqrt(rows.add(spread, _small(eps, "layer_norm"))))
     out = out if scale is None else rows.multiply(out, _over(scale, x, dims, "layer_norm: weight"))
     return out if shift is None else rows.add(out, _over(shift, x, dims, "layer_norm: bias"))
 
@@ -37,9 +37,13 @@ def rms_norm(x: Any, weight: Any = None, /, *, axis: Axis = -1, eps: float = 1e-
     """
     x, scale, _ = _operands(x, weight, None)
     dims = dims_of(x, axis, "rms_norm")
-    size = rows.sqrt(rows.add(mean(rows.square(x), axis=dims, keepdims=True), eps))
+    size = rows.sqrt(rows.add(mean(rows.square(x), axis=dims, keepdims=True), _small(eps, "rms_norm")))
     out = rows.divide(x, size)
     return out if scale is None else rows.multiply(out, _over(scale, x, dims, "rms_norm: weight"))
+
+
+def _small(eps: Any, function: str) -> Any:
+    return eps if isinstance(eps, Tensor) else checked_number(eps, f"{function}: eps is a number")
 
 
 def _operands(x: Any, *more: Any) -> list[Any]:
@@ -66,7 +70,7 @@ def cross_entropy(
     True
     """
     x, index = together(logits, labels)
-    (dim,) = dims_of(x, axis, "cross_entropy")
+    dim = dim_of(x, axis, "cross_entropy")
     if index.dtype.kind not in "iu":
         raise ArgumentError(f"cross_entropy: labels are integers, got {index.dtype}.")
     if index.shape != x.shape[:dim] + x.shape[dim + 1 :]:
@@ -78,7 +82,7 @@ def cross_entropy(
         raise ArgumentError(f"cross_entropy: reduction is 'mean', 'sum' or 'none', got {reduction!r}.")
     counted = None
     if ignore_index is not None:
-        counted = rows.not_equal(index, ignore_index)
+        counted = rows.not_equal(index, checked_int(ignore_index, "cross_entropy: ignore_index is an int"))
         index = rows.where(counted, index, 0)
     picked = squeeze(gather(x, expand(index, at=(dim,)), dim=dim, along=True), at=(dim,))
     loss = rows.subtract(logsumexp(x, axis=dim), picked)

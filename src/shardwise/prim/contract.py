@@ -14,7 +14,7 @@ from shardwise.engine.arrays import is_torch
 from shardwise.layout.placement import ReduceOp
 from shardwise.prim.broadcast import broadcast
 from shardwise.prim.dispatch import apply
-from shardwise.prim.elementwise import add
+from shardwise.prim.elementwise import add, in_bytes
 from shardwise.prim.relayout import resolved
 from shardwise.prim.row import Cotangents, Row
 from shardwise.prim.rule import Rule
@@ -30,7 +30,7 @@ def contraction_rule(terms: tuple[str, ...], out: str) -> Rule:
 
 
 def _contract(*operands: Tensor, terms: tuple[str, ...], out: str) -> Tensor:
-    return apply(_name(terms, out), _kernel(terms, out), contraction_rule(terms, out), operands)
+    return apply(_name(terms, out), _kernel(terms, out), contraction_rule(terms, out), [in_bytes(x) for x in operands])
 
 
 @lru_cache(maxsize=4096)

@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from shardwise.engine.arrays import is_torch
+from shardwise.layout.placement import kind_of
 from shardwise.prim.broadcast import broadcast, unbroadcast
 from shardwise.prim.dispatch import apply
 from shardwise.prim.kernel import alike
@@ -270,6 +271,11 @@ def _astype_jvp(tangents: Any, out: Tensor, x: Tensor, *, dtype: np.dtype) -> Te
 
 
 astype = Row("astype", _astype, _astype_vjp, _astype_jvp)
+
+
+def in_bytes(x: Tensor) -> Tensor:
+    """Return integers of fewer than 8 bits as int8, in which NumPy computes what ml_dtypes does not."""
+    return astype(x, dtype=np.dtype("int8")) if x.dtype.kind == "V" and kind_of(x.dtype) in "iu" else x
 
 
 # -- complex numbers -----------------------------------------------------------------------------------
