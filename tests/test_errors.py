@@ -14,6 +14,7 @@ PARENTS = {
     "LayoutError": (ShardwiseError, ValueError),
     "MeshError": (errors.LayoutError,),
     "BindingError": (errors.LayoutError,),
+    "RangeError": (errors.BindingError, IndexError),
     "ConversionError": (errors.LayoutError,),
     "PlanError": (ShardwiseError, ValueError),
     "EngineError": (ShardwiseError, RuntimeError),

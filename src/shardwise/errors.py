@@ -3,7 +3,8 @@
     ShardwiseError
     ├── LayoutError (ValueError)     a mesh, placement, spec or layout is wrong
     │   ├── MeshError                the mesh itself, or a question put to it
-    │   ├── BindingError             a layout does not fit this shape or dtype
+    │   ├── BindingError             a layout, or an argument, does not fit this shape or dtype
+    │   │   └── RangeError (IndexError)  an index, or a dim that `axis` names, is not there
     │   └── ConversionError          a conversion would lose information
     ├── PlanError (ValueError)       no plan can be made from what was given
     ├── EngineError (RuntimeError)   an engine cannot do what was asked
@@ -23,6 +24,7 @@ Texts say what was got, what was expected and what is available; further lines a
 
 from collections.abc import Iterable, Mapping, Set
 from difflib import get_close_matches
+from numbers import Complex, Real
 from operator import index
 from typing import Any
 
@@ -69,6 +71,16 @@ class BindingError(LayoutError):
     >>> Layout(DeviceMesh((2,), ("x",)), [Cut("x", offsets=(0, 3, 8))]).box((10,), 0)
     Traceback (most recent call last):
     shardwise.errors.BindingError: the offsets (0, 3, 8) of dim 0 must end at its size 10, they end at 8.
+    """
+
+
+class RangeError(BindingError, IndexError):
+    """An index, or a dim that `axis` names, is not there; it is an IndexError and a ValueError, as NumPy's are.
+
+    >>> from shardwise import asarray
+    >>> asarray([1.0, 2.0])[5]
+    Traceback (most recent call last):
+    shardwise.errors.RangeError: index 5 is out of range for a dim of 2 elements.
     """
 
 
@@ -236,6 +248,49 @@ def as_int(value: object) -> int | None:
         return None
 
 
+def checked_int(value: object, wanted: str) -> int:
+    """Return what `as_int` makes of a value; `wanted` begins the error for anything that is no int.
+
+    >>> checked_int(2.0, "topk: k is an int")
+    Traceback (most recent call last):
+    shardwise.errors.ArgumentError: topk: k is an int, got 2.0.
+    """
+    number = as_int(value)
+    if number is None:
+        raise ArgumentError(f"{wanted}, got {value!r}.")
+    return number
+
+
+def checked_number(value: object, wanted: str) -> Any:
+    """Return a number that is no bool, NumPy's among them, as Python's; `wanted` begins the error for anything else.
+
+    >>> checked_number("small", "layer_norm: eps is a number")
+    Traceback (most recent call last):
+    shardwise.errors.ArgumentError: layer_norm: eps is a number, got 'small'.
+    """
+    whole = as_int(value)
+    if whole is not None:
+        return whole
+    if isinstance(value, bool) or not isinstance(value, Complex):
+        raise ArgumentError(f"{wanted}, got {value!r}.")
+    return float(value) if isinstance(value, Real) else complex(value)
+
+
+def checked_ints(values: object, wanted: str) -> tuple[int, ...]:
+    """Return an int, or an ordered collection of ints, as a tuple; `wanted` begins the error for anything else.
+
+    >>> checked_ints(3, "axis is an int or a tuple of ints"), checked_ints([0, 2], "axis is an int or a tuple of ints")
+    ((3,), (0, 2))
+    """
+    one = as_int(values)
+    if one is not None:
+        return (one,)
+    numbers = [as_int(value) for value in listed(values, wanted)]
+    if any(number is None for number in numbers):
+        raise ArgumentError(f"{wanted}, got {values!r}.")
+    return tuple(number for number in numbers if number is not None)
+
+
 def listed(values: object, wanted: str) -> tuple[Any, ...]:
     """Return an ordered collection as a tuple; `wanted` begins the error for anything else.
 
@@ -245,4 +300,7 @@ def listed(values: object, wanted: str) -> tuple[Any, ...]:
     """
     if isinstance(values, str | bytes | Set | Mapping) or not isinstance(values, Iterable):
         raise ArgumentError(f"{wanted}, got {values!r}.")
-    return tuple(values)
+    try:
+        return tuple(values)
+    except TypeError:  # arrays of no dims, and tensors, say that they are iterable and are not
+        raise ArgumentError(f"{wanted}, got {values!r}.") from None

@@ -10,7 +10,7 @@ import numpy as np
 import optree
 
 from shardwise.autodiff.transforms import vjp
-from shardwise.errors import ArgumentError, DerivativeError
+from shardwise.errors import ArgumentError, DerivativeError, as_int, checked_ints
 from shardwise.layout.layout import Layout
 from shardwise.prim.bind import below
 from shardwise.prim.relayout import relayout
@@ -28,10 +28,12 @@ def grad(fn: Callable[..., Any], argnums: int | Sequence[int] = 0, has_aux: bool
     >>> grad(lambda x: sum(x * x))(x)
     Tensor([2., 4.], float64[2@x] on x=2)
     """
+    chosen = _argnums(argnums)
 
     @wraps(fn)
     def gradient(*args: Any) -> Any:
-        _, aux, found = _differentiate(fn, args, argnums, has_aux)
+        _, aux, gradients = _differentiate(fn, args, chosen, has_aux)
+        found = gradients if as_int(argnums) is None else gradients[0]
         return (found, aux) if has_aux else found
 
     return gradient
@@ -53,25 +55,29 @@ def value_and_grad(
     >>> gradient
     Tensor([2., 4.], float64[2@x] on x=2)
     """
+    chosen = _argnums(argnums)
 
     @wraps(fn)
     def both(*args: Any) -> tuple[Any, Any]:
-        value, aux, found = _differentiate(fn, args, argnums, has_aux)
+        value, aux, found = _differentiate(fn, args, chosen, has_aux)
         value = _resolve(value)
-        return ((value, aux) if has_aux else value), found
+        return ((value, aux) if has_aux else value), found if as_int(argnums) is None else found[0]
 
     return both
 
 
+def _argnums(argnums: int | Sequence[int]) -> tuple[int, ...]:
+    return checked_ints(argnums, "argnums is an int or a tuple of ints")
+
+
 def _differentiate(
-    fn: Callable[..., Any], args: tuple[Any, ...], argnums: int | Sequence[int], has_aux: bool
-) -> tuple[Tensor, Any, Any]:
-    # What a function returns, as it is left; what it hands on beside that; and the gradient.
-    chosen = (argnums,) if isinstance(argnums, int) else tuple(argnums)
-    for k in chosen:
-        if isinstance(k, bool) or not isinstance(k, int) or not -len(args) <= k < len(args):
-            raise ArgumentError(f"argnums={argnums!r} names an argument that {len(args)} arguments do not have.")
-    spots, aux = [k % len(args) for k in chosen], []
+    fn: Callable[..., Any], args: tuple[Any, ...], argnums: tuple[int, ...], has_aux: bool
+) -> tuple[Tensor, Any, tuple[Any, ...]]:
+    # What a function returns, as it is left; what it hands on beside that; and the gradient by each of `argnums`.
+    for k in argnums:
+        if not -len(args) <= k < len(args):
+            raise ArgumentError(f"argnums={k} names an argument that {len(args)} arguments do not have.")
+    spots, aux = [k % len(args) for k in argnums], []
 
     def partly(*some: Any) -> Any:
         full = list(args)
@@ -88,11 +94,7 @@ def _differentiate(
         shape = value.shape if isinstance(value, Tensor) else type(value).__name__
         raise DerivativeError(f"a gradient is that of one number, a 0-d tensor; the function returned {shape}.")
     found = back(np.ones((), value.dtype))
-    return (
-        value,
-        optree.tree_map(_resolve, aux[0]) if has_aux else None,
-        found[0] if isinstance(argnums, int) else found,
-    )
+    return value, optree.tree_map(_resolve, aux[0]) if has_aux else None, found
 
 
 def _resolve(leaf: Any) -> Any:

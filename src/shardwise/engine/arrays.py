@@ -11,7 +11,7 @@ import numpy as np
 
 from shardwise.errors import ArgumentError, EngineError
 from shardwise.layout.device import Accelerator, Device, accelerator_count
-from shardwise.layout.placement import FLOAT32, ReduceOp, accumulator
+from shardwise.layout.placement import FLOAT32, ReduceOp, accumulator, kind_of
 
 Array = Any  # a NumPy array or a torch tensor
 
@@ -104,15 +104,16 @@ def identity(op: ReduceOp, dtype: np.dtype) -> Any:
         return 0
     if op is ReduceOp.PROD:
         return 1
+    kind = kind_of(dtype)
     if op is ReduceOp.BAND:
-        return True if dtype.kind == "b" else -1 if dtype.kind == "i" else np.iinfo(dtype).max
+        return True if kind == "b" else -1 if kind == "i" else int(ml_dtypes.iinfo(dtype).max)
     if op is ReduceOp.AVG:
         raise ArgumentError("an average has no identity element.")
-    if dtype.kind == "b":
+    if kind == "b":
         return op is ReduceOp.MIN
-    if dtype.kind in "iu":
-        info = np.iinfo(dtype)
-        return info.min if op is ReduceOp.MAX else info.max
+    if kind in "iu":
+        info = ml_dtypes.iinfo(dtype)
+        return int(info.min if op is ReduceOp.MAX else info.max)
     infinite = -np.inf if op is ReduceOp.MAX else np.inf
     if np.isinf(np.asarray(infinite).astype(dtype)):
         return infinite

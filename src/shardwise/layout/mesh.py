@@ -10,7 +10,7 @@ from threading import Lock
 from typing import Any
 from weakref import WeakValueDictionary
 
-from shardwise.errors import ArgumentError, LayoutError, MeshError, as_int, did_you_mean, listed
+from shardwise.errors import ArgumentError, LayoutError, MeshError, as_int, checked_int, did_you_mean, listed
 from shardwise.layout.axis import SUB_AXIS, Axis, check_disjoint, gaps
 from shardwise.layout.device import Device
 from shardwise.layout.drawn import Drawn
@@ -356,9 +356,11 @@ class DeviceMesh(Drawn):
                 raise MeshError(f"mesh axis {number} does not exist{where}: the mesh has {self.ndim} axes.{known}")
             return self.axis(self.axis_names[number])
         if isinstance(axis, Axis):
-            if self.axis(str(axis)) != axis:
+            axis = Axis(axis.name, *(checked_int(n, f"the numbers of an Axis{where} are ints") for n in axis[1:]))
+            own = self.axis(str(axis))
+            if own != axis:
                 raise LayoutError(f"axis {axis} of {axis.of} positions{where} belongs to another mesh.{known}")
-            return axis
+            return own
         if not isinstance(axis, str):
             raise ArgumentError(f"a mesh axis is given by name or index, got {axis!r}{where}.{known}")
         text = axis

@@ -102,18 +102,40 @@ def checked_dtype(dtype: Any) -> np.dtype:
     raise ArgumentError(f"a dtype such as 'float32' was expected, got {dtype!r}.")
 
 
+def joint_dtype(function: str, *dtypes: np.dtype) -> np.dtype:
+    """Return the dtype to which all are promoted, or raise an ArgumentError.
+
+    >>> joint_dtype("concat", np.dtype("int8"), np.dtype("float32"))
+    dtype('float32')
+    """
+    try:
+        return np.result_type(*dtypes)
+    except TypeError:
+        names = ", ".join(dict.fromkeys(map(str, dtypes)))
+        raise ArgumentError(f"{function}: {names} have no dtype in common.\n  convert first: x.astype(...).") from None
+
+
+@lru_cache(maxsize=256)
+def kind_of(dtype: np.dtype) -> str:
+    """Return the kind of a dtype as NumPy writes it, also where NumPy does not know it: 'f' of bfloat16, 'i' of int4.
+
+    >>> [kind_of(np.dtype(name)) for name in ("bool", "uint8", ml_dtypes.int4, ml_dtypes.uint2, ml_dtypes.bfloat16)]
+    ['b', 'u', 'i', 'u', 'f']
+    """
+    if dtype.kind != "V":
+        return dtype.kind
+    for info, kinds in ((ml_dtypes.finfo, "ff"), (ml_dtypes.iinfo, "ui")):
+        try:
+            return kinds[int(info(dtype).min < 0)]
+        except (ValueError, TypeError):
+            continue
+    return dtype.kind
+
+
 @lru_cache(maxsize=256)
 def reductions_of(dtype: np.dtype) -> tuple[ReduceOp, ...]:
     """Return the reductions that are defined for a dtype."""
-    if dtype.kind in "fciub":
-        return {"f": _FLOAT, "c": _COMPLEX, "i": _INT, "u": _INT, "b": _BOOL}[dtype.kind]
-    for info, ops in ((ml_dtypes.finfo, _FLOAT), (ml_dtypes.iinfo, _INT)):
-        try:
-            info(dtype)
-        except (ValueError, TypeError):
-            continue
-        return ops
-    return ()
+    return {"f": _FLOAT, "c": _COMPLEX, "i": _INT, "u": _INT, "b": _BOOL}.get(kind_of(dtype), ())
 
 
 FLOAT32 = np.dtype(np.float32)
@@ -232,7 +254,8 @@ def checked_cut(
         raise LayoutError(
             f"unknown edge policy {edge!r} in {owner}.\n  edges: {', '.join(EDGES)}{did_you_mean(edge, EDGES)}"
         )
-    given = tuple(halo) if isinstance(halo, Iterable) else (halo, halo)
+    is_pair = as_int(halo) is None and isinstance(halo, Iterable)
+    given = listed(halo, f"a halo is a pair of widths of 0 or more in {owner}") if is_pair else (halo, halo)
     widths = [width for width in map(as_int, given) if width is not None and width >= 0]
     if len(given) != 2 or len(widths) != 2:
         raise LayoutError(f"a halo is a pair of widths of 0 or more, got {halo!r} in {owner}.")

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
 
-from shardwise.errors import ArgumentError, BindingError, ConversionError, LayoutError, as_int, listed
+from shardwise.errors import ArgumentError, BindingError, ConversionError, LayoutError, checked_int, listed
 from shardwise.layout.axis import check_disjoint
 from shardwise.layout.context import current_mesh
 from shardwise.layout.layout import Layout, checked_rank
@@ -75,7 +75,7 @@ class P:
 
     def to_layout(self, rank: int, mesh: DeviceMesh | None = None) -> Layout:
         """Return the layout of a tensor of `rank` dims on a mesh (or that of the `mesh_context`)."""
-        return _p_layout(self, rank, current_mesh(mesh))
+        return _p_layout(self, rank if type(rank) is int else checked_rank(rank), current_mesh(mesh))
 
     @classmethod
     def from_layout(cls, layout: Layout) -> P:
@@ -110,8 +110,7 @@ class DimSpec:
         object.__setattr__(self, "axes", (entry,) if isinstance(entry, str) else tuple(entry or ()))
         if not isinstance(self.is_open, bool):
             raise ArgumentError(f"DimSpec.is_open is a bool, got {self.is_open!r}.")
-        if as_int(self.priority) is None:
-            raise ArgumentError(f"DimSpec.priority is an int, got {self.priority!r}.")
+        object.__setattr__(self, "priority", checked_int(self.priority, "DimSpec.priority is an int"))
         if self.priority < 0:
             raise LayoutError(f"DimSpec.priority is 0 (first) or more, got {self.priority}.")
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from shardwise.errors import BindingError
+from shardwise.errors import ArgumentError, BindingError
 from shardwise.layout.context import current_mesh
 from shardwise.layout.conversion import LayoutLike, as_layout
 from shardwise.layout.device import Device
@@ -32,6 +32,12 @@ class LocalType:
     dtype: np.dtype
     shape: tuple[Dim, ...]
     device: Device
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "dtype", checked_dtype(self.dtype))
+        object.__setattr__(self, "shape", checked_dims(self.shape))
+        if not isinstance(self.device, Device):
+            raise ArgumentError(f"LocalType.device is a Device such as CPU(0), got {self.device!r}.")
 
 
 @dataclass(frozen=True, slots=True)

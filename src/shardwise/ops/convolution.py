@@ -7,7 +7,8 @@ from typing import Any, Literal
 
 import numpy as np
 
-from shardwise.errors import ArgumentError, BindingError
+from shardwise.errors import ArgumentError, BindingError, as_int, checked_ints, listed
+from shardwise.layout.placement import joint_dtype, kind_of
 from shardwise.prim import elementwise as rows
 from shardwise.prim.convolve import Form, Slide, convolve
 from shardwise.prim.tensor import Tensor, together
@@ -40,8 +41,10 @@ def conv(
             f"conv needs x of (batch, channel, space...) and w of (out, in, kernel...) with 1 to 3 dims of space, got "
             f"shapes {x.shape} and {w.shape}."
         )
-    if isinstance(groups, bool) or not isinstance(groups, int) or groups < 1 or w.shape[0] % groups:
+    many = as_int(groups)
+    if many is None or many < 1 or w.shape[0] % many:
         raise BindingError(f"conv: groups must divide the {w.shape[0]} channels of the result, got {groups!r}.")
+    groups = many
     if x.shape[1] != w.shape[1] * groups:
         raise BindingError(
             f"conv: x has {x.shape[1]} channels, w takes {w.shape[1]} in each of {groups} groups (x {x.shape}, w "
@@ -55,36 +58,35 @@ def conv(
         if not width:
             raise BindingError(f"conv: a kernel has at least one element, got w of shape {w.shape}.")
         slides.append(Slide(size, width, max(0, (size + low + high - span) // step + 1), step, gap, low))
-    dtype = np.result_type(x.dtype, w.dtype)
+    dtype = joint_dtype("conv", x.dtype, w.dtype)
+    dtype = np.dtype("int8") if dtype.kind == "V" and kind_of(dtype) in "iu" else dtype
     x, w = (v if v.dtype == dtype else rows.astype(v, dtype=dtype) for v in (x, w))
     y = (x.shape[0], w.shape[0], *(slide.result for slide in slides))
     return convolve(x, w, form=Form(x.shape, w.shape, y, tuple(slides), groups))
 
 
 def _several(given: int | Sequence[int], count: int, what: str) -> tuple[int, ...]:
-    values = (given,) * count if isinstance(given, int) else tuple(given)
-    if len(values) != count or any(isinstance(v, bool) or not isinstance(v, int) or v < 1 for v in values):
-        raise ArgumentError(f"conv: {what} is a positive int, or one per dim of space ({count}), got {given!r}.")
+    wanted = f"conv: {what} is a positive int, or one per dim of space ({count})"
+    values = checked_ints(given, wanted)
+    values = values * count if as_int(given) is not None else values
+    if len(values) != count or any(v < 1 for v in values):
+        raise ArgumentError(f"{wanted}, got {given!r}.")
     return values
 
 
 def _pairs(
     padding: Padding, sizes: Sequence[int], widths: Sequence[int], strides: Sequence[int], dilations: Sequence[int]
 ) -> list[tuple[int, int]]:
-    if padding == "VALID":
+    if isinstance(padding, str) and padding == "VALID":
         return [(0, 0)] * len(sizes)
-    if padding == "SAME":
+    if isinstance(padding, str) and padding == "SAME":
         out = []
         for size, width, step, gap in zip(sizes, widths, strides, dilations, strict=True):
             total = max(0, (-(-size // step) - 1) * step + (width - 1) * gap + 1 - size)
             out.append((total // 2, total - total // 2))
         return out
-    pairs = [tuple(pair) for pair in padding] if not isinstance(padding, str) else []
-    fine = len(pairs) == len(sizes) and all(
-        len(pair) == 2 and all(isinstance(n, int) and n >= 0 for n in pair) for pair in pairs
-    )
-    if not fine:
-        raise ArgumentError(
-            f"conv: padding is 'VALID', 'SAME' or a pair of widths per dim of space ({len(sizes)}), got {padding!r}."
-        )
+    wanted = f"conv: padding is 'VALID', 'SAME' or a pair of widths per dim of space ({len(sizes)})"
+    pairs = [checked_ints(listed(pair, wanted), wanted) for pair in listed(padding, wanted)]
+    if len(pairs) != len(sizes) or any(len(pair) != 2 or min(pair) < 0 for pair in pairs):
+        raise ArgumentError(f"{wanted}, got {padding!r}.")
     return [(pair[0], pair[1]) for pair in pairs]

@@ -9,10 +9,11 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from shardwise.errors import ArgumentError, BindingError
+from shardwise.errors import ArgumentError, BindingError, RangeError, checked_int
 from shardwise.layout.cut import Cut
-from shardwise.layout.layout import Layout, Shape
-from shardwise.ops.reductions import dims_of
+from shardwise.layout.layout import Layout, Shape, checked_shape
+from shardwise.layout.placement import checked_dtype
+from shardwise.ops.reductions import dim_of
 from shardwise.prim import elementwise as rows
 from shardwise.prim.dispatch import apply
 from shardwise.prim.gathers import gather, positions
@@ -39,7 +40,7 @@ def take(x: Any, indices: Any, /, *, axis: int | None = None) -> Tensor:
     values, index = together(x, indices)
     if axis is None and values.ndim != 1:
         raise ArgumentError(f"take needs an axis for a tensor with {values.ndim} dims.")
-    (dim,) = dims_of(values, 0 if axis is None else axis, "take")
+    dim = dim_of(values, 0 if axis is None else axis, "take")
     return gather(values, _integers(index, "take"), dim=dim, along=False)
 
 
@@ -51,7 +52,7 @@ def take_along_axis(x: Any, indices: Any, /, *, axis: int = -1) -> Tensor:
            [3.]])
     """
     values, index = together(x, indices)
-    (dim,) = dims_of(values, axis, "take_along_axis")
+    dim = dim_of(values, axis, "take_along_axis")
     others = [shape[:dim] + shape[dim + 1 :] for shape in (values.shape, index.shape)]
     if index.ndim != values.ndim or others[0] != others[1]:
         raise BindingError(
@@ -84,8 +85,9 @@ def one_hot(indices: Any, num_classes: int, /, *, dtype: Any = "float64", axis_l
     """
     index = _integers(asarray(indices), "one_hot")
     cut = Cut() if axis_layout is None else Cut(axis_layout)
-    classes = iota(Layout(index.mesh, [cut]), (num_classes,), index.engine)
-    return rows.astype(rows.equal(expand(index, at=(index.ndim,)), classes), dtype=np.dtype(dtype))
+    sizes = checked_shape((checked_int(num_classes, "one_hot: num_classes is an int"),))
+    classes = iota(Layout(index.mesh, [cut]), sizes, index.engine)
+    return rows.astype(rows.equal(expand(index, at=(index.ndim,)), classes), dtype=checked_dtype(dtype))
 
 
 def _integers(x: Tensor, function: str) -> Tensor:
@@ -241,14 +243,14 @@ def _spelled_out(x: Tensor | _Shaped, key: tuple[Any, ...]) -> Iterator[Any]:
         raise ArgumentError("an index can have one ellipsis (...), got several.")
     missing = x.ndim - sum(entry is not None and entry is not Ellipsis for entry in entries)
     if missing < 0:
-        raise BindingError(f"an index with {x.ndim - missing} entries does not fit a tensor with {x.ndim} dims.")
+        raise RangeError(f"an index with {x.ndim - missing} entries does not fit a tensor with {x.ndim} dims.")
     at = dots[0] if dots else len(entries)
     whole = [*entries[:at], *[slice(None)] * missing, *entries[at + 1 :]]
     for place, shape in masks:
         before = whole[: place if place < at else place + missing - 1]
         dim = sum(entry is not None for entry in before)
         if x.shape[dim : dim + len(shape)] != shape:
-            raise BindingError(f"a mask of shape {shape} does not fit dim {dim} and on of a tensor of shape {x.shape}.")
+            raise RangeError(f"a mask of shape {shape} does not fit dim {dim} and on of a tensor of shape {x.shape}.")
     yield from whole
 
 
@@ -280,7 +282,7 @@ def _number(entry: Any) -> int:
 
 def _checked(position: int, size: int, dim: int) -> int:
     if not -size <= position < size:
-        raise BindingError(f"index {position} is out of range for a dim of {size} elements.")
+        raise RangeError(f"index {position} is out of range for a dim of {size} elements.")
     return position % size
 
 

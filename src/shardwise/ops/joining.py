@@ -8,11 +8,12 @@ from typing import Any, Literal
 
 import numpy as np
 
-from shardwise.errors import ArgumentError, BindingError, did_you_mean
+from shardwise.errors import ArgumentError, BindingError, as_int, checked_ints, checked_number, did_you_mean
 from shardwise.layout.cut import Cut
 from shardwise.layout.layout import Layout, Shape
+from shardwise.layout.placement import joint_dtype
 from shardwise.ops.indexing import sliced
-from shardwise.ops.reductions import Axis, dims_of
+from shardwise.ops.reductions import Axis, dim_of, dims_of
 from shardwise.plan.plan import plan_reshard
 from shardwise.prim import elementwise as rows
 from shardwise.prim.joins import Widths, joined_shape
@@ -44,7 +45,7 @@ def concat(arrays: Sequence[Any], /, *, axis: int | None = 0) -> Tensor:
         may_send("concat", parts, dims, *rehearsed(lambda *some: _in_a_row(some), *parts))
         with mode(permit()):  # which has been asked
             return _in_a_row(parts)
-    (dim,) = dims_of(parts[0], axis, "concat")
+    dim = dim_of(parts[0], axis, "concat")
     for part in parts:
         if part.ndim != parts[0].ndim or not _fits(part.shape, parts[0].shape, dim):
             shapes = ", ".join(str(x.shape) for x in parts)
@@ -84,7 +85,7 @@ def _alike(arrays: Sequence[Any], function: str) -> list[Tensor]:
     if isinstance(arrays, Tensor) or not arrays:
         raise ArgumentError(f"{function} takes a list of one or more arrays, got {arrays!r}.")
     parts = together(*arrays)
-    dtype = np.result_type(*(x.dtype for x in parts))
+    dtype = joint_dtype(function, *(x.dtype for x in parts))
     return [x if x.dtype == dtype else rows.astype(x, dtype=dtype) for x in parts]
 
 
@@ -125,10 +126,7 @@ def stack(arrays: Sequence[Any], /, *, axis: int = 0) -> Tensor:
     parts = _alike(arrays, "stack")
     if len({part.shape for part in parts}) > 1:
         raise BindingError(f"stack: arrays must have one shape, got {', '.join(str(x.shape) for x in parts)}.")
-    rank = parts[0].ndim + 1
-    if not -rank <= axis < rank:
-        raise BindingError(f"stack: axis {axis} is out of range for a result with {rank} dims.")
-    dim = axis % rank
+    dim = dim_of(parts[0], axis, "stack", rank=parts[0].ndim + 1)
     wide = [expand(part, at=(dim,)) for part in parts]
     if is_quiet() or len(parts) == 1:
         return joined(wide, dim)
@@ -147,7 +145,7 @@ def unstack(x: Any, /, *, axis: int = 0) -> tuple[Tensor, ...]:
     [1.0, 2.0]
     """
     x = asarray(x)
-    (dim,) = dims_of(x, axis, "unstack")
+    dim = dim_of(x, axis, "unstack")
     rows = [whole_but(x.shape, dim, Span(at, 1)) for at in range(x.shape[dim])]
     return tuple(squeeze(sliced(x, row, drop=(dim,)), at=(dim,)) for row in rows)
 
@@ -159,16 +157,15 @@ def split(x: Any, indices_or_sections: int | Sequence[int], /, *, axis: int = 0)
     ([[1, 2], [3, 4]], 2)
     """
     x = asarray(x)
-    (dim,) = dims_of(x, axis, "split")
-    size = x.shape[dim]
-    if isinstance(indices_or_sections, int):
-        count = indices_or_sections
+    dim = dim_of(x, axis, "split")
+    size, count = x.shape[dim], as_int(indices_or_sections)
+    if count is not None:
         if count < 1 or size % count:
             raise BindingError(
                 f"split: {size} elements do not make {count} equal sections.\n  give the indices to split at instead."
             )
         return _cut(x, dim, range(size // count, size, size // count) if size else [0] * (count - 1))
-    return _cut(x, dim, indices_or_sections)
+    return _cut(x, dim, checked_ints(indices_or_sections, "split: sections are an int, or indices to split at"))
 
 
 def _cut(x: Tensor, dim: int, at: Sequence[int]) -> list[Tensor]:
@@ -195,19 +192,18 @@ def roll(x: Any, /, shift: int | Sequence[int], *, axis: Axis = None) -> Tensor:
     array([3., 1., 2.])
     """
     x = asarray(x)
-    layout = x.layout.without_halo()
+    layout, shifts = x.layout.without_halo(), checked_ints(shift, "roll: shift is an int or a tuple of ints")
     if axis is None:
-        if not isinstance(shift, int):
+        if len(shifts) != 1:
             raise ArgumentError(f"roll: several shifts need as many axes, got shift={shift!r} and axis=None.")
-        return _asked_and_rolled(x, (*(0,) * (x.ndim - 1), shift), layout, carry=True)
-    axes = (axis,) if isinstance(axis, int) else tuple(axis)
-    shifts = (shift,) * len(axes) if isinstance(shift, int) else tuple(shift)
+        return _asked_and_rolled(x, (*(0,) * (x.ndim - 1), *shifts), layout, carry=True) if x.ndim else x
+    axes = checked_ints(axis, "roll: axis is an int or a tuple of ints")
+    shifts = shifts * len(axes) if as_int(shift) is not None else shifts
     if len(shifts) != len(axes):
         raise ArgumentError(f"roll: {len(shifts)} shifts for {len(axes)} axes.")
     amounts = [0] * x.ndim
     for amount, one in zip(shifts, axes, strict=True):
-        (dim,) = dims_of(x, one, "roll")
-        amounts[dim] += amount
+        amounts[dim_of(x, one, "roll")] += amount
     return _asked_and_rolled(x, tuple(amounts), layout, carry=False)
 
 
@@ -259,6 +255,7 @@ def pad(x: Any, pad_width: Any, /, *, mode: PadMode = "constant", constant_value
             f"{did_you_mean(str(mode), ['constant', 'edge', 'reflect', 'wrap'])}"
         )
     if mode == "constant":
+        constant_values = _filling(constant_values)
         layout = x.layout.without_halo()
         cuts = [Cut(c.axes) if w != (0, 0) else c for c, w in zip(layout.dims, widths, strict=True)]
         kept = layout.partial if constant_values == 0 and layout.reduce_op and layout.reduce_op.value == "sum" else ()
@@ -273,14 +270,28 @@ def pad(x: Any, pad_width: Any, /, *, mode: PadMode = "constant", constant_value
     return surround(x, ways=ways, layout=Layout(x.mesh, cuts)) if any(map(any, widths)) else x
 
 
+def _filling(value: Any) -> Any:
+    if isinstance(value, bool | np.bool_):
+        return bool(value)
+    return checked_number(value, "pad: constant_values is a number")
+
+
 def _widths(given: Any, rank: int) -> Widths:
     try:
-        pairs = np.broadcast_to(np.asarray(given), (rank, 2))
-    except ValueError:
+        pairs = np.broadcast_to(np.asarray(_plain(given)), (rank, 2))
+    except (ValueError, TypeError):
         raise ArgumentError(f"pad: pad_width is a number, a pair, or a pair per dim ({rank}), got {given!r}.") from None
-    if pairs.dtype.kind not in "iu" or (pairs < 0).any():
+    if (pairs.dtype.kind not in "iu" and pairs.size) or (pairs.astype(object) < 0).any():
         raise ArgumentError(f"pad: widths are integers of 0 or more, got {given!r}.")
     return tuple((int(a), int(b)) for a, b in pairs)
+
+
+def _plain(widths: Any) -> Any:
+    # Whatever counts as an int as one, also inside of lists.
+    if isinstance(widths, list | tuple):
+        return [_plain(width) for width in widths]
+    number = as_int(widths)
+    return widths if number is None else number
 
 
 def _part(x: Tensor, dim: int, start: int, stop: int) -> Tensor:

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from shardwise.errors import ArgumentError, BindingError
+from shardwise.errors import ArgumentError, BindingError, RangeError, as_int, checked_ints, listed
 from shardwise.ops.local_arithmetic import aligned, also_local, local_values
 from shardwise.ops.local_view import LocalTensor, reshaped
+from shardwise.ops.reductions import dim_of
 from shardwise.prim.contract import contract
 from shardwise.prim.shapes import expand, squeeze
 from shardwise.prim.tensor import Tensor, together
@@ -134,10 +135,7 @@ def tensordot(x1: Any, x2: Any, /, *, axes: int | tuple[Sequence[int], Sequence[
     11.0
     """
     a, b = together(x1, x2)
-    if isinstance(axes, int):
-        first, second = list(range(a.ndim - axes, a.ndim)), list(range(axes))
-    else:
-        first, second = ([int(k) % x.ndim for k in dims] for x, dims in zip((a, b), axes, strict=True))
+    first, second = _pairs(a, b, axes)
     if len(first) != len(second) or [a.shape[k] for k in first] != [b.shape[k] for k in second]:
         raise BindingError(f"tensordot over {axes} does not fit shapes {a.shape} and {b.shape}.")
     left = list(LETTERS[: a.ndim])
@@ -146,3 +144,22 @@ def tensordot(x1: Any, x2: Any, /, *, axes: int | tuple[Sequence[int], Sequence[
         right[j] = left[i]
     out = [c for k, c in enumerate(left) if k not in first] + [c for k, c in enumerate(right) if k not in second]
     return contract(a, b, terms=("".join(left), "".join(right)), out="".join(out))
+
+
+def _pairs(a: Tensor, b: Tensor, axes: Any) -> tuple[list[int], list[int]]:
+    # The dims of both tensors that are summed over, in pairs.
+    count = as_int(axes)
+    if count is not None:
+        if not 0 <= count <= min(a.ndim, b.ndim):
+            raise RangeError(f"tensordot over {count} dims does not fit shapes {a.shape} and {b.shape}.")
+        return list(range(a.ndim - count, a.ndim)), list(range(count))
+    wanted = "tensordot: axes is an int, or a pair of the dims of x1 and those of x2"
+    given = listed(axes, wanted)
+    if len(given) != 2:
+        raise ArgumentError(f"{wanted}, got {axes!r}.")
+    first, second = (
+        [dim_of(x, k, "tensordot") for k in checked_ints(dims, wanted)] for x, dims in zip((a, b), given, strict=True)
+    )
+    if len(set(first)) != len(first) or len(set(second)) != len(second):
+        raise BindingError(f"tensordot: a dim is named twice in axes={axes!r}.")
+    return first, second

@@ -11,6 +11,7 @@ from functools import wraps
 from inspect import signature
 from typing import Any, TypeVar, cast
 
+from shardwise.errors import as_int
 from shardwise.ops.local_view import LocalTensor, constant, reshaped
 
 Function = TypeVar("Function", bound=Callable[..., Any])
@@ -72,4 +73,4 @@ def from_the_end(x: LocalTensor, axis: Any, function: str) -> Any:
     from shardwise.ops.reductions import dims_of
 
     dims = tuple(k - x.ndim for k in dims_of(cast(Any, x), axis, function))
-    return dims[0] if isinstance(axis, int) else dims
+    return dims if as_int(axis) is None else dims[0]

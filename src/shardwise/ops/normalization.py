@@ -7,8 +7,8 @@ from typing import Any, Literal
 import numpy as np
 
 from shardwise.engine.arrays import is_low
-from shardwise.errors import ArgumentError, BindingError
-from shardwise.ops.reductions import Axis, dims_of, wide_logsumexp, wide_mean, wide_sum
+from shardwise.errors import ArgumentError, BindingError, checked_int, checked_number
+from shardwise.ops.reductions import Axis, dim_of, dims_of, wide_logsumexp, wide_mean, wide_sum
 from shardwise.prim import elementwise as rows
 from shardwise.prim.gathers import gather
 from shardwise.prim.shapes import expand, squeeze
@@ -28,7 +28,7 @@ def layer_norm(x: Any, weight: Any = None, bias: Any = None, /, *, axis: Axis = 
     low = is_low(x.dtype)
     centred = rows.subtract(rows.widen(x), wide_mean(x, dims, low))
     spread = wide_mean(rows.square(centred), dims, low)
-    out = rows.divide(centred, rows.sqrt(rows.add(spread, eps)))
+    out = rows.divide(centred, rows.sqrt(rows.add(spread, _small(eps, "layer_norm"))))
     out = out if scale is None else rows.multiply(out, _over(scale, x, dims, "layer_norm: weight"))
     out = out if shift is None else rows.add(out, _over(shift, x, dims, "layer_norm: bias"))
     return _rounded(out, x, scale, shift)
@@ -47,10 +47,14 @@ def rms_norm(x: Any, weight: Any = None, /, *, axis: Axis = -1, eps: float = 1e-
     x, scale, _ = _operands(x, weight, None)
     dims = dims_of(x, axis, "rms_norm")
     wide = rows.widen(x)
-    size = rows.sqrt(rows.add(wide_mean(rows.square(wide), dims, is_low(x.dtype)), eps))
+    size = rows.sqrt(rows.add(wide_mean(rows.square(wide), dims, is_low(x.dtype)), _small(eps, "rms_norm")))
     out = rows.divide(wide, size)
     out = out if scale is None else rows.multiply(out, _over(scale, x, dims, "rms_norm: weight"))
     return _rounded(out, x, scale)
+
+
+def _small(eps: Any, function: str) -> Any:
+    return eps if isinstance(eps, Tensor) else checked_number(eps, f"{function}: eps is a number")
 
 
 def _operands(x: Any, *more: Any) -> list[Any]:
@@ -77,7 +81,7 @@ def cross_entropy(
     True
     """
     x, index = together(logits, labels)
-    (dim,) = dims_of(x, axis, "cross_entropy")
+    dim = dim_of(x, axis, "cross_entropy")
     if index.dtype.kind not in "iu":
         raise ArgumentError(f"cross_entropy: labels are integers, got {index.dtype}.")
     if index.shape != x.shape[:dim] + x.shape[dim + 1 :]:
@@ -89,7 +93,7 @@ def cross_entropy(
         raise ArgumentError(f"cross_entropy: reduction is 'mean', 'sum' or 'none', got {reduction!r}.")
     counted = None
     if ignore_index is not None:
-        counted = rows.not_equal(index, ignore_index)
+        counted = rows.not_equal(index, checked_int(ignore_index, "cross_entropy: ignore_index is an int"))
         index = rows.where(counted, index, 0)
     picked = squeeze(gather(x, expand(index, at=(dim,)), dim=dim, along=True), at=(dim,))
     loss = rows.subtract(wide_logsumexp(x, (dim,)), rows.widen(picked))

@@ -9,10 +9,10 @@ from typing import Any
 import numpy as np
 
 from shardwise.engine.arrays import is_low
-from shardwise.errors import ArgumentError, BindingError
+from shardwise.errors import ArgumentError, BindingError, RangeError, as_int, checked_ints, checked_number
 from shardwise.layout.cut import Cut
 from shardwise.layout.layout import Layout
-from shardwise.layout.placement import ReduceOp, checked_dtype
+from shardwise.layout.placement import ReduceOp, checked_dtype, kind_of
 from shardwise.ops.local_arithmetic import along_dims, also_local
 from shardwise.prim import elementwise as rows
 from shardwise.prim.cumulate import cumulate
@@ -32,17 +32,32 @@ Axis = int | Sequence[int] | None
 
 def dims_of(x: Tensor, axis: Axis, function: str) -> tuple[int, ...]:
     """Return the dims that `axis` names, checked; all of them for None."""
-    given = range(x.ndim) if axis is None else tuple(axis) if isinstance(axis, Sequence) else (axis,)
+    if axis is None:
+        return tuple(range(x.ndim))
     out = []
-    for k in given:
-        if isinstance(k, bool) or not isinstance(k, int):
-            raise ArgumentError(f"{function}: axis is an int or a tuple of ints, got {axis!r}.")
+    for k in checked_ints(axis, f"{function}: axis is an int or a tuple of ints"):
         if not -x.ndim <= k < x.ndim:
-            raise BindingError(f"{function}: axis {k} is out of range for a tensor with {x.ndim} dims.")
+            raise RangeError(f"{function}: axis {k} is out of range for a tensor with {x.ndim} dims.")
         out.append(k % x.ndim)
     if len(set(out)) != len(out):
         raise BindingError(f"{function}: a dim is named twice in axis={axis!r}.")
     return tuple(sorted(out))
+
+
+def dim_of(x: Tensor, axis: Any, function: str, *, rank: int | None = None) -> int:
+    """Return the one dim that `axis` names, checked, of a tensor or of a result with `rank` dims.
+
+    >>> dim_of(asarray([[1.0]]), -1, "softmax")
+    1
+    """
+    dims, what = (x.ndim, "tensor") if rank is None else (rank, "result")
+    named = checked_ints(axis, f"{function}: axis is an int")
+    if len(named) != 1:
+        raise ArgumentError(f"{function}: axis is an int, got {axis!r}.")
+    (k,) = named
+    if not -dims <= k < dims:
+        raise RangeError(f"{function}: axis {k} is out of range for a {what} with {dims} dims.")
+    return k % dims
 
 
 def _reduced(x: Any, axis: Axis, keepdims: bool, op: ReduceOp, function: str) -> Tensor:
@@ -128,7 +143,7 @@ def mean(x: Any, /, *, axis: Axis = None, keepdims: bool = False) -> Tensor:
     >>> mean([1.0, 3.0]).item()
     2.0
     """
-    x = asarray(x)
+    x = _averaged(x, "mean")
     return rows.narrow(wide_mean(x, dims_of(x, axis, "mean"), is_low(x.dtype), keepdims), x.dtype)
 
 
@@ -147,6 +162,13 @@ def wide_sum(x: Tensor, dims: tuple[int, ...], keepdims: bool, low: bool) -> Ten
     return expand(out, at=dims) if keepdims else out
 
 
+def _averaged(x: Any, function: str) -> Tensor:
+    x = asarray(x)
+    if x.dtype.kind == "V" and kind_of(x.dtype) in "iu":  # NumPy would round the mean to one of so few numbers
+        raise ArgumentError(f"{function} is not defined for {x.dtype}.\n  convert first: x.astype('float32').")
+    return x
+
+
 @also_local(along_dims)
 def var(x: Any, /, *, axis: Axis = None, correction: float = 0.0, keepdims: bool = False) -> Tensor:
     """Return the variance over dims.
@@ -154,7 +176,7 @@ def var(x: Any, /, *, axis: Axis = None, correction: float = 0.0, keepdims: bool
     >>> var([1.0, 3.0]).item()
     1.0
     """
-    x = asarray(x)
+    x = _averaged(x, "var")
     dims = dims_of(x, axis, "var")
     return rows.narrow(_var(x, dims, correction, keepdims), x.dtype)
 
@@ -163,7 +185,7 @@ def _var(x: Tensor, dims: tuple[int, ...], correction: float, keepdims: bool) ->
     count = product(x.shape[k] for k in dims)
     wide = rows.astype(x, dtype=np.dtype("float64")) if x.dtype.kind in "biu" else rows.widen(x)
     centred = rows.subtract(wide, wide_mean(x, dims, is_low(x.dtype)))
-    left = float(count) - correction
+    left = float(count) - checked_number(correction, "var: correction is a number")
     total = whole("var", x, dims, wide_sum(rows.square(centred), dims, keepdims, is_low(x.dtype)))
     return rows.divide(total, left if left > 0 else float("nan"))
 
@@ -175,7 +197,7 @@ def std(x: Any, /, *, axis: Axis = None, correction: float = 0.0, keepdims: bool
     >>> std([1.0, 3.0, 5.0, 7.0], correction=1.0).numpy().round(4)
     np.float64(2.582)
     """
-    x = asarray(x)
+    x = _averaged(x, "std")
     return rows.narrow(rows.sqrt(_var(x, dims_of(x, axis, "std"), correction, keepdims)), x.dtype)
 
 
@@ -210,9 +232,9 @@ def softmax(x: Any, /, *, axis: int = -1) -> Tensor:
     array([0.5, 0.5])
     """
     x = asarray(x)
-    (dim,) = dims_of(x, axis, "softmax")
+    dim = dim_of(x, axis, "softmax")
     # Along a sharded dim only numbers per row are sent; a tracer is shown the steps.
-    if x.layout.dims[dim].axes or x.dtype.kind not in "fV" or plain(x).is_recorded:
+    if x.layout.dims[dim].axes or kind_of(x.dtype) != "f" or plain(x).is_recorded:
         return rows.narrow(rows.exp(_log_softmax(x, (dim,))), x.dtype)
     return softmax_of_whole(x, dim=dim)
 
@@ -257,7 +279,7 @@ def _best(x: Any, axis: int | None, keepdims: bool, op: ReduceOp, function: str)
     # The best value first, then the smallest position that has it: two small reductions.
     x = _ordered(x, function)
     x = rows.astype(x, dtype=checked_dtype("uint8")) if x.dtype.kind == "b" else x
-    if axis is not None and not isinstance(axis, int):
+    if axis is not None and as_int(axis) is None:
         raise ArgumentError(f"{function}: axis is an int, or None for all dims in a row, got {axis!r}.")
     dims = dims_of(x, axis, function)
     if not product(x.shape[k] for k in dims):
@@ -295,7 +317,8 @@ def norm(x: Any, /, *, axis: Axis = None, keepdims: bool = False, ord: float = 2
     x = asarray(x)
     size = rows.abs(x)
     dims = dims_of(size, axis, "norm")
-    if isinstance(ord, bool) or not isinstance(ord, int | float):
+    ord = checked_number(ord, "norm: ord is a number")
+    if isinstance(ord, complex):
         raise ArgumentError(f"norm: ord is a number, got {ord!r}.")
     if ord == float("inf"):
         return max(size, axis=dims, keepdims=keepdims)
@@ -321,7 +344,7 @@ def cumulative_sum(x: Any, /, *, axis: int | None = None, dtype: Any = None, inc
     x = asarray(x)
     if axis is None and x.ndim != 1:
         raise ArgumentError(f"cumulative_sum needs an axis for a tensor with {x.ndim} dims.")
-    (dim,) = dims_of(x, 0 if axis is None else axis, "cumulative_sum")
+    dim = dim_of(x, 0 if axis is None else axis, "cumulative_sum")
     wanted = checked_dtype(dtype) if dtype is not None else _wide(x.dtype)
     x = rows.astype(x, dtype=wanted) if wanted != x.dtype else x
     out = cumulate(x, dim=dim, reverse=False)
@@ -349,8 +372,8 @@ def topk(x: Any, k: int, /, *, axis: int = -1) -> tuple[Tensor, Tensor]:
     (array([5., 3.]), array([1, 2]))
     """
     x = _ordered(x, "topk")
-    (dim,) = dims_of(x, axis, "topk")
-    if isinstance(k, bool) or not isinstance(k, int) or not 0 <= k <= x.shape[dim]:
+    dim, count = dim_of(x, axis, "topk"), as_int(k)
+    if count is None or not 0 <= count <= x.shape[dim]:
         raise BindingError(f"topk: k is between 0 and {x.shape[dim]}, the size of dim {dim}, got {k!r}.")
-    indices = largest(x, k=k, dim=dim)
+    indices = largest(x, k=count, dim=dim)
     return gather(x, indices, dim=dim, along=True), indices

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from math import prod
-from typing import Any
+from typing import Any, cast
 
-from shardwise.errors import ArgumentError, BindingError
+from shardwise.errors import BindingError, RangeError, checked_ints
 from shardwise.layout.layout import Layout
 from shardwise.ops.local_arithmetic import aligned, also_local, from_the_end
 from shardwise.ops.local_view import LocalTensor
-from shardwise.ops.reductions import dims_of
+from shardwise.ops.reductions import dim_of, dims_of
+from shardwise.ops.site import sizes_of
 from shardwise.prim import shapes as rows
 from shardwise.prim.broadcast import broadcast, broadcast_shape
 from shardwise.prim.reshaping import reshape as row_major
@@ -20,13 +21,13 @@ Call = Callable[..., Tensor]
 
 
 def _local_shape(function: Call, x: LocalTensor, shape: int | Sequence[int]) -> LocalTensor:
-    sizes = (shape,) if isinstance(shape, int) else tuple(shape)
+    sizes = checked_ints(shape, f"{function.__name__}: a shape is an int or a tuple of ints")
     stack = aligned([x], len(sizes))[0] if function.__name__ == "broadcast_to" else x.stack
     return LocalTensor(function(stack, (*x.mesh.mesh_shape, *sizes)), x.mesh)
 
 
 def _local_order(function: Call, x: LocalTensor, axes: Sequence[int]) -> LocalTensor:
-    lead = x.mesh.ndim
+    lead, axes = x.mesh.ndim, checked_ints(axes, "permute_dims: axes is a tuple of ints")
     order = [lead + k % x.ndim if -x.ndim <= k < x.ndim else k for k in axes]
     return LocalTensor(function(x.stack, (*range(lead), *order)), x.mesh)
 
@@ -43,9 +44,8 @@ def _local_move(function: Call, x: LocalTensor, source: Any, destination: Any) -
 
 
 def _local_expand(function: Call, x: LocalTensor, *, axis: int = 0) -> LocalTensor:
-    if not -x.ndim - 1 <= axis <= x.ndim:
-        raise BindingError(f"expand_dims: axis {axis} is out of range for a result with {x.ndim + 1} dims.")
-    return LocalTensor(function(x.stack, axis=axis - x.ndim - 1 if axis >= 0 else axis), x.mesh)
+    dim = dim_of(cast(Any, x), axis, "expand_dims", rank=x.ndim + 1)
+    return LocalTensor(function(x.stack, axis=dim - x.ndim - 1), x.mesh)
 
 
 def _local_squeeze(function: Call, x: LocalTensor, axis: int | Sequence[int]) -> LocalTensor:
@@ -66,9 +66,9 @@ def reshape(x: Any, /, shape: int | Sequence[int]) -> Tensor:
     Layout(mesh(x=4), ['x:(1)2', 'x:(2)2'])
     """
     x = asarray(x)
-    sizes = [shape] if isinstance(shape, int) else list(shape)
-    if any(isinstance(n, bool) or not isinstance(n, int) or n < -1 for n in sizes) or sizes.count(-1) > 1:
-        raise ArgumentError(f"reshape: a shape has sizes of 0 or more, and at most one -1, got {tuple(sizes)}.")
+    sizes = list(checked_ints(shape, "reshape: a shape is an int or a tuple of ints"))
+    if any(n < -1 for n in sizes) or sizes.count(-1) > 1:
+        raise BindingError(f"reshape: a shape has sizes of 0 or more, and at most one -1, got {tuple(sizes)}.")
     if -1 in sizes:
         known = prod(n for n in sizes if n != -1)
         if not known or x.size % known:
@@ -86,10 +86,12 @@ def permute_dims(x: Any, /, axes: Sequence[int]) -> Tensor:
     >>> permute_dims([[1.0, 2.0]], (1, 0)).shape
     (2, 1)
     """
-    x = asarray(x)
-    order = tuple(k % x.ndim if -x.ndim <= k < x.ndim else k for k in axes)
+    x, given = asarray(x), checked_ints(axes, "permute_dims: axes is a tuple of ints")
+    if odd := [k for k in given if not -x.ndim <= k < x.ndim]:
+        raise RangeError(f"permute_dims: axis {odd[0]} is out of range for a tensor with {x.ndim} dims.")
+    order = tuple(k % x.ndim for k in given)
     if sorted(order) != list(range(x.ndim)):
-        raise BindingError(f"permute_dims: {tuple(axes)} is no order of {x.ndim} dims.")
+        raise BindingError(f"permute_dims: {given} is no order of {x.ndim} dims.")
     return rows.permute(x, order=order)
 
 
@@ -115,12 +117,15 @@ def moveaxis(x: Any, source: int | Sequence[int], destination: int | Sequence[in
     (2, 1, 1)
     """
     x = asarray(x)
-    given = [(k,) if isinstance(k, int) else tuple(k) for k in (source, destination)]
+    given = [
+        checked_ints(k, "moveaxis: a source and a destination are ints or tuples of ints")
+        for k in (source, destination)
+    ]
     if len(given[0]) != len(given[1]):
         raise BindingError(f"moveaxis: {len(given[0])} dims cannot go to {len(given[1])} positions.")
     for dims in given:
         dims_of(x, dims, "moveaxis")  # each of them once
-    pairs = [[dims_of(x, k, "moveaxis")[0] for k in dims] for dims in given]
+    pairs = [[dim_of(x, k, "moveaxis") for k in dims] for dims in given]
     order = [k for k in range(x.ndim) if k not in pairs[0]]
     for target, dim in sorted(zip(pairs[1], pairs[0], strict=True)):
         order.insert(target, dim)
@@ -135,9 +140,7 @@ def expand_dims(x: Any, /, *, axis: int = 0) -> Tensor:
     (1, 2)
     """
     x = asarray(x)
-    if not -x.ndim - 1 <= axis <= x.ndim:
-        raise BindingError(f"expand_dims: axis {axis} is out of range for a result with {x.ndim + 1} dims.")
-    return rows.expand(x, at=(axis % (x.ndim + 1),))
+    return rows.expand(x, at=(dim_of(x, axis, "expand_dims", rank=x.ndim + 1),))
 
 
 @also_local(_local_squeeze)
@@ -161,7 +164,7 @@ def broadcast_to(x: Any, /, shape: Sequence[int]) -> Tensor:
     >>> broadcast_to([1.0, 2.0], (3, 2)).shape
     (3, 2)
     """
-    x, to = asarray(x), tuple(shape)
+    x, to = asarray(x), sizes_of(shape)
     if broadcast_shape(x.shape, to) != to:
         raise BindingError(f"broadcast_to: {x.shape} does not broadcast to {to}.")
     lead = len(to) - x.ndim

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from shardwise.errors import ArgumentError, PlanError
+from shardwise.errors import PlanError, checked_int
 from shardwise.layout.context import current_mesh
 from shardwise.layout.conversion import LayoutLike, as_layout
 from shardwise.layout.drawn import Drawn
@@ -192,9 +192,7 @@ def plan_reshard(
     if (whole := prod(sizes) * kind.itemsize) > MOST_BYTES:
         raise PlanError(f"a tensor has at most 2**62 bytes, but {sizes} of {kind} has {whole}.")
     mesh = None if mesh is None else current_mesh(mesh)
-    limit = STAGING if memory_limit is None else memory_limit
-    if isinstance(limit, bool) or not isinstance(limit, int):
-        raise ArgumentError(f"memory_limit is a number of bytes, got {memory_limit!r}.")
+    limit = STAGING if memory_limit is None else checked_int(memory_limit, "memory_limit is a number of bytes")
     if limit < 0:
         raise PlanError(f"memory_limit is 0 bytes or more, got {limit}.")
     a, b = as_layout(src, len(sizes), mesh), as_layout(dst, len(sizes), mesh)

@@ -9,7 +9,7 @@ from math import prod
 
 import numpy as np
 
-from shardwise.errors import PlanError
+from shardwise.errors import PlanError, as_int
 from shardwise.layout.axis import Axis, without
 from shardwise.layout.device import Device
 from shardwise.layout.layout import Layout
@@ -56,9 +56,10 @@ class Ground:
     def slot(self, device: Slot) -> int:
         """Return the slot of a device index, or of a device where two meshes meet."""
         if self.devices is None:
-            if isinstance(device, bool) or not isinstance(device, int) or not 0 <= device < self.count:
+            slot = as_int(device)
+            if slot is None or not 0 <= slot < self.count:
                 raise PlanError(f"the plan has devices 0 to {self.count - 1}, got {device!r}.")
-            return device
+            return slot
         found = self._found(device) if isinstance(device, Device) else None
         if found is None:
             some = ", ".join(repr(self.name(slot)) for slot in range(min(4, self.count)))

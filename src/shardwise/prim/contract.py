@@ -14,7 +14,7 @@ from shardwise.engine.arrays import cast, dtype_of, is_low, is_torch
 from shardwise.layout.placement import ReduceOp
 from shardwise.prim.broadcast import broadcast
 from shardwise.prim.dispatch import apply
-from shardwise.prim.elementwise import add
+from shardwise.prim.elementwise import add, in_bytes
 from shardwise.prim.kernel import in_room, makes_products
 from shardwise.prim.relayout import resolved
 from shardwise.prim.row import Cotangents, Row
@@ -31,7 +31,7 @@ def contraction_rule(terms: tuple[str, ...], out: str) -> Rule:
 
 
 def _contract(*operands: Tensor, terms: tuple[str, ...], out: str) -> Tensor:
-    return apply(_name(terms, out), _kernel(terms, out), contraction_rule(terms, out), operands)
+    return apply(_name(terms, out), _kernel(terms, out), contraction_rule(terms, out), [in_bytes(x) for x in operands])
 
 
 @lru_cache(maxsize=4096)

@@ -206,7 +206,9 @@ def _valid(x: Any, w: Any, sizes: Shape, form: Form, groups: int) -> Any:
     space = x.strides[2:]
     shape = (*x.shape[:2], *sizes, *w.shape[2:])
     steps = [s * n for s, n in zip(space, strides, strict=True)], [s * n for s, n in zip(space, dilations, strict=True)]
-    windows = np.lib.stride_tricks.as_strided(x, shape, (*x.strides[:2], *steps[0], *steps[1]), writeable=False)
+    bits = x if x.dtype.isbuiltin == 1 else x.view(f"u{x.itemsize}")  # NumPy cannot stride over what it does not know
+    windows = np.lib.stride_tricks.as_strided(bits, shape, (*x.strides[:2], *steps[0], *steps[1]), writeable=False)
+    windows = windows.view(x.dtype)
     count = len(sizes)
     summed = [1, *range(2 + count, 2 + 2 * count)], [1, *range(2, 2 + count)]
 

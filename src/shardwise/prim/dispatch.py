@@ -12,6 +12,7 @@ from shardwise.engine.arrays import Array, dtype_of, is_torch
 from shardwise.engine.held import sample
 from shardwise.engine.job import Job
 from shardwise.engine.storage import storage_of
+from shardwise.errors import ArgumentError, BindingError, ShardwiseError
 from shardwise.layout.cut import Cut
 from shardwise.layout.layout import Layout, Shape
 from shardwise.layout.mesh import DeviceMesh
@@ -59,8 +60,23 @@ def apply(
     engine, out = operands[0].engine, decision.job.out
     if len(ready) > 1 and _mixed(ready):
         plain, kernel = kernel, lambda *some: plain(*alike(list(some), dtypes[0]))
-    arrays = engine.work(kernel, ready, decision.job, dtype)
+    try:
+        arrays = engine.work(kernel, ready, decision.job, dtype)
+    except (TypeError, OverflowError, ValueError, RuntimeError) as error:
+        raise _explained(name, dtypes, error) from error
     return Tensor(arrays, out.layout, out.shape, dtype_of(sample(arrays)), engine)
+
+
+def _explained(name: str, dtypes: tuple[np.dtype, ...], error: Exception) -> Exception:
+    # What a library says of dtypes, or of values, for which it has no result; anything else stays what it is.
+    text, kinds = str(error).rstrip("."), ", ".join(dict.fromkeys(map(str, dtypes)))
+    if isinstance(error, ShardwiseError):
+        return error
+    if isinstance(error, OverflowError) or "negative integer powers" in text:
+        return BindingError(f"{name} of {kinds}: {text}.")
+    if isinstance(error, TypeError) or "not implemented for" in text or "not supported" in text:
+        return ArgumentError(f"{name} is not defined for {kinds}: {text}.\n  convert first: x.astype('float32').")
+    return error
 
 
 def _mixed(operands: Sequence[Sequence[Array]]) -> bool:

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from shardwise.engine.arrays import accumulator, is_low, is_torch
+from shardwise.layout.placement import kind_of
 from shardwise.prim.broadcast import broadcast, unbroadcast
 from shardwise.prim.dispatch import apply
 from shardwise.prim.kernel import alike
@@ -298,6 +299,11 @@ def widen(x: Tensor) -> Tensor:
 def narrow(x: Tensor, dtype: np.dtype) -> Tensor:
     """Return a value rounded to small floats, if those of this dtype are; and otherwise as it is."""
     return astype(x, dtype=dtype) if is_low(dtype) and x.dtype != dtype else x
+
+
+def in_bytes(x: Tensor) -> Tensor:
+    """Return integers of fewer than 8 bits as int8, in which NumPy computes what ml_dtypes does not."""
+    return astype(x, dtype=np.dtype("int8")) if x.dtype.kind == "V" and kind_of(x.dtype) in "iu" else x
 
 
 # -- complex numbers -----------------------------------------------------------------------------------

@@ -14,7 +14,7 @@ import numpy as np
 
 from shardwise.engine.arrays import cast, is_torch, room_for
 from shardwise.engine.job import RESULT
-from shardwise.errors import BindingError
+from shardwise.errors import RangeError
 from shardwise.layout.cut import Cut
 from shardwise.layout.layout import Shape
 from shardwise.layout.placement import ReduceOp
@@ -63,7 +63,7 @@ def positions(indices: Any, size: int) -> Any:
     low, high = (int(indices.min()), int(indices.max())) if 0 not in indices.shape else (0, -1)
     if low < -size or high >= size:
         wrong = low if low < -size else high
-        raise BindingError(f"index {wrong} is out of range for a dim of {size} elements.")
+        raise RangeError(f"index {wrong} is out of range for a dim of {size} elements.")
     wide = indices.long() if is_torch(indices) else indices.astype(np.int64, copy=False)  # room for what is added
     return wide if low >= 0 else (wide + size) % size
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from shardwise.errors import as_int
 from shardwise.prim.elementwise_methods import ElementwiseMethods
 from shardwise.prim.operators import function_named
 
@@ -123,14 +124,14 @@ class Methods(ElementwiseMethods):
 
     def reshape(self, *shape: Any) -> Any:
         """Return the elements in another shape: `x.reshape(2, -1)` or `x.reshape((2, -1))`."""
-        sizes = shape[0] if len(shape) == 1 and not isinstance(shape[0], int) else shape
+        sizes = shape[0] if len(shape) == 1 and as_int(shape[0]) is None else shape
         return function_named("reshape")(self, sizes)
 
     def transpose(self, *axes: Any) -> Any:
         """Return the dims in another order, or in reverse if none is given."""
         if not axes:
             return self.T
-        order = axes[0] if len(axes) == 1 and not isinstance(axes[0], int) else axes
+        order = axes[0] if len(axes) == 1 and as_int(axes[0]) is None else axes
         return function_named("permute_dims")(self, order)
 
     def permute_dims(self, axes: Sequence[int]) -> Any:

@@ -14,7 +14,7 @@ from shardwise.errors import BindingError, DerivativeError
 from shardwise.layout.placement import ReduceOp
 from shardwise.prim.broadcast import broadcast
 from shardwise.prim.dispatch import apply
-from shardwise.prim.elementwise import add, astype, divide, equal, multiply, narrow, widen
+from shardwise.prim.elementwise import add, astype, divide, equal, in_bytes, multiply, narrow, widen
 from shardwise.prim.kernel import full, sum_over, wide_sum
 from shardwise.prim.relayout import pending_in, resolved
 from shardwise.prim.row import Row
@@ -61,6 +61,8 @@ def _reduce(x: Tensor, *, dims: tuple[int, ...], op: ReduceOp, wide: bool = Fals
     if op in (ReduceOp.MAX, ReduceOp.MIN) and any(x.shape[k] == 0 for k in dims):
         raise BindingError(f"{NAMES[op]} over an empty dim has no value: shape {x.shape}, dims {dims}.")
 
+    if op in (ReduceOp.MAX, ReduceOp.MIN):
+        x = in_bytes(x)
     kernel = partial(wide_sum, dims=dims) if wide else _kernel(dims, op)
     return apply(NAMES[op], kernel, reduction_rule(x.ndim, dims, op), [x])
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from math import prod
 from typing import Any, TypeVar
 
@@ -24,6 +24,7 @@ class Folding:
     grids: Grids
     replication: Replication
     op: Operation
+    added: list[Operation] = field(default_factory=list)
 
     def add(self, op: Operation) -> SSAValue:
         """Insert an op before the one that is looked at; return its first result."""
@@ -31,7 +32,15 @@ class Folding:
         assert block is not None
         op.location = self.op.location
         block.insert_op_before(op, self.op)
+        self.added.append(op)
         return op.results[0]
+
+    def undo(self) -> None:
+        """Remove the ops that were inserted: what they make cannot take the place of the op."""
+        for op in reversed(self.added):
+            op.detach()
+            op.erase()
+        self.added.clear()
 
     def count(self, op: CollectiveOperation) -> int | None:
         """Return how many devices a group has; None if that is not known."""

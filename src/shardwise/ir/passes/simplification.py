@@ -7,13 +7,14 @@ from typing import Any
 
 from xdsl.dialects.builtin import ModuleOp
 from xdsl.ir import Block, Operation, SSAValue
-from xdsl.traits import Pure
+from xdsl.traits import IsolatedFromAbove, Pure
 
 from shardwise.ir.passes.folding import Folding
 from shardwise.ir.passes.folds import FOLDS
 from shardwise.ir.passes.layouts import Grids, grids_of
 from shardwise.ir.passes.replication import Replication
 from shardwise.ir.shard import ShardOp
+from shardwise.ir.verifier.shardings import meaning
 
 # Dialects whose ops on values do nothing but make their results, whether xDSL says so or not.
 PURE = ("arith.", "math.", "index.", "tensor.", "linalg.", "tosa.")
@@ -76,9 +77,11 @@ def _block(block: Block, grids: Grids, replication: Replication, seen: ChainMap[
             seen.pop(key, None)
         if op.parent is None or op.name.startswith(PURE):  # bodies of structured ops are for elements
             continue
+        # What is isolated cannot use what was made outside of it.
+        known = ChainMap() if op.has_trait(IsolatedFromAbove) else seen
         for region in op.regions:
             for inner in region.blocks:
-                changed |= _block(inner, grids, replication, seen.new_child())
+                changed |= _block(inner, grids, replication, known.new_child())
     # Users come after what they use, so that one pass from the end removes whole chains.
     for op in list(block.ops)[::-1]:
         if _is_pure(op) and all(x.first_use is None for x in op.results):
@@ -90,13 +93,35 @@ def _block(block: Block, grids: Grids, replication: Replication, seen: ChainMap[
 
 def _folded(op: Operation, grids: Grids, replication: Replication) -> bool:
     for fold in FOLDS.get(op.name, ()):
-        made = fold(Folding(grids, replication, op), op)
+        folding = Folding(grids, replication, op)
+        made = fold(folding, op)
         if made is None:
             continue
         if made.owner is not op:
+            if not _can_stand_for(made, op.results[0]):
+                folding.undo()
+                continue
             _replace(op, [made])
         return True
     return False
+
+
+def _can_stand_for(new: SSAValue, old: SSAValue) -> bool:
+    # Whether what is said of one value can be said of another that has annotations of its own.
+    made, told = _said(old, for_users=False), _said(old, for_users=True)
+    producer = new.owner
+    before = [producer.sharding] if isinstance(producer, ShardOp) else []
+    known = {meaning(s) for s in (*_said(new, for_users=False), *before)}
+    if made and known and {meaning(s) for s in made} != known:
+        return False
+    follows = isinstance(producer, ShardOp) and bool(producer.annotate_for_users)
+    return not follows or all(meaning(s) in known for s in told)
+
+
+def _said(value: SSAValue, for_users: bool) -> list[SSAValue]:
+    # The shardings that annotations of a value name: for its users, or of how it is made.
+    ops = [use.operation for use in value.uses if use.index == 0]
+    return [op.sharding for op in ops if isinstance(op, ShardOp) and bool(op.annotate_for_users) == for_users]
 
 
 def _replace(op: Operation, values: list[SSAValue]) -> None:
@@ -116,9 +141,11 @@ def _is_pure(op: Operation) -> bool:
 
 
 def _key(op: Operation) -> Any:
-    # What two ops that make the same have in common.
+    # What two ops that make the same have in common: also what is said of how their results are made, which could not
+    # be said of one value if it differs.
     if op.regions or op.name == "tensor.empty":
         return None
     properties = tuple(sorted(op.properties.items(), key=lambda item: item[0]))
     attributes = tuple(sorted(op.attributes.items(), key=lambda item: item[0]))
-    return (op.name, tuple(op.operands), properties, attributes, tuple(x.type for x in op.results))
+    said = tuple(frozenset(map(meaning, _said(x, for_users=False))) for x in op.results)
+    return (op.name, tuple(op.operands), properties, attributes, tuple(x.type for x in op.results), said)
