@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from math import prod
+from random import Random
 
 from shardwise import CPU, DeviceMesh, Layout
 from shardwise.layout.axis import Axis
@@ -26,15 +27,15 @@ def draw_mesh(draws: Draws, most: int, among: int | None = None) -> DeviceMesh:
         sizes[0] = 12
     count = prod(sizes)
     kind = draws.choice(["usual", "usual", "usual", "turned", "one", "several"])
-    room = count if among is None else among
+    rng, room = Random(draws.below(1 << 16)), count if among is None else among
     if kind == "usual" and count <= room:
         devices = None
     elif kind == "turned" and count <= room:
-        devices = [CPU(i) for i in draws.order(room)[:count]]
+        devices = [CPU(i) for i in rng.sample(range(room), count)]
     elif kind == "one":
-        devices = [CPU(draws.below(room))] * count
+        devices = [CPU(0)] * count
     else:
-        devices = [CPU(draws.below(room)) for _ in range(count)]
+        devices = [CPU(rng.randrange(room)) for _ in range(count)]
     return DeviceMesh(sizes, tuple(NAMES[: len(sizes)]), devices)
 
 
