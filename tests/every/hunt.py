@@ -43,8 +43,9 @@ def hunt(seed: int, seconds: float, names: Sequence[str] = (), pool: Any = None,
         if finding is not None and cause(case, finding) not in causes:
             causes.add(cause(case, finding))
             catch = catch_of(case, finding, pool)
-            causes.add(cause(catch.case, catch.finding))
-            yield catch
+            if (known := cause(catch.case, catch.finding)) not in causes or known == cause(case, finding):
+                yield catch
+            causes.add(known)
         if monotonic() > shown + 10:
             shown = monotonic()
             say(f"# {shown - start:.0f} s: {tried} calls, {len(causes)} causes", file=sys.stderr, flush=True)
@@ -67,7 +68,7 @@ def cause(case: Case, finding: Finding) -> tuple[str, ...]:
     if finding.kind.startswith("raw"):
         return finding.kind, (re.findall(r"\((\S+\.py:\d+ .*)\)$", finding.what) or [finding.what])[0]
     if finding.kind.startswith("refus"):
-        return finding.kind, " ".join(re.findall(r"[a-z]{3,}", finding.what)[-8:])
+        return finding.kind, " ".join(re.findall(r"[a-z_]{3,}", finding.what)[:6])
     return case.name, finding.view, finding.kind
 
 

@@ -108,13 +108,13 @@ def draw_terms(
         lone = terms[0] if dtype not in QUARTERS else np.clip(terms[0], -1, 1)
         terms = [(lone + (1 if i % 2 else -1) * (i < count // 2 * 2)).astype(dtype) for i in range(count)]
     if domain in ("any", "odd") and draws.rarely(3):
-        terms = [_with_odd(term, rng) for term, rng in zip(terms, rngs, strict=True)]
+        terms = [_with_odd(term, rng, op is ReduceOp.SUM) for term, rng in zip(terms, rngs, strict=True)]
     return [term.reshape(shape) for term in terms]
 
 
-def _with_odd(term: np.ndarray, rng: np.random.Generator) -> np.ndarray:
+def _with_odd(term: np.ndarray, rng: np.random.Generator, zeros: bool) -> np.ndarray:
     odd = rng.random(term.size) < 0.1
-    numbers = [-0.0, np.nan, np.inf] if finfo(term.dtype).dtype not in QUARTERS[:1] else [-0.0, np.nan]
+    numbers = [np.nan, *([-0.0] if zeros else []), *([np.inf] if term.dtype not in QUARTERS[:1] else [])]
     out = term.copy()
     out[odd] = np.array(rng.choice(numbers, int(odd.sum()))).astype(term.dtype)
     return out
