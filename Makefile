@@ -3,6 +3,8 @@
 
 PYTHON ?= python3
 WORKERS ?= 2
+SEED ?= 1
+SECONDS ?= 60
 VENV := .venv
 BIN := $(VENV)/bin
 INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt
@@ -20,7 +22,7 @@ export PYRIGHT_PYTHON_IGNORE_WARNINGS := 1
 export NO_MKDOCS_2_WARNING := 1
 
 .DELETE_ON_ERROR:
-.PHONY: help run test test-long docs bench figures clean debian lint
+.PHONY: help run test test-long hunt docs bench figures clean debian lint
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -35,6 +37,10 @@ test: lint ## all checks: ruff, pyright, import-linter, pytest
 test-long: lint ## the same, with the long tests and many more generated cases
 	$(SAY) "pytest, long"
 	@SHARDWISE_TEST_PROFILE=long $(BIN)/python -m pytest -n $(WORKERS) -m ""
+
+hunt: $(TEST) ## call random functions in every way, and print the smallest program of what differs: make hunt SEED=1 SECONDS=60
+	$(SAY) "hunt, seed $(SEED), $(SECONDS) s"
+	@$(BIN)/python -m tests.every.hunt $(SEED) $(SECONDS) $(PROCESSES)
 
 docs: $(DOCS) ## build the documentation into site/
 	$(SAY) "mkdocs build"

@@ -14,7 +14,8 @@ from tests.every.calls import Call, Setting
 from tests.every.comparison import Rule
 from tests.every.meshes import draw_factors
 from tests.every.table import row
-from tests.every.values import EVERY, MOVABLE, Shape, reduce_terms
+from tests.every.values import EVERY, MOVABLE, NUMBERS, Shape, reduce_terms
+from tests.layout.oracle import held_box
 
 Group = Callable[[list[np.ndarray], int], np.ndarray]  # of what the group holds, and which of it a device is
 
@@ -223,10 +224,28 @@ def rooted(setting: Setting, name: str) -> Call:
     return inside(setting, code, [axis], function, **how)
 
 
-@row("axis_index", "shard_map")
+@row("axis_index")
 def axis_index(setting: Setting, name: str) -> Call:
     """The position along an axis, added to what there is."""
     axis = _one(setting)
     dtype = setting.dtype([np.dtype("int64"), np.dtype("float64")])
     _stacked(setting, setting.shape(), dtype, "small")
     return inside(setting, f"a + sw.axis_index({axis.name!r})", [axis], lambda group, own: group[own] + own)
+
+
+@row("shard_map")
+def shard_map(setting: Setting, name: str) -> Call:
+    """A function of what each device holds, of shards that are equal and of others, which are refused."""
+    shape, dtype = list(setting.shape()), setting.dtype(NUMBERS)
+    even = setting.draws.below(4) > 0
+    layout = setting.layout(tuple(shape), plain=even)
+    counts = [prod(axis.size for axis in cut.axes) for cut in layout.dims]
+    if even:
+        shape = [count * setting.draws.between(1, 2) for count in counts]
+    setting.operand(tuple(shape), dtype)
+    code = f"shard_map(lambda a: a + a, mesh, {setting.name(layout)}, {setting.name(layout)})(a)"
+    boxes = [held_box(layout, shape, device) for device in range(setting.mesh.num_devices)]
+    equal = len({tuple(stop - start for start, stop in box) for box in boxes}) == 1
+    plain = all(cut.is_plain for cut in layout.dims)
+    how: dict[str, Any] = {} if equal and plain else {"refusal": "shard_map"}
+    return setting.call(code, lambda a: a + a, rule=Rule(exact=False), **how)

@@ -55,8 +55,8 @@ def test_a_planted_bug_is_found_once_and_its_smallest_program_fails(
         break
     (catch,) = catches
     assert says in catch.program
-    assert "DeviceMesh((2,), ('x',))" in catch.program  # two devices along one axis, and two elements
-    assert len(re.findall(r"\d\.0", catch.program.partition("a = ")[2].partition("\n")[0])) == 2, catch.program
+    assert "DeviceMesh((2,), ('x',))" in catch.program  # two devices along one axis, and two elements at most
+    assert len(re.findall(r"\d\.0", catch.program.partition("a = ")[2].partition("\n")[0])) <= 2, catch.program
     with pytest.raises(error):
         exec(catch.program, {})
     monkeypatch.undo()
