@@ -80,4 +80,7 @@ def shrink(case: Case, fails: Any, tries: int = 600) -> Case:
                 lower = [best[at] // 2, best[at] - 1]
                 if not any(attempt((*best[:at], number, *best[at + 1 :])) for number in lower):
                     break
+        for at in range(len(best) - 1):  # a number in an earlier place, such as that of the first dim
+            if at + 1 < len(best) and best[at] < best[at + 1] and tries > 0:
+                attempt((*best[:at], best[at + 1], best[at], *best[at + 2 :]))
     return Case(case.name, None, best, case.most, case.processes)

@@ -135,4 +135,9 @@ def dropout(setting: Setting, name: str) -> Call:
         kept = _alone(f"sw.random.dropout(sw.random.key({seed}), np.ones({x.shape}), {rate})")
         return np.where(kept > 0, x.astype("float64") / (1 - rate), 0).astype(x.dtype)
 
-    return setting.call(f"sw.random.dropout(sw.random.key({seed}), {a}, {rate})", oracle, rule=Rule(exact=False))
+    return setting.call(
+        f"sw.random.dropout(sw.random.key({seed}), {a}, {rate})",
+        oracle,
+        rule=Rule(exact=False),
+        scale=lambda size: 2 * size,
+    )

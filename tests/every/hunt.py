@@ -63,6 +63,14 @@ def find(case: Case, pool: Any = None) -> Finding | None:
     return None
 
 
+def assert_alike(case: Case, pool: Any = None) -> None:
+    """Fail with the smallest program where a case is not the same every way."""
+    finding = find(case, pool)
+    if finding is not None:
+        catch = catch_of(case, finding, pool)
+        raise AssertionError(f"{case!r}: {finding}\n\n{catch.program}")
+
+
 def cause(case: Case, finding: Finding) -> tuple[str, ...]:
     """What tells one cause from another: where an error was raised or what it says, or which function is wrong."""
     if finding.kind.startswith("raw"):
