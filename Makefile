@@ -9,6 +9,8 @@ COUNT ?= 150
 SEED ?= 1
 JOBS ?= $(WORKERS)
 LIMIT ?= 20
+# For `make hunt`, which takes SEED too.
+SECONDS ?= 60
 VENV := .venv
 BIN := $(VENV)/bin
 INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt
@@ -26,7 +28,7 @@ export PYRIGHT_PYTHON_IGNORE_WARNINGS := 1
 export NO_MKDOCS_2_WARNING := 1
 
 .DELETE_ON_ERROR:
-.PHONY: help run test test-long mutants docs bench figures clean debian lint
+.PHONY: help run test test-long hunt mutants docs bench figures clean debian lint
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -45,6 +47,10 @@ test-long: lint ## the same, with the long tests and many more generated cases
 mutants: $(TEST) ## small random changes of one room, and whether tests notice: make mutants ROOM=plan COUNT=150 SEED=1
 	@$(BIN)/python tools/mutants.py $(ROOM) --count $(COUNT) --seed $(SEED) --jobs $(JOBS) --limit $(LIMIT) \
 	    $(if $(MINIMUM),--minimum $(MINIMUM))
+
+hunt: $(TEST) ## call random functions in every way, and print the smallest program of what differs: make hunt SEED=1 SECONDS=60
+	$(SAY) "hunt, seed $(SEED), $(SECONDS) s"
+	@$(BIN)/python -m tests.every.hunt $(SEED) $(SECONDS) $(PROCESSES)
 
 docs: $(DOCS) ## build the documentation into site/
 	$(SAY) "mkdocs build"

@@ -1,10 +1,13 @@
-"""What all tests share: how many cases hypothesis generates, and the tools some tests compare with."""
+"""What all tests share: how many cases hypothesis generates, pools of processes, and tools to compare with."""
 
 import os
 import shutil
+from collections.abc import Callable, Iterator
 
 import pytest
 from hypothesis import settings
+
+from tests.engines.pool import Pool
 
 settings.register_profile("default", max_examples=60, deadline=None, derandomize=True, print_blob=True)
 settings.register_profile("long", max_examples=500, deadline=None, print_blob=True)
@@ -21,3 +24,36 @@ def mlir_opt() -> str:
     if os.environ.get("CI") == "true":
         pytest.fail(reason, pytrace=False)
     pytest.skip(reason)
+
+
+@pytest.fixture(scope="session")
+def pools() -> Iterator[Callable[[int], Pool]]:
+    """The pool of a size; only one has its processes running."""
+    running: list[Pool] = []
+
+    def get(size: int) -> Pool:
+        if running and running[0].size != size:
+            running.pop().close()
+        if not running:
+            running.append(Pool(size))
+        return running[0]
+
+    yield get
+    for pool in running:
+        pool.close()
+
+
+@pytest.fixture(
+    params=[pytest.param(n, marks=() if n == 4 else pytest.mark.long) for n in (4, 1, 2, 3, 8)],
+    ids=lambda n: f"{n} processes",
+    scope="session",
+)
+def pool(request: pytest.FixtureRequest, pools: Callable[[int], Pool]) -> Pool:
+    """Four processes; in the long tests one, two, three and eight too."""
+    return pools(request.param)
+
+
+@pytest.fixture
+def four(pools: Callable[[int], Pool]) -> Pool:
+    """Four processes."""
+    return pools(4)

@@ -264,7 +264,8 @@ def test_from_shards_checks_what_it_is_given() -> None:
     assert same(made.numpy(), np.array([1.0, 2, 3]))
     with sw.mesh_context(M4):
         assert from_shards([[1.0]] * 4, None, P(), (1,)).mesh is M4
-    assert from_shards([[np.nan]] * 4, M4, P(), (1,)).shape == (1,)
+    for dtype in ("float64", "bfloat16", "float8_e4m3fn", "complex64"):
+        assert from_shards([np.array([np.nan]).astype(dtype)] * 4, M4, P(), (1,)).shape == (1,)
     pieces = [Shard(CPU(i), i, ((i, i + 1),), np.full(1, i)) for i in range(4)]
     assert same(from_shards(pieces, M4, P("x"), (4,)).numpy(), np.arange(4))
 

@@ -175,7 +175,12 @@ def where(condition: Any, x1: Any, x2: Any, /) -> Tensor:
     return rows.where(*operands(asarray(condition) if isinstance(condition, bool) else condition, x1, x2))
 
 
-@also_local(each_element)
+def _limit(function: Callable[..., Tensor], x: Any, min: Any = None, max: Any = None) -> Any:
+    out = x if min is None else maximum(x, min)
+    return out if max is None else minimum(out, max)
+
+
+@also_local(_limit)
 def clip(x: Any, /, min: Any = None, max: Any = None) -> Tensor:
     """Return `x` limited to [min, max].
 

@@ -481,7 +481,7 @@ def from_shards(
             )
         if index not in chosen:
             chosen[index] = _own(engine.place(array, found.mesh.device(device)))
-        elif not np.array_equal(to_numpy(array), to_numpy(chosen[index]), equal_nan=kind.kind in "fc"):
+        elif not _are_equal(to_numpy(array), to_numpy(chosen[index])):
             raise BindingError(
                 f"devices {storage.holder(index)} and {device} hold the same part under {found}, but their "
                 "arrays differ.\n  if they are contributions to be summed, say so: P(..., unreduced=[axis])."
@@ -489,6 +489,12 @@ def from_shards(
     like = next(iter(given.values()), None)
     made = engine.each(storage, kind, lambda index, device: chosen[index], like=like)
     return Tensor(made, found, sizes, kind, engine)
+
+
+def _are_equal(x: np.ndarray, y: np.ndarray) -> bool:
+    # NaN is equal to NaN, in dtypes that NumPy does not know as floats too.
+    with np.errstate(invalid="ignore"):
+        return bool(np.all((x == y) | ((x != x) & (y != y))))
 
 
 def _given(shards: Sequence[Any] | Mapping[int, Any], mesh: DeviceMesh, engine: Engine) -> dict[int, Array]:

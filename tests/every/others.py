@@ -1,0 +1,152 @@
+"""Rows of derivatives, of lists of tensors, one per device, and of reading values."""
+
+from typing import Any
+
+import numpy as np
+
+from shardwise import Tensor
+from tests.every.calls import Call, Setting
+from tests.every.comparison import Rule
+from tests.every.reductions import widen
+from tests.every.table import row
+from tests.every.values import FLOATS, MOVABLE
+
+# -- derivatives: of a cubic, whose slope is known ---------------------------------------------------------------
+
+
+def _slope(x: np.ndarray) -> np.ndarray:
+    return (3 * widen(x) ** 2 + 2).astype(x.dtype)
+
+
+def _cubic(x: np.ndarray) -> np.ndarray:
+    return (widen(x) ** 3 + 2 * widen(x)).astype(x.dtype)
+
+
+@row("grad", "value_and_grad", "vjp", "jvp", "checkpoint", "stop_gradient")
+def derivative(setting: Setting, name: str) -> Call:
+    """The slope of x * x * x + 2 * x."""
+    dtype = setting.dtype(FLOATS)
+    a = setting.operand(setting.shape(), dtype, "small")
+    cubic = "lambda x: x * x * x + 2.0 * x"
+    near = Rule(exact=False, ulps=16)
+    how: dict[str, Any] = {"rule": near, "scale": lambda size: 3 * size**2 + 2}
+    if name == "grad":
+        return setting.call(f"sw.grad(lambda x: sw.sum(({cubic})(x)))({a})", _slope, **how)
+    if name == "checkpoint":
+        return setting.call(f"sw.grad(lambda x: sw.sum(sw.checkpoint({cubic})(x)))({a})", _slope, **how)
+    if name == "vjp":
+        return setting.call(f"sw.vjp({cubic}, {a})[1](sw.ones_like({a}))[0]", _slope, **how)
+    if name == "stop_gradient":
+        code = f"sw.grad(lambda x: sw.sum(sw.stop_gradient(x) * x))({a})"
+        return setting.call(code, lambda x: x, rule=near)
+    if name == "jvp":
+        return setting.call(
+            f"sw.jvp({cubic}, ({a},), (sw.ones_like({a}),))",
+            lambda x: (_cubic(x), _slope(x)),
+            rule=near,
+            scale=lambda size: (size**3 + 2 * size, 3 * size**2 + 2),
+        )
+    return setting.call(
+        f"sw.value_and_grad(lambda x: sw.sum(({cubic})(x)))({a})",
+        lambda x: (np.asarray(np.sum(widen(x) ** 3 + 2 * widen(x))).astype(x.dtype), _slope(x)),
+        rule=near,
+        scale=lambda size: (np.sum(size**3 + 2 * size), 3 * size**2 + 2),
+    )
+
+
+# -- lists of tensors, one per device ------------------------------------------------------------------------------
+
+
+def _devices(setting: Setting, least: int) -> list[Any]:
+    found = list(dict.fromkeys(setting.mesh.devices))
+    return found[: max(least, setting.draws.between(1, len(found)))]
+
+
+def _buffers(devices: list[Any]) -> str:
+    return f"[{', '.join(f'sw.graph_ops.SignalBuffer({device!r})' for device in devices)}]"
+
+
+@row("graph_ops.distributed_broadcast", "graph_ops.transfer_to")
+def spread_out(setting: Setting, name: str) -> Call:
+    """A copy for each device, or for one."""
+    devices = _devices(setting, 2)
+    a = setting.host(setting.shape(), setting.dtype(MOVABLE))
+    there = f"sw.graph_ops.transfer_to({a}, {devices[0]!r})"
+    if name == "graph_ops.transfer_to":
+        return setting.call(there, lambda x: x, verify=lambda x: _are_on([x], devices[:1]))
+    code = f"sw.{name}({there}, {_buffers(devices)})"
+    if len(devices) < 2:
+        return setting.call(code, lambda x: x, refusal="at least 2 signal buffers")
+    return setting.call(code, lambda x: [x] * len(devices), verify=lambda made: _are_on(made, devices))
+
+
+def _are_on(made: list[Tensor], devices: list[Any]) -> str | None:
+    found = [x.device for x in made]
+    return None if found == devices else f"on {found} instead of {devices}"
+
+
+@row("graph_ops.allgather")
+def allgather(setting: Setting, name: str) -> Call:
+    """All inputs joined, for each of their devices."""
+    devices, dtype, shape = _devices(setting, 1), setting.dtype(MOVABLE), list(setting.shape(low=1))
+    dim = setting.draws.below(len(shape))
+    names = []
+    for device in devices:
+        shape[dim] = setting.draws.between(0, 3)
+        names.append(f"sw.graph_ops.transfer_to({setting.host(tuple(shape), dtype)}, {device!r})")
+        if len(names) == 8:
+            break
+    devices = devices[: len(names)]
+    code = f"sw.{name}([{', '.join(names)}], {_buffers(devices)}, {dim})"
+    return setting.call(
+        code, lambda *xs: [np.concatenate(xs, dim)] * len(xs), verify=lambda made: _are_on(made, devices)
+    )
+
+
+@row("graph_ops.shard_and_stack")
+def shard_and_stack(setting: Setting, name: str) -> Call:
+    """The chunk of every input, for each device."""
+    devices, dtype, shape = _devices(setting, 1), setting.dtype(MOVABLE), list(setting.shape(low=1))
+    dim = setting.draws.below(len(shape))
+    shape[dim] = len(devices) * setting.draws.between(0, 2)
+    names = [setting.host(tuple(shape), dtype) for _ in range(setting.draws.between(1, 3))]
+    code = f"sw.{name}([{', '.join(names)}], {devices!r}, {dim})"
+
+    def oracle(*xs: np.ndarray) -> list[np.ndarray]:
+        return [np.stack(some) for some in zip(*(np.split(x, len(devices), dim) for x in xs), strict=True)]
+
+    return setting.call(code, oracle, verify=lambda made: _are_on(made, devices))
+
+
+# -- reading -------------------------------------------------------------------------------------------------------
+
+
+@row("Tensor.numpy", "Tensor.__array__", "from_shards")
+def read(setting: Setting, name: str) -> Call:
+    """The value itself, after all of it was brought here; or a tensor from what each device holds."""
+    a = setting.operand(setting.shape(), setting.dtype(MOVABLE))
+    if name == "from_shards":
+        layout = setting.operands[a].layout
+        assert layout is not None
+        shards = f"{{s.index: s.array for s in {a}.shards}}"
+        code = f"sw.from_shards({shards}, mesh, {setting.name(layout)}, {a}.shape, dtype={a}.dtype)"
+    else:
+        whole = f"sw.distributed_broadcast({a}, {setting.everyone()})"
+        code = f"{whole}.numpy()" if name == "Tensor.numpy" else f"np.asarray({whole})"
+    return setting.call(code, lambda x: x, abstract=False)
+
+
+@row("Tensor.item", "Tensor.__float__", "Tensor.__int__", "Tensor.__bool__", "Tensor.__complex__", "Tensor.__len__")
+def number(setting: Setting, name: str) -> Call:
+    """The only element as a number of Python's, after it was brought here."""
+    if name == "Tensor.__len__":
+        a = setting.operand(setting.shape(low=1), setting.dtype(MOVABLE))
+        return setting.call(f"len({a})", lambda x: np.asarray(len(x)))
+    a = setting.operand((1,) * setting.draws.below(3), setting.dtype([*FLOATS, np.dtype("int64")]), "small")
+    function = name.strip("_").removeprefix("Tensor.__")
+    whole = f"sw.distributed_broadcast({a}, {setting.everyone()})"
+    code = f"{whole}.item()" if name == "Tensor.item" else f"{function}({whole})"
+    kind = {"float": float, "int": int, "bool": bool, "complex": complex}.get(function)
+    return setting.call(
+        code, lambda x: np.asarray(x.ravel()[0].item() if kind is None else kind(x.ravel()[0])), abstract=False
+    )
