@@ -133,6 +133,15 @@ def test_which_call_of_the_library_is_used(name: str, gathers: bool | None, verb
         assert [verb for verb, _ in engine.wire.calls] == verbs
 
 
+def test_what_lies_side_by_side_is_sent_and_received_in_place() -> None:
+    for engine in check(Transition(SPLIT, WHOLE, (8, 6)), 4):
+        assert engine.counters.copies == 1  # its own rows
+    for engine in check(Transition(TURNED, WHOLE, (8, 8)), 4):
+        assert engine.counters.copies == 1 + 3  # and the columns of the others
+    for engine in check(Transition(SPLIT, WHOLE, (8, 6)), 4, library_gathers=True):
+        assert engine.counters.copies == 1 + 1 + 3  # packed once, unpacked
+
+
 @pytest.mark.parametrize("slots", [[0, 0, 1, 1], [0, 1, 0, 1], [1, 1, 1, 1]])
 def test_processes_with_several_devices(slots: list[int]) -> None:
     mesh = DeviceMesh((2, 2), ("x", "y"), [CPU(i) for i in slots])
