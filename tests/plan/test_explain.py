@@ -3,7 +3,7 @@
 import pytest
 from hypothesis import given
 
-from shardwise import P, plan_reshard
+from shardwise import Layout, P, plan_reshard
 from tests.plan.cases import Transition, mesh_of, transitions
 
 MESH = mesh_of(2, 4)
@@ -45,6 +45,30 @@ def test_a_direct_exchange_of_partial_values_fetches_every_contribution():
     direct = found.alternatives[-1]
     assert (direct.name, direct.received_max, direct.received_total) == ("one direct exchange", 7 * 80, 8 * 7 * 80)
     assert found.chosen.received_total == (8 + 8 - 2) * 80
+
+
+AXIS_BY_AXIS = [
+    (P(), P(unreduced=["x", "y"]), ("fill over y", "fill over x")),
+    (P(("x", "y")), P(("y", "x")), ("permute over x, y",)),
+    (P("x", unreduced=["y"]), P("y"), ("reduce_scatter over y", "exchange over x, y")),
+    (P("x"), P("y"), ("slice over y", "exchange over x, y")),
+    (P("y"), P("x"), ("all_gather over y", "slice over x")),
+]
+
+
+@pytest.mark.parametrize(("src", "dst", "steps"), AXIS_BY_AXIS)
+def test_axis_by_axis_the_last_one_takes_its_new_role_first(src, dst, steps):
+    ways = {way.name: way.steps for way in explained(src, dst, (64,)).alternatives}
+    assert ways["axis by axis"] == steps
+
+
+def test_two_reductions_do_not_wait_at_once():
+    src, dst = Layout(MESH, [None], ["x"], "sum"), Layout(MESH, [None], ["y"], "max")
+    found = plan_reshard(src, dst, (64,), "int8").explain()
+    ways = {way.name: way.steps for way in found.alternatives}
+    assert ways["axis by axis"] == ("all_reduce over x", "fill over y")
+    direct = found.alternatives[-1]
+    assert (direct.received_max, direct.memory) == (64, 3 * 64)  # the other contribution, beside both shards
 
 
 @pytest.mark.parametrize(
