@@ -66,7 +66,9 @@ class Pool:
                 "MASTER_PORT": str(port),
                 "GLOO_SOCKET_IFNAME": "lo",
                 "OMP_NUM_THREADS": "1",
-                "PYTHONPATH": os.pathsep.join([str(source), str(ROOT), *os.environ.get("PYTHONPATH", "").split(os.pathsep)]),
+                "PYTHONPATH": os.pathsep.join(
+                    [str(source), str(ROOT), *os.environ.get("PYTHONPATH", "").split(os.pathsep)]
+                ),
             }
             command = [sys.executable, "-W", "error::FutureWarning", "-m", "tests.engines.worker", str(theirs.fileno())]
             process = subprocess.Popen(command, cwd=ROOT, env=env, pass_fds=[theirs.fileno()])

@@ -4,6 +4,7 @@ import pytest
 from hypothesis import given
 
 from shardwise import Layout, P, plan_reshard
+from shardwise.plan import explain
 from tests.plan.cases import Transition, mesh_of, transitions
 
 MESH = mesh_of(2, 4)
@@ -94,6 +95,16 @@ def test_no_alternative_without_halos_moves_less(case: Transition):
         return
     assert all(way.received_total >= found.chosen.received_total for way in found.alternatives)
     assert found.why.endswith(".")
+
+
+def test_bytes_are_counted_up_to_a_number_of_devices(monkeypatch):
+    # The last of eight devices receives most, the first least: above the limit the cost model speaks for all.
+    src, dst = P("x", "y"), P(None, "x")
+    counted = explained(src, dst, (8, 64))
+    monkeypatch.setattr(explain, "COUNTED", 8)
+    assert explained(src, dst, (8, 64)) == counted
+    monkeypatch.setattr(explain, "COUNTED", 7)
+    assert explained(src, dst, (8, 64)).chosen.received_total == 8 * 256
 
 
 def test_a_million_devices_are_explained_by_the_cost_model():
