@@ -174,7 +174,8 @@ def test_axes_of_size_one_vanish_and_sub_axes_merge():
 def test_one_partial_axis_needs_no_list():
     want = Layout(MESH, [None], ["dp"], "max")
     assert Layout(MESH, [None], "dp", "max") is want
-    assert Layout(MESH, [None], MESH.axis("dp"), "max") is want
+    one: Any = MESH.axis("dp")
+    assert Layout(MESH, [None], one, "max") is want
     assert Layout(MESH, [None], {"dp": "max"}) is want
 
 
