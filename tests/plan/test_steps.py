@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from shardwise import Cut, Layout, Plan, PlanError, Step, plan_reshard
-from shardwise.plan.steps import ADJOINTS
+from shardwise.plan.steps import ADJOINTS, added
 from tests.plan import oracle
 from tests.plan.cases import Transition, all_transitions, mesh_of, transitions
 
@@ -299,3 +299,8 @@ def test_the_cost_model_knows_the_bytes_of_reductions(mesh):
             (step,) = plan_reshard(src, dst, (24, 24), "int16").steps
             assert step.received.each.tolist() == [rounds * local * (n - 1) // n] * whole.num_devices
             assert step.estimates == pytest.approx([local * (n - 1) / n] * rounds)
+
+
+@pytest.mark.parametrize(("most", "count"), [(2**62, 1), (2**62, 2), (2**62 - 1, 2), (2**61, 4), (2**40, 3)])
+def test_sums_of_bytes_are_exact_around_what_numpy_holds(most, count):
+    assert added(np.full(count, most)) == most * count
