@@ -171,6 +171,14 @@ def test_axes_of_size_one_vanish_and_sub_axes_merge():
     assert Layout(mesh, [("b:(2)4", "b:(1)2")]).dims[0].axes == (Axis("b", 2, 4, 8), Axis("b", 1, 2, 8))
 
 
+def test_one_partial_axis_needs_no_list():
+    want = Layout(MESH, [None], ["dp"], "max")
+    assert Layout(MESH, [None], "dp", "max") is want
+    one: Any = MESH.axis("dp")
+    assert Layout(MESH, [None], one, "max") is want
+    assert Layout(MESH, [None], {"dp": "max"}) is want
+
+
 def test_what_a_dim_in_one_piece_keeps():
     assert Layout(MESH, [Cut(halo=1)]) is Layout(MESH, [None])
     assert Layout(MESH, [Cut(halo=1, edge="pad")]).dims[0].halo == (1, 1)

@@ -204,6 +204,15 @@ ERRORS = [
         "mesh axis 'dp' is used twice in [dp] with replicated_axes=['dp'].\n"
         "  each mesh axis may split one dim, or be partial, once.",
     ),
+    *(
+        (
+            lambda names=names: spec(MESH, [dim(["dp"])], names),
+            LayoutError,
+            "mesh axis 'dp' is used twice in [dp] with replicated_axes=['dp', 'tp', 'tp:(1)2', 'tp:(2)2'].\n"
+            "  each mesh axis may split one dim, or be partial, once.",
+        )
+        for names in ({"tp:(2)2", "dp", "tp", "tp:(1)2"}, ["tp:(1)2", "tp", "tp:(2)2", "dp"])
+    ),
     (
         lambda: spec(MESH, [dim(["pt"])]),
         LayoutError,

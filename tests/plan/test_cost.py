@@ -88,6 +88,16 @@ BAD = [
         "unknown mesh axis 'z' in links.\n  mesh axes: x=2, y=8",
     ),
     (
+        lambda: Links({"z": SLOW}).on(MESH, [MESH.axis("x")]),
+        LayoutError,
+        "unknown mesh axis 'z' in links.\n  mesh axes: x=2, y=8",
+    ),
+    (
+        lambda: Links({"y": SLOW, "y:(1)2": FAST}).on(MESH, [MESH.axis("x")]),
+        LayoutError,
+        "mesh axis 'y' is used beside its own sub-axis in links: y, y:(1)2.",
+    ),
+    (
         lambda: plan_reshard(WHOLE, X, (8,), "int8", links={"z": SLOW}),
         LayoutError,
         "unknown mesh axis 'z' in links.\n  mesh axes: x=2, y=8",

@@ -3,7 +3,8 @@
 import pytest
 from hypothesis import given
 
-from shardwise import P, plan_reshard
+from shardwise import Layout, P, plan_reshard
+from shardwise.plan import explain
 from tests.plan.cases import Transition, mesh_of, transitions
 
 MESH = mesh_of(2, 4)
@@ -47,6 +48,30 @@ def test_a_direct_exchange_of_partial_values_fetches_every_contribution():
     assert found.chosen.received_total == (8 + 8 - 2) * 80
 
 
+AXIS_BY_AXIS = [
+    (P(), P(unreduced=["x", "y"]), ("fill over y", "fill over x")),
+    (P(("x", "y")), P(("y", "x")), ("permute over x, y",)),
+    (P("x", unreduced=["y"]), P("y"), ("reduce_scatter over y", "exchange over x, y")),
+    (P("x"), P("y"), ("slice over y", "exchange over x, y")),
+    (P("y"), P("x"), ("all_gather over y", "slice over x")),
+]
+
+
+@pytest.mark.parametrize(("src", "dst", "steps"), AXIS_BY_AXIS)
+def test_axis_by_axis_the_last_one_takes_its_new_role_first(src, dst, steps):
+    ways = {way.name: way.steps for way in explained(src, dst, (64,)).alternatives}
+    assert ways["axis by axis"] == steps
+
+
+def test_two_reductions_do_not_wait_at_once():
+    src, dst = Layout(MESH, [None], ["x"], "sum"), Layout(MESH, [None], ["y"], "max")
+    found = plan_reshard(src, dst, (64,), "int8").explain()
+    ways = {way.name: way.steps for way in found.alternatives}
+    assert ways["axis by axis"] == ("all_reduce over x", "fill over y")
+    direct = found.alternatives[-1]
+    assert (direct.received_max, direct.memory) == (64, 3 * 64)  # the other contribution, beside both shards
+
+
 @pytest.mark.parametrize(
     ("src", "dst", "why"),
     [
@@ -70,6 +95,16 @@ def test_no_alternative_without_halos_moves_less(case: Transition):
         return
     assert all(way.received_total >= found.chosen.received_total for way in found.alternatives)
     assert found.why.endswith(".")
+
+
+def test_bytes_are_counted_up_to_a_number_of_devices(monkeypatch):
+    # The last of eight devices receives most, the first least: above the limit the cost model speaks for all.
+    src, dst = P("x", "y"), P(None, "x")
+    counted = explained(src, dst, (8, 64))
+    monkeypatch.setattr(explain, "COUNTED", 8)
+    assert explained(src, dst, (8, 64)) == counted
+    monkeypatch.setattr(explain, "COUNTED", 7)
+    assert explained(src, dst, (8, 64)).chosen.received_total == 8 * 256
 
 
 def test_a_million_devices_are_explained_by_the_cost_model():

@@ -2,7 +2,8 @@
 
 from collections import Counter
 from collections.abc import Iterator
-from itertools import combinations
+from itertools import combinations, product
+from typing import Any
 
 import numpy as np
 import pytest
@@ -212,3 +213,33 @@ def test_cuts_nest_exactly_when_their_boundaries_do(data, size, parts, ratio):
     ends = [(0, *(cut.interval(i)[1] for i in range(cut.parts))) for cut in (fine, coarse)]
     assert nested(fine, coarse) == (ends[0][::ratio] == ends[1])
     assert same_cut(fine, coarse) == (ends[0] == ends[1])
+
+
+def test_cuts_nest_exactly_when_every_boundary_does():
+    # Offsets that are those of an even cut but for one, moved by one, differ from it at any one place.
+    rng = np.random.default_rng(0)
+    nests = 0
+    for size, parts, ratio in product(range(0, 19, 3), range(1, 8), range(1, 4)):
+        fines = [DimTiling(size, parts * ratio, split) for split in SPLITS]
+        coarses = [DimTiling(size, parts, split) for split in SPLITS]
+        for fine in list(fines):
+            ends = (0, *(fine.interval(i)[1] for i in range(fine.parts)))
+            coarses += [
+                DimTiling(size, parts, offsets=move_one(ends[::ratio], at)) for at in {0, parts // 2, parts - 1}
+            ]
+            fines.append(DimTiling(size, parts * ratio, offsets=move_one(ends, int(rng.integers(len(ends))))))
+        for fine, coarse in product(fines, coarses):
+            ends = [[0, *(cut.interval(i)[1] for i in range(cut.parts))] for cut in (fine, coarse)]
+            assert nested(fine, coarse) == (ends[0][::ratio] == ends[1]), (fine, coarse)
+            nests += ends[0][::ratio] == ends[1]
+    assert nests > 1000
+
+
+SPLITS: list[Any] = ["balanced", "chunk"]
+
+
+def move_one(ends: tuple[int, ...], at: int) -> tuple[int, ...]:
+    """The boundaries, one of those between the first and the last a little later if there is room."""
+    if not 0 < at < len(ends) - 1 or ends[at] == ends[at + 1]:
+        return ends
+    return (*ends[:at], ends[at] + 1, *ends[at + 1 :])

@@ -7,7 +7,7 @@ import pytest
 
 from shardwise import DeviceMesh, Layout, Link, Links, P, plan_reshard
 from tests.plan import oracle
-from tests.plan.cases import mesh_of, sub_axis_layouts
+from tests.plan.cases import all_transitions, mesh_of, sub_axis_layouts
 
 MESH = mesh_of(2, 8)
 SLOW, FAST = Link(1e-5, 1e9), Link(1e-6, 4e11)
@@ -136,6 +136,18 @@ def test_every_choice_gives_the_right_values_and_the_same_total(links):
         plan = plan_reshard(a, b, (32,), "int32", links=small)
         assert plan.received.total == plan_reshard(a, b, (32,), "int32").received.total
         oracle.run(plan)
+
+
+@pytest.mark.parametrize("partial", [False, True])
+def test_no_links_are_worth_a_byte_more(partial):
+    # Whatever the links, the bytes are the least; a detour is taken only where it moves no more.
+    links = [{n: Link(0, link.bandwidth) for n, link in found.items()} for found in (ASCENDING, DESCENDING)]
+    for case in list(all_transitions(mesh_of(2, 2, 2), (8, 12), partial))[:: 97 if partial else 29]:
+        for found in links:
+            plan = plan_reshard(*case, "int8", links=found)
+            assert plan.received.total == (oracle.least_total(plan) if partial else sum(oracle.missing_bytes(plan)))
+            assert plan.time <= plan_reshard(*case, "int8", links=SLOW).time
+            oracle.run(plan)
 
 
 def test_the_time_of_a_plan_is_that_of_its_steps():

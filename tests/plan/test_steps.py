@@ -3,7 +3,8 @@
 import re
 from collections import Counter
 from dataclasses import replace
-from itertools import pairwise
+from itertools import combinations, pairwise
+from math import prod
 
 import numpy as np
 import pytest
@@ -11,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from shardwise import Cut, Layout, Plan, PlanError, Step, plan_reshard
-from shardwise.plan.steps import ADJOINTS
+from shardwise.plan.steps import ADJOINTS, added
 from tests.plan import oracle
 from tests.plan.cases import Transition, all_transitions, mesh_of, transitions
 
@@ -91,6 +92,42 @@ def test_the_smallest_limit_is_that_of_the_whole_plan():
     mesh = mesh_of(2, 4)
     case = Transition(Layout(mesh, ["y"], ["x"]), Layout(mesh, [Cut("x", halo=1)]), (8,))
     plan_reshard(*case, "int32", memory_limit=least_limit(case))
+
+
+def most_boxes(plan: Plan, step: Step) -> int:
+    """The most boxes that one device takes in during one round."""
+    names = oracle.names(plan)
+    rounds = (found for slot in range(len(names)) for found in zip(step.rounds(slot), [names[slot]] * 2, strict=False))
+    return max((sum(t.target == name for t in moved) for moved, name in rounds), default=0)
+
+
+@pytest.mark.parametrize(("mesh", "shape"), [((2, 3), (12, 36)), ((2, 2, 2), (16, 16)), ((8,), (64, 64))])
+def test_where_parts_are_equal_the_staging_buffer_has_little_to_spare(mesh, shape):
+    # A gather and an all-to-all count the box that a device has already; else there is one per sender.
+    for case in list(all_transitions(mesh_of(*mesh), shape))[:: 37 if len(mesh) > 2 else 3]:
+        plan = plan_reshard(*case, "int16")
+        for step in plan.steps:
+            if step.is_local:
+                assert (step.least_staging, step.staging_bytes) == (0, 0)
+                continue
+            boxes = most_boxes(plan, step)
+            own = step.kind in ("all_gather", "all_to_all")
+            slack = {"all_gather": (1,), "all_to_all": (1,), "permute": (0,), "exchange": (0, 1, 2)}[step.kind]
+            assert step.least_staging - 2 * boxes in [2 * n for n in slack], str(step)
+            largest = max(t.size for slot in range(len(oracle.names(plan))) for t in step.transfers(slot))
+            if own or step.kind == "permute":
+                assert step.staging_bytes == step.least_staging * largest
+
+
+@pytest.mark.parametrize("mesh", [(6,), (2, 3), (2, 2, 2)])
+def test_a_reduction_stages_one_share_of_every_contribution(mesh):
+    whole = mesh_of(*mesh)
+    names, size = whole.axis_names, whole.num_devices
+    for dst, kind in ((Layout(whole, [None, names]), "reduce_scatter"), (Layout(whole, [None, None]), "all_reduce")):
+        (step,) = plan_reshard(Layout(whole, [None, None], names), dst, (4, 48 * size), "int16").steps
+        assert step.kind == kind
+        assert step.least_staging == 2 * size
+        assert step.staging_bytes == 2 * size * 4 * 48
 
 
 # -- groups ----------------------------------------------------------------------------------------------
@@ -249,3 +286,21 @@ def test_the_cost_model_sees_the_busiest_device(mesh):
     for case in all_transitions(mesh_of(*mesh), (24, 24)):
         for step in plan_reshard(*case, "int8").steps:
             assert sum(step.estimates) == pytest.approx(step.received.max)
+
+
+@pytest.mark.parametrize("mesh", [(2, 3), (2, 2, 2), (8,)])
+def test_the_cost_model_knows_the_bytes_of_reductions(mesh):
+    whole = mesh_of(*mesh)
+    for axes in (axes for k in range(whole.ndim) for axes in combinations(whole.axis_names, k + 1)):
+        others = [name for name in whole.axis_names if name not in axes]
+        n, src = prod(map(whole.axis_size, axes)), Layout(whole, [None, others], axes)
+        local = 24 * 24 * 2 // prod(map(whole.axis_size, others))
+        for dst, rounds in ((Layout(whole, [axes, others]), 1), (Layout(whole, [None, others]), 2)):
+            (step,) = plan_reshard(src, dst, (24, 24), "int16").steps
+            assert step.received.each.tolist() == [rounds * local * (n - 1) // n] * whole.num_devices
+            assert step.estimates == pytest.approx([local * (n - 1) / n] * rounds)
+
+
+@pytest.mark.parametrize(("most", "count"), [(2**62, 1), (2**62, 2), (2**62 - 1, 2), (2**61, 4), (2**40, 3)])
+def test_sums_of_bytes_are_exact_around_what_numpy_holds(most, count):
+    assert added(np.full(count, most)) == most * count

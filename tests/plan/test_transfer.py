@@ -56,5 +56,13 @@ def test_portions_make_up_the_box_nearly_equally(box, count):
         assert max(map(box_size, found)) - min(map(box_size, found)) <= 1
 
 
+@given(st.lists(st.integers(1, SIZE), min_size=2, max_size=4), st.sampled_from([2, 3, 5, 7]))
+def test_a_box_is_cut_along_its_first_dim_if_that_divides_and_else_along_its_longest(lengths, count):
+    found = [portion(tuple((0, size) for size in lengths), count, i) for i in range(count)]
+    cut = {dim for dim in range(len(lengths)) if len({box[dim] for box in found}) > 1}
+    first = next((dim for dim, size in enumerate(lengths) if size > 1), 0)
+    assert cut == {first if lengths[first] % count == 0 else lengths.index(max(lengths))}
+
+
 def test_a_transfer_counts_its_elements():
     assert Transfer(0, 1, ((0, 2), (3, 6))).size == 6
