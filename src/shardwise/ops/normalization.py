@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any, Literal
 
 from shardwise.errors import ArgumentError, BindingError
-from shardwise.ops.reductions import Axis, dims_of, logsumexp, mean, sum
+from shardwise.ops.reductions import Axis, dims_of, logsumexp, mean, square_lengths, sum
 from shardwise.prim import elementwise as rows
 from shardwise.prim.gathers import gather
 from shardwise.prim.shapes import expand, squeeze
@@ -23,7 +23,7 @@ def layer_norm(x: Any, weight: Any = None, bias: Any = None, /, *, axis: Axis = 
     x, scale, shift = _operands(x, weight, bias)
     dims = dims_of(x, axis, "layer_norm")
     centred = rows.subtract(x, mean(x, axis=dims, keepdims=True))
-    spread = mean(rows.square(centred), axis=dims, keepdims=True)
+    spread = mean(square_lengths(centred), axis=dims, keepdims=True)
     out = rows.divide(centred, rows.sqrt(rows.add(spread, eps)))
     out = out if scale is None else rows.multiply(out, _over(scale, x, dims, "layer_norm: weight"))
     return out if shift is None else rows.add(out, _over(shift, x, dims, "layer_norm: bias"))
@@ -37,7 +37,7 @@ def rms_norm(x: Any, weight: Any = None, /, *, axis: Axis = -1, eps: float = 1e-
     """
     x, scale, _ = _operands(x, weight, None)
     dims = dims_of(x, axis, "rms_norm")
-    size = rows.sqrt(rows.add(mean(rows.square(x), axis=dims, keepdims=True), eps))
+    size = rows.sqrt(rows.add(mean(square_lengths(x), axis=dims, keepdims=True), eps))
     out = rows.divide(x, size)
     return out if scale is None else rows.multiply(out, _over(scale, x, dims, "rms_norm: weight"))
 

@@ -134,6 +134,17 @@ def mean(x: Any, /, *, axis: Axis = None, keepdims: bool = False) -> Tensor:
     return _as_float(rows.divide(total, float(count) if count else float("nan")), x)
 
 
+def square_lengths(x: Tensor) -> Tensor:
+    """Return |x|², which is real for complex numbers too.
+
+    >>> square_lengths(asarray([3.0 + 4.0j])).numpy()
+    array([25.])
+    """
+    if x.dtype.kind != "c":
+        return rows.square(x)
+    return rows.add(rows.square(rows.real(x)), rows.square(rows.imag(x)))
+
+
 def _roomy(x: Tensor) -> Tensor:
     # Integers and half-precision floats in a dtype whose sums do not overflow, as NumPy takes means.
     if x.dtype.kind in "biu":
@@ -147,10 +158,10 @@ def _as_float(out: Tensor, x: Tensor) -> Tensor:
 
 @also_local(along_dims)
 def var(x: Any, /, *, axis: Axis = None, correction: float = 0.0, keepdims: bool = False) -> Tensor:
-    """Return the variance over dims.
+    """Return the variance over dims: the mean of |x - mean|², which is real for complex numbers too.
 
-    >>> var([1.0, 3.0]).item()
-    1.0
+    >>> var([1.0, 3.0]).item(), var([1.0, 1.0j]).item()
+    (1.0, 0.5)
     """
     x = asarray(x)
     dims = dims_of(x, axis, "var")
@@ -158,7 +169,7 @@ def var(x: Any, /, *, axis: Axis = None, correction: float = 0.0, keepdims: bool
     wide = _roomy(x)
     centred = rows.subtract(wide, mean(wide, axis=dims, keepdims=True))
     left = float(count) - correction
-    total = whole("var", x, dims, sum(rows.square(centred), axis=dims, keepdims=keepdims))
+    total = whole("var", x, dims, sum(square_lengths(centred), axis=dims, keepdims=keepdims))
     return _as_float(rows.divide(total, left if left > 0 else float("nan")), x)
 
 
