@@ -1,6 +1,7 @@
 """Reductions over dims against NumPy and JAX."""
 
 from itertools import pairwise
+from typing import Any
 
 import numpy as np
 import pytest
@@ -479,3 +480,55 @@ def test_the_item_of_a_pending_value_is_the_global_value():
 def test_what_a_position_a_norm_or_a_running_sum_refuses(call, error, text):
     with pytest.raises(error, match=text):
         call()
+
+
+# -- complex numbers -------------------------------------------------------------------------------------
+
+
+@given(st.data())
+def test_the_variance_of_complex_numbers_is_real(data: st.DataObject) -> None:
+    x = data.draw(tensors(shape=(4, 3), dtypes=("complex64", "complex128")))
+    axis = data.draw(st.sampled_from([None, 0, 1, (0, 1)]))
+    correction = data.draw(st.sampled_from([0.0, 1.0]))
+    agrees(
+        lambda x: (shardwise.var(x, axis=axis, correction=correction), shardwise.std(x, axis=axis, keepdims=True)),
+        lambda x: (np.var(x, axis=axis, ddof=correction), np.std(x, axis=axis, keepdims=True)),
+        x,
+        exact=False,
+    )
+
+
+def test_derivatives_of_complex_variances_and_norms_are_those_of_jax() -> None:
+    jax = jax_of_eight()
+    jnp, rng = jax.numpy, np.random.default_rng(0)
+    value, scale = rng.standard_normal((4, 3)) + 1j * rng.standard_normal((4, 3)), rng.standard_normal(3)
+    x = shard(value, DeviceMesh((2,), ("x",)), P("x"))
+
+    def rms(z: Any) -> Any:
+        return z / jnp.sqrt((jnp.abs(z) ** 2).mean(-1, keepdims=True) + 1e-5)
+
+    pairs: list[tuple[Any, Any]] = [
+        (lambda z: shardwise.var(z, axis=0), lambda z: jnp.var(z, axis=0)),
+        (lambda z: shardwise.std(z, axis=1, correction=1.0), lambda z: jnp.std(z, axis=1, ddof=1)),
+        (lambda z: (shardwise.layer_norm(z) * scale).real, lambda z: (rms(z - z.mean(-1, keepdims=True)) * scale).real),
+        (lambda z: (shardwise.rms_norm(z) * scale).real, lambda z: (rms(z) * scale).real),
+    ]
+    for ours, theirs in pairs:
+        assert np.allclose(ours(x).numpy(), theirs(value))
+        found = grad(lambda z, f=ours: shardwise.sum(f(z)))(x)
+        assert np.allclose(found.numpy(), jax.grad(lambda z, f=theirs: f(z).sum())(value))
+
+
+def test_a_real_operand_that_meets_a_complex_one_has_a_real_gradient() -> None:
+    jax = jax_of_eight()
+    rng = np.random.default_rng(0)
+    value, scale = rng.standard_normal((4, 3)) + 1j * rng.standard_normal((4, 3)), rng.standard_normal(3)
+    x = shard(value, DeviceMesh((2,), ("x",)), P("x"))
+    for ours, theirs in (
+        (lambda r: (x * r).real, lambda r: (value * r).real),
+        (lambda r: (x / r).imag, lambda r: (value / r).imag),
+        (lambda r: shardwise.matmul(x, r).imag, lambda r: (value @ r).imag),
+    ):
+        found = grad(lambda r, f=ours: shardwise.sum(f(r)))(scale)
+        assert found.dtype == "float64"
+        assert np.allclose(found.numpy(), jax.grad(lambda r, f=theirs: f(r).sum())(scale))

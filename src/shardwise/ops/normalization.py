@@ -8,7 +8,7 @@ import numpy as np
 
 from shardwise.engine.arrays import is_low
 from shardwise.errors import ArgumentError, BindingError, checked_int, checked_number
-from shardwise.ops.reductions import Axis, dim_of, dims_of, wide_logsumexp, wide_mean, wide_sum
+from shardwise.ops.reductions import Axis, dim_of, dims_of, square_lengths, wide_logsumexp, wide_mean, wide_sum
 from shardwise.prim import elementwise as rows
 from shardwise.prim.gathers import gather
 from shardwise.prim.shapes import expand, squeeze
@@ -27,7 +27,7 @@ def layer_norm(x: Any, weight: Any = None, bias: Any = None, /, *, axis: Axis = 
     dims = dims_of(x, axis, "layer_norm")
     low = is_low(x.dtype)
     centred = rows.subtract(rows.widen(x), wide_mean(x, dims, low))
-    spread = wide_mean(rows.square(centred), dims, low)
+    spread = wide_mean(square_lengths(centred), dims, low)
     out = rows.divide(centred, rows.sqrt(rows.add(spread, _small(eps, "layer_norm"))))
     out = out if scale is None else rows.multiply(out, _over(scale, x, dims, "layer_norm: weight"))
     out = out if shift is None else rows.add(out, _over(shift, x, dims, "layer_norm: bias"))
@@ -47,7 +47,7 @@ def rms_norm(x: Any, weight: Any = None, /, *, axis: Axis = -1, eps: float = 1e-
     x, scale, _ = _operands(x, weight, None)
     dims = dims_of(x, axis, "rms_norm")
     wide = rows.widen(x)
-    size = rows.sqrt(rows.add(wide_mean(rows.square(wide), dims, is_low(x.dtype)), _small(eps, "rms_norm")))
+    size = rows.sqrt(rows.add(wide_mean(square_lengths(wide), dims, is_low(x.dtype)), _small(eps, "rms_norm")))
     out = rows.divide(wide, size)
     out = out if scale is None else rows.multiply(out, _over(scale, x, dims, "rms_norm: weight"))
     return _rounded(out, x, scale)

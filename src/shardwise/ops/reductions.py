@@ -162,6 +162,17 @@ def wide_sum(x: Tensor, dims: tuple[int, ...], keepdims: bool, low: bool) -> Ten
     return expand(out, at=dims) if keepdims else out
 
 
+def square_lengths(x: Tensor) -> Tensor:
+    """Return |x|², which is real for complex numbers too.
+
+    >>> square_lengths(asarray([3.0 + 4.0j])).numpy()
+    array([25.])
+    """
+    if x.dtype.kind != "c":
+        return rows.square(x)
+    return rows.add(rows.square(rows.real(x)), rows.square(rows.imag(x)))
+
+
 def _averaged(x: Any, function: str) -> Tensor:
     x = asarray(x)
     if x.dtype.kind == "V" and kind_of(x.dtype) in "iu":  # NumPy would round the mean to one of so few numbers
@@ -171,10 +182,10 @@ def _averaged(x: Any, function: str) -> Tensor:
 
 @also_local(along_dims)
 def var(x: Any, /, *, axis: Axis = None, correction: float = 0.0, keepdims: bool = False) -> Tensor:
-    """Return the variance over dims.
+    """Return the variance over dims: the mean of |x - mean|², which is real for complex numbers too.
 
-    >>> var([1.0, 3.0]).item()
-    1.0
+    >>> var([1.0, 3.0]).item(), var([1.0, 1.0j]).item()
+    (1.0, 0.5)
     """
     x = _averaged(x, "var")
     dims = dims_of(x, axis, "var")
@@ -186,7 +197,7 @@ def _var(x: Tensor, dims: tuple[int, ...], correction: float, keepdims: bool) ->
     wide = rows.astype(x, dtype=np.dtype("float64")) if x.dtype.kind in "biu" else rows.widen(x)
     centred = rows.subtract(wide, wide_mean(x, dims, is_low(x.dtype)))
     left = float(count) - checked_number(correction, "var: correction is a number")
-    total = whole("var", x, dims, wide_sum(rows.square(centred), dims, keepdims, is_low(x.dtype)))
+    total = whole("var", x, dims, wide_sum(square_lengths(centred), dims, keepdims, is_low(x.dtype)))
     return rows.divide(total, left if left > 0 else float("nan"))
 
 

@@ -14,7 +14,7 @@ from shardwise.engine.arrays import cast, dtype_of, is_low, is_torch
 from shardwise.layout.placement import ReduceOp
 from shardwise.prim.broadcast import broadcast
 from shardwise.prim.dispatch import apply
-from shardwise.prim.elementwise import add, in_bytes
+from shardwise.prim.elementwise import add, as_in, in_bytes
 from shardwise.prim.kernel import in_room, makes_products
 from shardwise.prim.relayout import resolved
 from shardwise.prim.row import Cotangents, Row
@@ -122,7 +122,7 @@ def _cotangent(ct: Tensor, i: int, operands: tuple[Tensor, ...], terms: tuple[st
     others = [(y, t) for k, (y, t) in enumerate(zip(operands, terms, strict=True)) if k != i]
     known = set(out).union(*(t for _, t in others))
     kept = "".join(c for c in term if c in known)
-    made = contract(ct, *(y for y, _ in others), terms=(out, *(t for _, t in others)), out=kept)
+    made = as_in(contract(ct, *(y for y, _ in others), terms=(out, *(t for _, t in others)), out=kept), x)
     if kept == term:
         return made
     # A letter that was summed by itself: the cotangent is repeated along it.

@@ -131,7 +131,12 @@ def row(
 
 
 def _cotangent(ct: Tensor, derivative: Any, operands: tuple[Any, ...], out: Tensor, x: Tensor) -> Tensor:
-    return unbroadcast(_times(ct, derivative, operands, out), x)
+    return as_in(unbroadcast(_times(ct, derivative, operands, out), x), x)
+
+
+def as_in(ct: Tensor, x: Tensor) -> Tensor:
+    """Return a cotangent as that of an operand: of a real one that met a complex one, the real part."""
+    return real(ct) if ct.dtype.kind == "c" and x.dtype.kind != "c" else ct
 
 
 def _times(x: Tensor, derivative: Any, operands: tuple[Any, ...], out: Tensor) -> Tensor:
