@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from shardwise.prim.elementwise_methods import ElementwiseMethods
+from shardwise.prim.fixed import Fixed
 from shardwise.prim.operators import function_named
 
 Axis = int | Sequence[int] | None
@@ -107,12 +108,12 @@ class Methods(ElementwiseMethods):
 
     # -- shapes and dtypes -------------------------------------------------------------------------
 
-    @property
+    @Fixed
     def T(self) -> Any:
         """The tensor with its dims in reverse order."""
         return function_named("permute_dims")(self, tuple(reversed(range(self.ndim))))  # type: ignore[attr-defined]
 
-    @property
+    @Fixed
     def mT(self) -> Any:
         """The tensor with its last two dims exchanged."""
         return function_named("matrix_transpose")(self)
