@@ -136,7 +136,7 @@ def refusals(size: int) -> None:
 
     from shardwise.ops.dtensors import torch_mesh
 
-    wanted = distribute_tensor(torch.ones(2), torch_mesh(mesh), [Replicate()]).requires_grad_()
+    wanted: Any = distribute_tensor(torch.ones(2), torch_mesh(mesh), [Replicate()]).requires_grad_()
     with pytest.raises(ArgumentError, match=r"(?s)a torch DTensor of shape \(2,\) that requires grad.*x.detach\(\)"):
         from_dtensor(wanted)
     assert from_dtensor(wanted.detach()).numpy().tolist() == [1.0, 1.0]
