@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import assume, given
+from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 import shardwise as sw
@@ -316,6 +316,7 @@ def test_each_device_is_given_one_shard() -> None:
     assert from_shards({p.index: p for p in pieces}, M4, P("x"), (8,)).numpy().tolist() == list(range(8))
 
 
+@settings(max_examples=20)
 @given(moves(one_mesh=True), st.sampled_from([t for t in DTYPES if t.kind != "c"]))
 def test_asarray_of_a_tensor_has_the_dtype_that_is_asked_for(move: Move, dtype: Any) -> None:
     assume(move.dtype.kind != "c")
