@@ -131,6 +131,15 @@ def refusals(size: int) -> None:
         from_dtensor(something)
     with pytest.raises(ArgumentError, match="from_torch needs a torch tensor, got ndarray"):
         from_torch(something, mesh, P("x"), (2,))
+    import torch
+    from torch.distributed.tensor import Replicate, distribute_tensor
+
+    from shardwise.ops.dtensors import torch_mesh
+
+    wanted: Any = distribute_tensor(torch.ones(2), torch_mesh(mesh), [Replicate()]).requires_grad_()
+    with pytest.raises(ArgumentError, match=r"(?s)a torch DTensor of shape \(2,\) that requires grad.*x.detach\(\)"):
+        from_dtensor(wanted)
+    assert from_dtensor(wanted.detach()).numpy().tolist() == [1.0, 1.0]
 
 
 # -- tests -------------------------------------------------------------------------------------------------

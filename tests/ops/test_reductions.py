@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import shardwise
@@ -485,6 +485,7 @@ def test_what_a_position_a_norm_or_a_running_sum_refuses(call, error, text):
 # -- complex numbers -------------------------------------------------------------------------------------
 
 
+@settings(max_examples=20)
 @given(st.data())
 def test_the_variance_of_complex_numbers_is_real(data: st.DataObject) -> None:
     x = data.draw(tensors(shape=(4, 3), dtypes=("complex64", "complex128")))
@@ -498,29 +499,38 @@ def test_the_variance_of_complex_numbers_is_real(data: st.DataObject) -> None:
     )
 
 
-def test_derivatives_of_complex_variances_and_norms_are_those_of_jax() -> None:
-    jax = jax_of_eight()
-    jnp, rng = jax.numpy, np.random.default_rng(0)
+def slopes(f: Any, value: np.ndarray) -> np.ndarray:
+    """The derivative of a real function by differences: by the real part, minus i times that by the imaginary part."""
+    out = np.zeros(value.shape, value.dtype)
+    for at in np.ndindex(value.shape):
+        for unit in (1, 1j) if value.dtype.kind == "c" else (1,):
+            step = np.zeros_like(value)
+            step[at] = 1e-6 * unit
+            out[at] += np.conj(unit) * (f(value + step) - f(value - step)) / 2e-6
+    return out
+
+
+def rms(z: np.ndarray) -> np.ndarray:
+    return z / np.sqrt((np.abs(z) ** 2).mean(-1, keepdims=True) + 1e-5)
+
+
+def test_derivatives_of_complex_variances_and_norms() -> None:
+    rng = np.random.default_rng(0)
     value, scale = rng.standard_normal((4, 3)) + 1j * rng.standard_normal((4, 3)), rng.standard_normal(3)
     x = shard(value, DeviceMesh((2,), ("x",)), P("x"))
-
-    def rms(z: Any) -> Any:
-        return z / jnp.sqrt((jnp.abs(z) ** 2).mean(-1, keepdims=True) + 1e-5)
-
     pairs: list[tuple[Any, Any]] = [
-        (lambda z: shardwise.var(z, axis=0), lambda z: jnp.var(z, axis=0)),
-        (lambda z: shardwise.std(z, axis=1, correction=1.0), lambda z: jnp.std(z, axis=1, ddof=1)),
+        (lambda z: shardwise.var(z, axis=0), lambda z: np.var(z, axis=0)),
+        (lambda z: shardwise.std(z, axis=1, correction=1.0), lambda z: np.std(z, axis=1, ddof=1)),
         (lambda z: (shardwise.layer_norm(z) * scale).real, lambda z: (rms(z - z.mean(-1, keepdims=True)) * scale).real),
         (lambda z: (shardwise.rms_norm(z) * scale).real, lambda z: (rms(z) * scale).real),
     ]
     for ours, theirs in pairs:
         assert np.allclose(ours(x).numpy(), theirs(value))
         found = grad(lambda z, f=ours: shardwise.sum(f(z)))(x)
-        assert np.allclose(found.numpy(), jax.grad(lambda z, f=theirs: f(z).sum())(value))
+        assert np.allclose(found.numpy(), slopes(lambda z, f=theirs: f(z).sum(), value))
 
 
 def test_a_real_operand_that_meets_a_complex_one_has_a_real_gradient() -> None:
-    jax = jax_of_eight()
     rng = np.random.default_rng(0)
     value, scale = rng.standard_normal((4, 3)) + 1j * rng.standard_normal((4, 3)), rng.standard_normal(3)
     x = shard(value, DeviceMesh((2,), ("x",)), P("x"))
@@ -531,4 +541,4 @@ def test_a_real_operand_that_meets_a_complex_one_has_a_real_gradient() -> None:
     ):
         found = grad(lambda r, f=ours: shardwise.sum(f(r)))(scale)
         assert found.dtype == "float64"
-        assert np.allclose(found.numpy(), jax.grad(lambda r, f=theirs: f(r).sum())(scale))
+        assert np.allclose(found.numpy(), slopes(lambda r, f=theirs: f(r).sum(), scale))

@@ -1,11 +1,13 @@
 """The tensor as a value: what it is, how it is read, and that nothing outside can change it."""
 
+import copy
 from collections.abc import Callable
+from dataclasses import FrozenInstanceError
 from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 import shardwise as sw
@@ -18,6 +20,7 @@ from shardwise import (
     DimSpec,
     EngineError,
     Layout,
+    MeshError,
     P,
     Shard,
     ShardingSpec,
@@ -218,11 +221,111 @@ def test_torch_tensors_stay_torch_tensors(dtype: str) -> None:
         assert isinstance(sw.all_reduce(x).local(0), torch.Tensor)
 
 
-def test_torch_values_that_need_gradients_are_detached() -> None:
+def test_torch_values_that_need_gradients_are_refused() -> None:
     torch = pytest.importorskip("torch")
-    x = asarray(torch.ones(2, requires_grad=True))
-    assert not x.local(0).requires_grad
+    one, parameter = DeviceMesh((1,), ("x",)), torch.nn.Parameter(torch.ones(2))
+    wanted, x = torch.ones(2, requires_grad=True), asarray(np.ones(2))
+    for call in (
+        asarray,
+        lambda t: asarray(t, "float64"),
+        lambda t: shard(t, M4, P("x")),
+        lambda t: from_shards([t] * 4, M4, P(), (2,)),
+        lambda t: from_shards([t, t.detach(), t, t], M4, P(), (2,)),
+        lambda t: sw.from_torch(t, one, P(), (2,)),
+        lambda t: x + t,
+        lambda t: t * x,
+        lambda t: sw.add(x, t),
+        lambda t: sw.where(x > 0, t, x),
+        lambda t: sw.matmul(x, t),
+        lambda t: sw.concat([x, t]),
+        lambda t: x.at[0:2].set(t),
+        lambda t: sw.sum(t),
+        lambda t: sw.to_device(t, CPU(1)),
+        lambda t: sw.grad(lambda y: sw.sum(y))(t),
+        lambda t: sw.vjp(lambda y: y, x)[1](t),
+        lambda t: sw.shard_map(lambda a: a, one, P(), P())(t),
+        lambda t: sw.shard_map(lambda a: a + t, one, P(), P())(np.ones(2)),
+        lambda t: asarray([t, t]),
+    ):
+        for value in (wanted, parameter, wanted * 2.0):
+            with pytest.raises(ArgumentError, match=r"(?s)requires grad.*detach\(\)"):
+                call(value)
+    assert asarray(parameter.detach()).numpy().tolist() == [1.0, 1.0]
+    still = torch.nn.Parameter(torch.ones(2), requires_grad=False)
+    assert type(asarray(still).local(0)) is torch.Tensor
     assert asarray(torch.ones(2), "float64").dtype == "float64"
+
+
+def test_nothing_of_a_tensor_can_be_set_or_deleted() -> None:
+    x = shard(np.arange(8.0), M4, P("x"))
+    names = [name for name in dir(x) if not name.startswith("_")]
+    assert {"shape", "dtype", "layout", "mesh", "engine", "device", "T", "at", "sum", "arrays", "kept"} <= set(names)
+    for name in [*names, "anything"]:
+        with pytest.raises(AttributeError):
+            setattr(x, name, (2, 4))
+        with pytest.raises(AttributeError):
+            delattr(x, name)
+    for name in ("shape", "dtype", "layout", "T"):
+        with pytest.raises(
+            FrozenInstanceError, match=f"a Tensor does not change: '{name}' cannot be set.\n  reshape, ast"
+        ):
+            setattr(x, name, None)
+        with pytest.raises(FrozenInstanceError, match=f"'{name}' cannot be deleted"):
+            delattr(x, name)
+    assert x.gather().numpy().tolist() == list(range(8))
+    again = copy.copy(x)
+    assert (again.shape, again.type_text, again.numpy().tolist()) == (x.shape, x.type_text, x.numpy().tolist())
+
+    def inside(a: Any) -> Any:
+        for name in ("shape", "dtype", "mesh", "stack", "ndim"):
+            with pytest.raises(FrozenInstanceError, match=f"a LocalTensor does not change: '{name}'"):
+                setattr(a, name, None)
+        return a
+
+    sw.shard_map(inside, M4, P("x"), P("x"))(x)
+
+    def watched(a: Any) -> Any:
+        with pytest.raises(FrozenInstanceError, match="does not change: 'shape'"):
+            a.shape = (2, 4)
+        return sw.sum(a)
+
+    sw.grad(watched)(x)
+
+
+def test_each_device_is_given_one_shard() -> None:
+    x = shard(np.arange(8.0), M4, P("x"))
+    pieces = list(x.shards)
+    other = Shard(pieces[1].device, 1, pieces[1].box, np.array([7.0, 7.0]))
+    for some in (
+        [*pieces, other],
+        [*pieces, pieces[1]],
+        [pieces[0], other, pieces[1], pieces[3]],
+    ):
+        with pytest.raises(BindingError, match="two shards were given for device 1; each device holds one"):
+            from_shards(some, M4, P("x"), (8,))
+    with pytest.raises(BindingError, match="the shard of device 1 was given for device 0"):
+        from_shards({0: pieces[1], 1: pieces[0], 2: pieces[2], 3: pieces[3]}, M4, P("x"), (8,))
+    arrays = [piece.array for piece in pieces]
+    with pytest.raises(BindingError, match="the shard of device 3 was given for device 0"):
+        from_shards([pieces[3], *arrays[1:]], M4, P("x"), (8,))
+    with pytest.raises(MeshError, match="device -1 is outside the mesh"):
+        from_shards({**dict(enumerate(arrays)), -1: other.array}, M4, P("x"), (8,))
+    with pytest.raises(BindingError, match="got 5 shards"):
+        from_shards([*arrays, other.array], M4, P("x"), (8,))
+    assert from_shards(pieces[::-1], M4, P("x"), (8,)).numpy().tolist() == list(range(8))
+    assert from_shards({p.index: p for p in pieces}, M4, P("x"), (8,)).numpy().tolist() == list(range(8))
+
+
+@settings(max_examples=20)
+@given(moves(one_mesh=True), st.sampled_from([t for t in DTYPES if t.kind != "c"]))
+def test_asarray_of_a_tensor_has_the_dtype_that_is_asked_for(move: Move, dtype: Any) -> None:
+    assume(move.dtype.kind != "c")
+    x, _ = spread(move.src, move.shape, move.dtype)
+    assert asarray(x) is asarray(x, x.dtype) is asarray(x, str(x.dtype)) is x
+    y = asarray(x, dtype)
+    assert y.dtype == dtype
+    with np.errstate(invalid="ignore"):
+        assert same(y.numpy(), x.numpy().astype(dtype), exact=str(move.src.reduce_op) != "avg")
 
 
 # -- making ----------------------------------------------------------------------------------------------

@@ -75,6 +75,8 @@ class AbstractEngine:
     >>> mesh, engine = DeviceMesh((2,), ("x",)), AbstractEngine()
     >>> engine.addressable(mesh), engine.place(3, CPU(1)), engine.empty((3,), np.dtype("int8")).nbytes
     (range(0, 2), 3, 3)
+    >>> engine.process(mesh, any)
+    (0, range(0, 2))
     >>> arrays = engine.blank(Layout(mesh, ["x"]), (4,), np.dtype(float))
     >>> storage = arrays.storage
     >>> engine.each(storage, np.dtype(float), lambda which, device: None)[0], engine.peak
@@ -85,8 +87,8 @@ class AbstractEngine:
     (4,)
     >>> engine.apply(np.isfinite, [arrays[0]], (2,))
     AbstractArray(shape=(2,), dtype=dtype('bool'))
-    >>> engine.counters.bytes_moved
-    {'all_gather': 32}
+    >>> engine.counters.bytes_moved, engine.seen(storage, arrays) is arrays
+    ({'all_gather': 32}, True)
     """
 
     name = "abstract"

@@ -20,7 +20,7 @@ from shardwise.layout.layout import Layout, checked_shape
 from shardwise.layout.mapping import PlacementMapping
 from shardwise.layout.mesh import DeviceMesh
 from shardwise.layout.placement import Partial, ReduceOp, Sharded
-from shardwise.prim.tensor import Tensor
+from shardwise.prim.tensor import Tensor, without_grad
 
 if TYPE_CHECKING:
     import torch
@@ -60,7 +60,7 @@ def from_torch(local: Any, mesh: DeviceMesh | None, layout: LayoutLike, shape: S
     found = as_layout(layout, len(sizes), current_mesh(mesh))
     if not is_torch(local):
         raise ArgumentError(f"from_torch needs a torch tensor, got {type(local).__name__}; from_shards takes others.")
-    return _of_shard(local.detach(), found, sizes, current_engine())
+    return _of_shard(without_grad(local), found, sizes, current_engine())
 
 
 def _of_shard(local: Array, layout: Layout, shape: tuple[int, ...], engine: Engine) -> Tensor:
@@ -164,7 +164,7 @@ def from_dtensor(given: DTensor) -> Tensor:
             )
     shape = tuple(given.shape)
     cuts = [_cut(mesh, axes, size) for axes, size in zip(homes, shape, strict=True)]
-    return _of_shard(given.to_local().detach(), Layout(mesh, cuts, partial), shape, engine)
+    return _of_shard(without_grad(given).to_local(), Layout(mesh, cuts, partial), shape, engine)
 
 
 def _check_engine(engine: Engine, function: str) -> None:

@@ -103,18 +103,19 @@ def _integers(x: Tensor, function: str) -> Tensor:
 
 def sliced(x: Tensor, index: Index, reverse: Sequence[int] = (), drop: tuple[int, ...] = ()) -> Tensor:
     """Return a window of a tensor, with some dims reversed, cut again as the tensor was; dims to drop are whole."""
-    if not drop and all(span == (0, size, 1) for span, size in zip(index, x.shape, strict=True)):
+    own, shape, engine = x.layout, x.shape, x.engine
+    if not drop and all(span == (0, size, 1) for span, size in zip(index, shape, strict=True)):
         return mirror(x, dims=tuple(reverse)) if reverse else x
-    if not reverse and not x.level and x.engine.name == "local" and is_quiet():  # often, so it is done in one go
-        layout = _sliced_layout(x.layout, x.shape, index, drop)
-        program = cutting(x.layout, layout, x.shape, index, x.dtype)
+    if not reverse and not x.level and engine.name == "local" and is_quiet():  # often, so it is done in one go
+        layout, dtype = _sliced_layout(own, shape, index, drop), x.dtype
+        program = cutting(own, layout, shape, index, dtype)
         if program is not None:
-            return Tensor(x.engine.run(program, x.arrays), layout, program.target.shape, x.dtype, x.engine)
+            return Tensor(engine.run(program, x.arrays), layout, program.target.shape, dtype, engine)
     out = window(x, index=index)
-    layout = _cut_again(x.layout, out.layout, drop)
+    layout = _cut_again(own, out.layout, drop)
     if reverse:
         return mirror(out, dims=tuple(reverse), layout=layout)
-    cut = [k for k, (span, size) in enumerate(zip(index, x.shape, strict=True)) if span != (0, size, 1)]
+    cut = [k for k, (span, size) in enumerate(zip(index, shape, strict=True)) if span != (0, size, 1)]
     may_carry("x[...]", x, cut, out, layout)
     return relayout(out, layout=layout)
 

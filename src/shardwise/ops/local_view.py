@@ -25,6 +25,7 @@ from shardwise.layout.layout import Layout, Shape
 from shardwise.layout.mesh import DeviceMesh
 from shardwise.layout.placement import ReduceOp
 from shardwise.prim import elementwise
+from shardwise.prim.fixed import Fixed
 from shardwise.prim.methods import Methods
 from shardwise.prim.relayout import relayout
 from shardwise.prim.row import Row
@@ -46,24 +47,27 @@ class LocalTensor(Methods):
     LocalTensor(float64[2, 3] on every device of x=4) (2, 3) 2 float64
     """
 
-    __slots__ = ("mesh", "stack")
+    __slots__ = ("_mesh", "_stack")
     __array_priority__ = 1001
+
+    mesh: DeviceMesh = Fixed.slot("_mesh", "The mesh on every device of which it is.")
+    stack: Tensor = Fixed.slot("_stack", "What all devices hold, with leading dims that are those of the mesh.")
 
     def __init__(self, stack: Tensor, mesh: DeviceMesh) -> None:
         """Wrap a stack whose leading dims are those of the mesh."""
-        self.stack, self.mesh = stack, mesh
+        self._stack, self._mesh = stack, mesh
 
-    @property
+    @Fixed
     def shape(self) -> Shape:
         """The shape that each device holds."""
         return self.stack.shape[self.mesh.ndim :]
 
-    @property
+    @Fixed
     def ndim(self) -> int:
         """How many dims each device's array has."""
         return len(self.shape)
 
-    @property
+    @Fixed
     def dtype(self) -> np.dtype:
         """The dtype."""
         return self.stack.dtype

@@ -17,6 +17,7 @@ from typing import Any
 
 from shardwise.errors import DerivativeError, ProgramError
 from shardwise.layout.layout import Layout
+from shardwise.prim.fixed import Fixed
 from shardwise.prim.relayout import relayout
 from shardwise.prim.row import Row
 from shardwise.prim.tensor import Tensor, settled
@@ -66,16 +67,16 @@ class Traced(Tensor):
     def __init__(self, level: int, value: Tensor, tangent: Tensor | None = None, node: Node | None = None) -> None:
         """Watch `value` at `level`."""
         self.level, self.value, self.tangent, self.node = level, value, tangent, node
-        self.shape, self.dtype, self.layout = value.shape, value.dtype, value.layout
+        self._shape, self._dtype, self._layout = value.shape, value.dtype, value.layout
         self._engine = value.engine
         self._arrays = ()
 
-    @property
+    @Fixed
     def arrays(self) -> Sequence[Any]:
         """Never there: a watched value must not leave the functions that are differentiated."""
         return self._real()
 
-    @property
+    @Fixed
     def kept(self) -> Sequence[Any]:
         """Never there either."""
         return self._real()

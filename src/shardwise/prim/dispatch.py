@@ -54,8 +54,8 @@ def apply(
     if solver.on_reshard != "silent":  # said at every call, not only when the decision is made
         report(decision.question, decision.way, solver)
     ready = [
-        x.arrays if x.layout is layout else operand(x, layout).arrays
-        for x, layout in zip(operands, decision.way.operands, strict=True)
+        x.arrays if own is layout else operand(x, layout).arrays
+        for x, own, layout in zip(operands, layouts, decision.way.operands, strict=True)
     ]
     engine, out = operands[0].engine, decision.job.out
     if len(ready) > 1 and _mixed(ready):

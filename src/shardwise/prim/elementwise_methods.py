@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from shardwise.prim.fixed import Fixed
 from shardwise.prim.operators import Operators, function_named
 
 
@@ -180,12 +181,12 @@ class ElementwiseMethods(Operators):
         """Return the elements rounded towards zero, element by element."""
         return function_named("trunc")(self)
 
-    @property
+    @Fixed
     def real(self) -> Any:
         """The real part of each element."""
         return function_named("real")(self)
 
-    @property
+    @Fixed
     def imag(self) -> Any:
         """The imaginary part of each element."""
         return function_named("imag")(self)

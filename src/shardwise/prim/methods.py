@@ -7,6 +7,7 @@ from typing import Any
 
 from shardwise.errors import as_int
 from shardwise.prim.elementwise_methods import ElementwiseMethods
+from shardwise.prim.fixed import Fixed
 from shardwise.prim.operators import function_named
 
 Axis = int | Sequence[int] | None
@@ -108,12 +109,12 @@ class Methods(ElementwiseMethods):
 
     # -- shapes and dtypes -------------------------------------------------------------------------
 
-    @property
+    @Fixed
     def T(self) -> Any:
         """The tensor with its dims in reverse order."""
         return function_named("permute_dims")(self, tuple(reversed(range(self.ndim))))  # type: ignore[attr-defined]
 
-    @property
+    @Fixed
     def mT(self) -> Any:
         """The tensor with its last two dims exchanged."""
         return function_named("matrix_transpose")(self)

@@ -6,6 +6,8 @@ from functools import cache
 from importlib import import_module
 from typing import Any
 
+from shardwise.prim.fixed import Fixed
+
 
 @cache
 def function_named(name: str) -> Any:
@@ -151,7 +153,7 @@ class Operators:
         """Return the elements at an index: integers, slices, None, an ellipsis, arrays of integers."""
         return _indexed()(self, key)
 
-    @property
+    @Fixed
     def at(self) -> Any:
         """Updates that return a new tensor: `x.at[2:4].set(0.0)`, `x.at[indices].add(values)`."""
         return import_module("shardwise.ops.updates").Updates(self)

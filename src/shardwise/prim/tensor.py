@@ -28,6 +28,7 @@ from shardwise.layout.placement import ReduceOp
 from shardwise.layout.spec import ShardingSpec
 from shardwise.layout.tiling import Box
 from shardwise.plan.plan import plan_reshard
+from shardwise.prim.fixed import Fixed
 from shardwise.prim.methods import Methods
 
 
@@ -65,12 +66,14 @@ class Tensor(Methods, Drawn):
     (3.0, array([3., 4.]))
     """
 
-    __slots__ = ("_arrays", "_engine", "_settled", "dtype", "layout", "shape")
+    __slots__ = ("_arrays", "_dtype", "_engine", "_layout", "_settled", "_shape")
     __array_priority__ = 1000
 
-    shape: Shape
-    dtype: np.dtype
-    layout: Layout
+    shape: Shape = Fixed.slot("_shape", "The sizes of the dims.")
+    dtype: np.dtype = Fixed.slot("_dtype", "The dtype of the elements.")
+    layout: Layout = Fixed.slot("_layout", "How the tensor is spread over its mesh.")
+    mesh: DeviceMesh = Fixed.slot("_layout.mesh", "The mesh that the tensor is spread over.")
+    engine: Engine = Fixed.slot("_engine", "The engine that the tensor lives on.")
     level = 0  # of differentiation: a plain value
     is_recorded = False  # by a tracer
 
@@ -81,31 +84,26 @@ class Tensor(Methods, Drawn):
         self._arrays = tuple(arrays) if isinstance(arrays, list) else arrays
         self._engine = engine or current_engine()
         self._settled: Tensor | None = None
-        self.layout, self.shape, self.dtype = layout, shape, dtype
+        self._layout, self._shape, self._dtype = layout, shape, dtype
 
     # -- what it is --------------------------------------------------------------------------------
 
-    @property
+    @Fixed
     def ndim(self) -> int:
         """How many dims the tensor has."""
-        return len(self.shape)
+        return len(self._shape)
 
-    @property
+    @Fixed
     def size(self) -> int:
         """How many elements the tensor has."""
         return prod(self.shape)
 
-    @property
+    @Fixed
     def nbytes(self) -> int:
         """The bytes of the global value."""
         return self.size * self.dtype.itemsize
 
-    @property
-    def mesh(self) -> DeviceMesh:
-        """The mesh that the tensor is spread over."""
-        return self.layout.mesh
-
-    @property
+    @Fixed
     def device(self) -> Device | None:
         """The device that holds the tensor, or None if it is spread over several.
 
@@ -114,7 +112,7 @@ class Tensor(Methods, Drawn):
         """
         return self.mesh.device(0) if self.mesh.is_single or self.mesh.is_simulated else None
 
-    @property
+    @Fixed
     def sharding(self) -> ShardingSpec | Layout:
         """The layout as a ShardingSpec or, where that cannot say it, the layout itself."""
         try:
@@ -122,25 +120,20 @@ class Tensor(Methods, Drawn):
         except ConversionError:
             return self.layout
 
-    @property
-    def engine(self) -> Engine:
-        """The engine that the tensor lives on."""
-        return self._engine
-
-    @property
+    @Fixed
     def arrays(self) -> Sequence[Array]:
         """The distinct arrays, for engines and kernels: never to be written to."""
         return tiles_of(self._arrays)
 
-    @property
+    @Fixed
     def kept(self) -> Sequence[Array]:
         """The arrays as the engine made them, which may know that they are tiles of one."""
         return self._arrays
 
-    @property
+    @Fixed
     def storage(self) -> Storage:
         """Which device holds which of the arrays."""
-        return storage_of(self.layout, self.shape)
+        return storage_of(self._layout, self._shape)
 
     # -- reading -----------------------------------------------------------------------------------
 
@@ -155,7 +148,7 @@ class Tensor(Methods, Drawn):
             )
         return readonly(arrays[self.storage.index(index)])
 
-    @property
+    @Fixed
     def shards(self) -> tuple[Shard, ...]:
         """What each device that this process can address holds."""
         storage, arrays = self.storage, self._real()
@@ -229,7 +222,7 @@ class Tensor(Methods, Drawn):
 
     # -- as a value --------------------------------------------------------------------------------
 
-    @property
+    @Fixed
     def type_text(self) -> str:
         """Dtype, shape and layout in short: `float32[8@x, 4]`."""
         return type_text(self.dtype, self.shape, self.layout)
@@ -380,13 +373,15 @@ def _gathered(x: Tensor) -> Tensor:
 
 
 def asarray(data: Any, dtype: Any = None) -> Tensor:
-    """Return anything array-like as a tensor on the default device; a Tensor is passed through.
+    """Return anything array-like as a tensor on the default device; a Tensor is passed through, in the dtype if given.
 
     >>> asarray([1.0, 2.0])
     Tensor([1., 2.], float64[2] on cpu:0)
+    >>> asarray(asarray([1.0, 2.0]), "int32")
+    Tensor([1, 2], int32[2] on cpu:0)
     """
     if isinstance(data, Tensor):
-        return data
+        return data if dtype is None or data.dtype == np.dtype(dtype) else data.astype(dtype)
     device, engine, array = default_device(), current_engine(), host_array(data, dtype)
     layout, shape, kind = Layout.replicated(DeviceMesh.single(device), array.ndim), tuple(array.shape), dtype_of(array)
     arrays = engine.each(storage_of(layout, shape), kind, lambda i, at: _own(engine.place(array, device)), like=array)
@@ -396,16 +391,35 @@ def asarray(data: Any, dtype: Any = None) -> Tensor:
 def host_array(data: Any, dtype: Any = None) -> Array:
     """Return data as a NumPy array or torch tensor, without a copy where that is possible."""
     if is_torch(data):
-        return data.detach() if dtype is None else data.detach().to(getattr(__import__("torch"), str(np.dtype(dtype))))
+        local = without_grad(data)
+        return local if dtype is None else local.to(getattr(__import__("torch"), str(np.dtype(dtype))))
     if hasattr(data, "__dlpack__") and not hasattr(data, "__array__"):
         data = np.from_dlpack(data)
     try:
         array = np.asarray(data, dtype=None if dtype is None else np.dtype(dtype))
-    except (TypeError, ValueError) as error:
+    except (TypeError, ValueError, RuntimeError) as error:  # the last from torch
         raise ArgumentError(f"an array or nested numbers were expected, got {type(data).__name__}: {error}.") from None
     if (array.dtype.kind not in "fciub" and array.dtype.kind != "V") or array.dtype.names:
         raise ArgumentError(f"numbers were expected, got an array of dtype {array.dtype}.")
     return array
+
+
+def without_grad(array: Array) -> Array:
+    """Return a torch tensor that no gradient of torch's goes through, as itself; refuse others.
+
+    >>> import torch
+    >>> without_grad(torch.nn.Parameter(torch.ones(2)))
+    Traceback (most recent call last):
+    shardwise.errors.ArgumentError: a torch Parameter of shape (2,) that requires grad was given; torch would not see...
+      pass x.detach() if its values are meant, and differentiate with shardwise.grad.
+    """
+    if not array.requires_grad:
+        return array.detach()  # a Parameter as a plain tensor
+    raise ArgumentError(
+        f"a torch {type(array).__name__} of shape {tuple(array.shape)} that requires grad was given; torch would not "
+        "see what is done with it here, and its gradient would miss that in silence.\n  pass x.detach() if its values "
+        "are meant, and differentiate with shardwise.grad."
+    )
 
 
 def _own(array: Array) -> Array:
@@ -500,8 +514,13 @@ def _are_equal(x: np.ndarray, y: np.ndarray) -> bool:
 def _given(shards: Sequence[Any] | Mapping[int, Any], mesh: DeviceMesh, engine: Engine) -> dict[int, Array]:
     # The arrays by device: of all devices, or at least of those in this process.
     pairs = dict(shards.items() if isinstance(shards, Mapping) else enumerate(shards))
-    if pairs and all(isinstance(s, Shard) for s in pairs.values()):
-        shards = pairs = {s.index: s for s in pairs.values()}
+    if pairs and not isinstance(shards, Mapping) and all(isinstance(s, Shard) for s in pairs.values()):
+        shards = pairs = _by_device(list(pairs.values()))
+    for device, piece in pairs.items():
+        if isinstance(piece, Shard) and piece.index != device:
+            raise BindingError(
+                f"the shard of device {piece.index} was given for device {device}.\n  pass s.array to move it there."
+            )
     arrays = {device: host_array(s.array if isinstance(s, Shard) else s) for device, s in sorted(pairs.items())}
     if len(arrays) == mesh.num_devices and list(arrays) == list(range(mesh.num_devices)):
         return arrays
@@ -511,3 +530,12 @@ def _given(shards: Sequence[Any] | Mapping[int, Any], mesh: DeviceMesh, engine: 
         return arrays
     some = f" (this process has {list(here)})" if len(here) < mesh.num_devices else ""
     raise BindingError(f"the mesh ({mesh}) has {mesh.num_devices} devices{some}, got {len(arrays)} shards.")
+
+
+def _by_device(shards: Sequence[Shard]) -> dict[int, Shard]:
+    out: dict[int, Shard] = {}
+    for piece in shards:
+        if piece.index in out:
+            raise BindingError(f"two shards were given for device {piece.index}; each device holds one.")
+        out[piece.index] = piece
+    return out
