@@ -11,7 +11,7 @@ import numpy as np
 
 from shardwise.errors import ArgumentError, EngineError
 from shardwise.layout.device import Accelerator, Device, accelerator_count
-from shardwise.layout.placement import ReduceOp
+from shardwise.layout.placement import ReduceOp, is_float
 
 Array = Any  # a NumPy array or a torch tensor
 
@@ -59,20 +59,26 @@ def _numpy_dtype(kind: Any) -> np.dtype:
 
 
 def identity(op: ReduceOp, dtype: np.dtype) -> Any:
-    """Return the element that changes nothing under a reduction."""
-    if op in (ReduceOp.SUM, ReduceOp.BOR, ReduceOp.BXOR):
+    """Return the element that changes nothing under a reduction.
+
+    >>> identity(ReduceOp.SUM, np.dtype("float32")), identity(ReduceOp.MIN, np.dtype("uint8"))
+    (-0.0, 255)
+    """
+    if op is ReduceOp.SUM:  # 0.0 would make 0.0 of -0.0
+        return -0.0 if is_float(dtype) else complex(-0.0, -0.0) if dtype.kind == "c" else 0
+    if op in (ReduceOp.BOR, ReduceOp.BXOR):
         return 0
     if op is ReduceOp.PROD:
         return 1
-    if op is ReduceOp.BAND:
-        return True if dtype.kind == "b" else -1 if dtype.kind == "i" else np.iinfo(dtype).max
     if op is ReduceOp.AVG:
         raise ArgumentError("an average has no identity element.")
     if dtype.kind == "b":
-        return op is ReduceOp.MIN
-    if dtype.kind in "iu":
-        info = np.iinfo(dtype)
-        return info.min if op is ReduceOp.MAX else info.max
+        return op is not ReduceOp.MAX
+    if not is_float(dtype):
+        info = ml_dtypes.iinfo(dtype)
+        if op is ReduceOp.BAND:
+            return -1 if info.min < 0 else int(info.max)
+        return int(info.min if op is ReduceOp.MAX else info.max)
     infinite = -np.inf if op is ReduceOp.MAX else np.inf
     if np.isinf(np.asarray(infinite).astype(dtype)):
         return infinite
@@ -100,6 +106,11 @@ def _torch_reduce(out: Array, terms: Sequence[Array], op: ReduceOp) -> None:
     import torch
 
     function = getattr(torch, TORCH_NAMES[op])
+    if out.is_complex() and op in (
+        ReduceOp.SUM,
+        ReduceOp.AVG,
+    ):  # torch adds 1 times a number, which loses signs of zeros
+        out, terms = torch.view_as_real(out), [torch.view_as_real(term.resolve_conj()) for term in terms]
     if len(terms) == 1:
         out.copy_(terms[0])
     else:

@@ -71,8 +71,9 @@ class ReduceOp(Enum):
         known = reductions_of(dtype)
         if self not in known:
             names = ", ".join(op.value for op in known) or "none"
+            why = "" if has_zero(dtype) else ", which has no zero for a device that adds nothing"
             raise BindingError(
-                f"reduction {self.value!r} is not defined for {dtype}.\n  reductions of {dtype}: {names}"
+                f"reduction {self.value!r} is not defined for {dtype}{why}.\n  reductions of {dtype}: {names}"
             )
 
     def __str__(self) -> str:
@@ -103,17 +104,42 @@ def checked_dtype(dtype: Any) -> np.dtype:
 
 
 @lru_cache(maxsize=256)
+def is_float(dtype: np.dtype) -> bool:
+    """Whether a dtype is one of real floating-point numbers, those of ml_dtypes among them.
+
+    >>> is_float(np.dtype(ml_dtypes.bfloat16)), is_float(np.dtype("int8")), is_float(np.dtype("complex64"))
+    (True, False, False)
+    """
+    if dtype.kind != "V":
+        return dtype.kind == "f"
+    try:
+        ml_dtypes.finfo(dtype)
+    except (ValueError, TypeError):
+        return False
+    return True
+
+
+def has_zero(dtype: np.dtype) -> bool:
+    """Whether zero is one of the numbers of a dtype, which a pending sum needs for those who add nothing.
+
+    >>> has_zero(np.dtype("float32")), has_zero(np.dtype(ml_dtypes.float8_e8m0fnu))
+    (True, False)
+    """
+    return not is_float(dtype) or bool(np.zeros((), "float32").astype(dtype) == 0)
+
+
+@lru_cache(maxsize=256)
 def reductions_of(dtype: np.dtype) -> tuple[ReduceOp, ...]:
     """Return the reductions that are defined for a dtype."""
     if dtype.kind in "fciub":
         return {"f": _FLOAT, "c": _COMPLEX, "i": _INT, "u": _INT, "b": _BOOL}[dtype.kind]
-    for info, ops in ((ml_dtypes.finfo, _FLOAT), (ml_dtypes.iinfo, _INT)):
-        try:
-            info(dtype)
-        except (ValueError, TypeError):
-            continue
-        return ops
-    return ()
+    if is_float(dtype):
+        return _FLOAT if has_zero(dtype) else tuple(op for op in _FLOAT if op is not ReduceOp.SUM)
+    try:
+        ml_dtypes.iinfo(dtype)
+    except (ValueError, TypeError):
+        return ()
+    return _INT
 
 
 class Placement:
