@@ -1,5 +1,7 @@
 """The few things asked of NumPy and torch arrays, for every dtype."""
 
+from typing import Any
+
 import ml_dtypes
 import numpy as np
 import pytest
@@ -7,7 +9,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from shardwise import ReduceOp
+from shardwise import DeviceMesh, Layout, P, ReduceOp, from_shards, plan_reshard, shard
 from shardwise.engine.arrays import (
     dtype_of,
     identity,
@@ -20,8 +22,8 @@ from shardwise.engine.arrays import (
     runs_of,
     to_numpy,
 )
-from shardwise.errors import ArgumentError
-from shardwise.layout.placement import reductions_of
+from shardwise.errors import ArgumentError, BindingError
+from shardwise.layout.placement import kind_of, reductions_of
 from tests.engine.cases import UFUNC, random_values
 
 DTYPES = [
@@ -75,6 +77,60 @@ def test_the_identity_changes_nothing(dtype: str) -> None:
             out = np.empty(50, dtype)
             reduce_into(out, terms, op)
             assert out.tobytes() == values.tobytes(), op
+
+
+SMALL = [getattr(ml_dtypes, n) for n in dir(ml_dtypes) if n.startswith(("bfloat", "float", "int", "uint"))]
+EVERY = ["float16", "float32", "float64", "complex64", "complex128", "bool", "int8", "uint16", "int64", *SMALL]
+
+
+def extremes(dtype: np.dtype) -> np.ndarray:
+    """Both zeros, both infinities, NaN, the largest and the smallest, as far as a dtype has them."""
+    numbers = [0.0, -0.0, 1.0] if dtype.kind in "fcV" else [0, 1]
+    if dtype.kind in "fc":
+        numbers += [np.inf, -np.inf, np.nan]
+    out = [*numbers, *([complex(0.0, -0.0), complex(-0.0, 0.0), complex(-0.0, -0.0)] if dtype.kind == "c" else [])]
+    values = np.array(out).astype(dtype)
+    if kind_of(dtype) == "f":
+        limits = ml_dtypes.finfo(dtype)
+        return np.concatenate([values, np.array([limits.min, limits.max]).astype(dtype)])
+    if dtype.kind not in "bc":
+        limits = ml_dtypes.iinfo(dtype)
+        return np.concatenate([values, np.array([int(limits.min), int(limits.max)]).astype(dtype)])
+    return values
+
+
+@pytest.mark.parametrize("kind", EVERY, ids=lambda kind: np.dtype(kind).name)
+def test_the_identity_changes_no_bit_of_the_extremes(kind: Any) -> None:
+    dtype = np.dtype(kind)
+    values = extremes(dtype)
+    for op in reductions_of(dtype):
+        if op is ReduceOp.AVG or (op is ReduceOp.PROD and dtype.kind == "c"):  # (1 + 0j) * inf has a NaN in it
+            continue
+        neutral = np.full(values.shape, identity(op, dtype), dtype)
+        for terms in ([values, neutral], [neutral, values], [neutral, values, neutral]):
+            out = np.empty(values.shape, dtype)
+            reduce_into(out, terms, op)
+            known = out.astype("complex128") == out.astype("complex128")
+            assert out[known].tobytes() == values[known].tobytes(), (op, out, values)
+
+
+def test_a_sum_needs_a_zero() -> None:
+    kind = np.dtype(ml_dtypes.float8_e8m0fnu)
+    assert reductions_of(kind) == (ReduceOp.AVG, ReduceOp.MIN, ReduceOp.MAX, ReduceOp.PROD)
+    text = (
+        "reduction 'sum' is not defined for float8_e8m0fnu, which has no zero for a device that adds nothing.\n"
+        "  reductions of float8_e8m0fnu: avg, min, max, prod"
+    )
+    mesh = DeviceMesh((2,), ("x",))
+    for bound in (
+        lambda: shard(np.ones(4, kind), mesh, P(unreduced=["x"])),
+        lambda: Layout(mesh, [None], ["x"]).check_dtype(kind),
+        lambda: from_shards([np.ones(4, kind)] * 2, mesh, P(unreduced=["x"]), (4,)),
+        lambda: plan_reshard(P("x"), P(unreduced=["x"]), (4,), kind, mesh=mesh),
+    ):
+        with pytest.raises(BindingError) as caught:
+            bound()
+        assert str(caught.value) == text
 
 
 def test_an_average_has_no_identity() -> None:

@@ -47,6 +47,7 @@ from shardwise import (
     to_device,
     transfer_to,
 )
+from shardwise.engine.arrays import torch_of
 from shardwise.layout.axis import Axis, without
 from shardwise.layout.placement import reductions_of
 from tests.layout.oracle import digit, grouped, held_box
@@ -234,6 +235,31 @@ def test_operands_whose_sub_axes_do_not_nest_meet() -> None:
         assert same((pending * y).numpy(), data * data)
         assert same((pending + x).numpy(), data + data)
         assert same(pending[2:5].numpy(), data[2:5])
+
+
+ZEROS = [
+    np.dtype(t) for t in ("float16", "float32", "float64", "complex64", "bfloat16", "float8_e5m2", "float8_e4m3fn")
+]
+
+
+@pytest.mark.parametrize("dtype", ZEROS, ids=str)
+@pytest.mark.parametrize("library", ["numpy", "torch"])
+def test_a_pending_sum_keeps_the_sign_of_zero(dtype: np.dtype, library: str) -> None:
+    if library == "torch" and dtype.itemsize == 1:
+        pytest.skip("torch does not add numbers of 8 bits")
+    mesh = DeviceMesh((2, 2), ("x", "y"))
+    data = np.array([-0.0, 0.0, 1.0, -0.0]).astype(dtype)
+    if dtype.kind == "c":
+        data[:2] = complex(0.0, -0.0), complex(-0.0, -0.0)
+    given: Any = torch_of(data) if library == "torch" else data
+    for src, dst in (("x", ["x", "y"]), (None, ["y"]), ("y", ["x"])):
+        pending = shard(shard(given, mesh, P(src)), mesh, P(unreduced=dst))
+        for y in (pending, pending.gather(), shard(pending, DeviceMesh((3,), ("z",)), P("z"))):
+            assert np.asarray(y.gather().numpy(), dtype).tobytes() == data.tobytes()
+    made = sw.full((4,), -0.0, dtype=dtype, mesh=mesh, layout=P(unreduced=["x"]))
+    assert np.signbit(np.real(made.numpy().astype("complex128"))).all()
+    picked = sw.take(shard(data, mesh, P(("x", "y"))), np.array([3, 0, 1, 0]), axis=0)
+    assert picked.numpy().tobytes() == data[[3, 0, 1, 0]].tobytes()
 
 
 def test_what_is_no_array_is_refused() -> None:

@@ -99,8 +99,14 @@ def cast(array: Array, dtype: np.dtype) -> Array:
 
 
 def identity(op: ReduceOp, dtype: np.dtype) -> Any:
-    """Return the element that changes nothing under a reduction."""
-    if op in (ReduceOp.SUM, ReduceOp.BOR, ReduceOp.BXOR):
+    """Return the element that changes nothing under a reduction.
+
+    >>> identity(ReduceOp.SUM, np.dtype("float32")), identity(ReduceOp.MIN, np.dtype("uint8"))
+    (-0.0, 255)
+    """
+    if op is ReduceOp.SUM:  # 0.0 would make 0.0 of -0.0
+        return {"f": -0.0, "c": complex(-0.0, -0.0)}.get(kind_of(dtype), 0)
+    if op in (ReduceOp.BOR, ReduceOp.BXOR):
         return 0
     if op is ReduceOp.PROD:
         return 1
@@ -173,6 +179,11 @@ def _torch_reduce(out: Array, terms: Sequence[Array], op: ReduceOp) -> None:
     import torch
 
     function = getattr(torch, TORCH_NAMES[op])
+    if out.is_complex() and op in (
+        ReduceOp.SUM,
+        ReduceOp.AVG,
+    ):  # torch adds 1 times a number, which loses signs of zeros
+        out, terms = torch.view_as_real(out), [torch.view_as_real(term.resolve_conj()) for term in terms]
     if len(terms) == 1:
         out.copy_(terms[0])
     else:

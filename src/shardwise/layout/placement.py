@@ -71,8 +71,9 @@ class ReduceOp(Enum):
         known = reductions_of(dtype)
         if self not in known:
             names = ", ".join(op.value for op in known) or "none"
+            why = "" if has_zero(dtype) else ", which has no zero for a device that adds nothing"
             raise BindingError(
-                f"reduction {self.value!r} is not defined for {dtype}.\n  reductions of {dtype}: {names}"
+                f"reduction {self.value!r} is not defined for {dtype}{why}.\n  reductions of {dtype}: {names}"
             )
 
     def __str__(self) -> str:
@@ -132,10 +133,22 @@ def kind_of(dtype: np.dtype) -> str:
     return dtype.kind
 
 
+def has_zero(dtype: np.dtype) -> bool:
+    """Whether zero is one of the numbers of a dtype, which a pending sum needs for those who add nothing.
+
+    >>> has_zero(np.dtype("float32")), has_zero(np.dtype(ml_dtypes.float8_e8m0fnu))
+    (True, False)
+    """
+    return kind_of(dtype) != "f" or bool(np.zeros((), "float32").astype(dtype) == 0)
+
+
 @lru_cache(maxsize=256)
 def reductions_of(dtype: np.dtype) -> tuple[ReduceOp, ...]:
     """Return the reductions that are defined for a dtype."""
-    return {"f": _FLOAT, "c": _COMPLEX, "i": _INT, "u": _INT, "b": _BOOL}.get(kind_of(dtype), ())
+    kind = kind_of(dtype)
+    if kind == "f" and not has_zero(dtype):
+        return tuple(op for op in _FLOAT if op is not ReduceOp.SUM)
+    return {"f": _FLOAT, "c": _COMPLEX, "i": _INT, "u": _INT, "b": _BOOL}.get(kind, ())
 
 
 FLOAT32 = np.dtype(np.float32)
@@ -148,15 +161,7 @@ def accumulator(dtype: np.dtype) -> np.dtype:
     >>> accumulator(np.dtype("float16")), accumulator(np.dtype(ml_dtypes.float8_e4m3fn)), accumulator(np.dtype("int8"))
     (dtype('float32'), dtype('float32'), dtype('int8'))
     """
-    if dtype.kind == "f":
-        return FLOAT32 if dtype.itemsize <= 2 else dtype
-    if dtype.kind != "V" or dtype.names is not None:
-        return dtype
-    try:
-        bits = ml_dtypes.finfo(dtype).bits
-    except (TypeError, ValueError):  # small integers, and what is no number
-        return dtype
-    return FLOAT32 if bits <= 16 else dtype
+    return FLOAT32 if kind_of(dtype) == "f" and dtype.itemsize <= 2 else dtype
 
 
 class Placement:

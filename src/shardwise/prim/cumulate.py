@@ -6,9 +6,10 @@ from typing import Any
 
 from array_api_compat import array_namespace
 
-from shardwise.engine.arrays import FLOAT32, FLOAT64, cast, dtype_of, is_low, is_torch
+from shardwise.engine.arrays import FLOAT32, FLOAT64, cast, dtype_of, identity, is_low, is_torch
 from shardwise.layout.cut import Cut
 from shardwise.layout.layout import Layout
+from shardwise.layout.placement import ReduceOp
 from shardwise.prim.kernel import full
 from shardwise.prim.needs import brought, carried
 from shardwise.prim.relayout import relayout
@@ -46,7 +47,7 @@ def _with(layout: Layout, dim: int, cut: Cut) -> Layout:
 def _total(array: Any, dim: int) -> Any:
     if not array.shape[dim]:  # the number that changes no sum is -0.0
         shape = (*array.shape[:dim], 1, *array.shape[dim + 1 :])
-        return full(array, shape, -0.0 if dtype_of(array).kind in "fcV" else 0)
+        return full(array, shape, identity(ReduceOp.SUM, dtype_of(array)))
     # The last of the running sums: the sum of negative zeros is a positive one.
     return _running(array, dim, False)[(*(slice(None),) * dim, slice(-1, None))]
 

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from shardwise.engine.arrays import cast, is_torch, room_for
+from shardwise.engine.arrays import cast, identity, is_torch, room_for
 from shardwise.engine.job import RESULT
 from shardwise.errors import RangeError
 from shardwise.layout.cut import Cut
@@ -106,7 +106,7 @@ def _gather(x: Tensor, indices: Tensor, *, dim: int, along: bool, merged: int = 
         if all(high - low == size for size, (low, high) in zip(sizes, own, strict=True)):
             return _picked(array, index, dim, along)
         shape = index.shape if along else (*array.shape[:dim], *index.shape, *array.shape[dim + 1 :])
-        nothing = full(array, shape, -0.0 if x.dtype.kind in "fcV" else 0)
+        nothing = full(array, shape, identity(_reduction(x.dtype), x.dtype))
         if not array.shape[dim]:
             return nothing
         inside, local = local_positions(index, sizes, own)

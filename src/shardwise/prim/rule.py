@@ -12,7 +12,7 @@ import numpy as np
 from shardwise.errors import BindingError
 from shardwise.layout.cut import Cut
 from shardwise.layout.layout import Shape
-from shardwise.layout.placement import ReduceOp, reductions_of
+from shardwise.layout.placement import ReduceOp, kind_of
 
 Factor = str
 Linear = Literal["joint", "each", "first"] | None
@@ -76,14 +76,13 @@ class Rule:
         return out
 
 
-@lru_cache(maxsize=256)
 def is_integer(dtype: np.dtype) -> bool:
     """Whether numbers are whole, so that their sums wrap around.
 
     >>> is_integer(np.dtype("int8")), is_integer(np.dtype("bfloat16"))
     (True, False)
     """
-    return ReduceOp.AVG not in reductions_of(dtype)
+    return kind_of(dtype) in "biu"
 
 
 @lru_cache(maxsize=4096)

@@ -11,6 +11,7 @@ import numpy as np
 from xdsl.dialects import arith, linalg
 from xdsl.ir import SSAValue
 
+from shardwise.engine.arrays import identity
 from shardwise.engine.storage import storage_of
 from shardwise.errors import ProgramError
 from shardwise.ir.tracing.bodies import BODIES, LOGICAL, QUESTIONS, SINGLE, converted
@@ -172,8 +173,8 @@ def reduced(e: Emitter, x: SSAValue, src: np.dtype, dtype: np.dtype, dims: Seque
     if not dims:
         return x
     shape = tuple(n for k, n in enumerate(shape_of(x)) if k not in dims)
-    identity, combine = _combination(op, dtype)
-    return e.reduce(x, dims, e.full(shape, identity, dtype), combine)
+    neutral, combine = _combination(op, dtype)
+    return e.reduce(x, dims, e.full(shape, neutral, dtype), combine)
 
 
 def _cast(e: Emitter, x: SSAValue, src: np.dtype, dst: np.dtype) -> SSAValue:
@@ -196,8 +197,8 @@ def _combination(op: ReduceOp, dtype: np.dtype) -> tuple[Any, Any]:
     if op is ReduceOp.BAND or (op is ReduceOp.MIN and dtype.kind == "b"):
         return (True if dtype.kind == "b" else -1), arith.AndIOp
     if op is ReduceOp.MAX:
-        return (-np.inf if floats else np.iinfo(dtype).min), arith.MaximumfOp if floats else arith.MaxSIOp
-    return (np.inf if floats else np.iinfo(dtype).max), arith.MinimumfOp if floats else arith.MinSIOp
+        return identity(op, dtype), arith.MaximumfOp if floats else arith.MaxSIOp
+    return identity(op, dtype), arith.MinimumfOp if floats else arith.MinSIOp
 
 
 def _sum_to(e: Emitter, node: Node, operands: Sequence[SSAValue]) -> SSAValue:
