@@ -4,6 +4,7 @@ from collections.abc import Callable, Sequence
 from math import prod
 from typing import Any
 
+import ml_dtypes
 import numpy as np
 import pytest
 from hypothesis import given
@@ -613,6 +614,91 @@ def test_reductions_of_equal_copies_need_no_communication() -> None:
     flags = shard(np.array([True, False]), M23, P())
     assert same(all_reduce(flags, reduce_op="bxor", reduce_axes="a").numpy(), np.array([False, False]))
     assert same(all_reduce(flags, reduce_op="bxor", reduce_axes="b").numpy(), np.array([True, False]))
+
+
+@pytest.mark.parametrize("dtype", ["int8", "uint8", "int16", "uint16", "int32", "uint64", "float32", "complex64"])
+@pytest.mark.parametrize("copies", [128, 129, 256, 257, 300])
+def test_there_may_be_more_copies_than_fit_in_the_dtype(dtype: str, copies: int) -> None:
+    data = np.array([0, 1, 2, 3, -1 if np.dtype(dtype).kind != "u" else 7]).astype(dtype)
+    mesh = DeviceMesh((copies,), ("x",))
+    ops = [op for op in ("sum", "prod", "max", "bxor", "avg") if ReduceOp.of(op) in reductions_of(np.dtype(dtype))]
+    for op in ops:
+        with np.errstate(all="ignore"):
+            want = reduced([data] * copies, ReduceOp.of(op))
+            got = all_reduce(shard(data, mesh, P()), reduce_op=op).numpy()
+        assert same(got, want) or (np.isclose(got, want) | ~np.isfinite(want)).all(), (op, got, want)
+
+
+@pytest.mark.parametrize("copies", [17, 257, 449, 2049])
+@pytest.mark.parametrize("dtype", ["bfloat16", "float16", "float8_e4m3fn", "float8_e5m2"])
+def test_copies_of_small_floats_are_added_in_float32_and_rounded_once(dtype: str, copies: int) -> None:
+    kind = np.dtype(getattr(ml_dtypes, dtype, dtype))
+    data = np.array([0.0, 0.125, -0.375, 0.015625]).astype(kind)
+    mesh = DeviceMesh((copies,), ("x",))
+    got = all_reduce(shard(data, mesh, P())).numpy()
+    with np.errstate(all="ignore"):
+        want = (data.astype("float32") * copies).astype(kind)
+    assert got.dtype == kind
+    assert got.tobytes() == want.tobytes()
+    ones = np.array([1.0, -1.0]).astype(kind)
+    product = all_reduce(shard(ones, mesh, P()), reduce_op="prod").numpy()
+    assert product.astype("float32").tolist() == [1.0, (-1.0) ** copies]
+    if copies > 17:
+        return
+    back = sw.vjp(lambda x: pmean(x), shard(np.ones(copies, kind), mesh, P("x")))[1](np.ones(1, kind))[0]
+    assert (back.numpy() == np.asarray(1 / copies, "float32").astype(kind)).all()
+
+
+@pytest.mark.parametrize("dtype", ["float16", "float8_e4m3fn"])
+def test_an_average_of_large_numbers_is_not_a_sum_that_overflows(dtype: str) -> None:
+    kind = np.dtype(getattr(ml_dtypes, dtype, dtype))
+    big = np.full((6, 2), ml_dtypes.finfo(kind).max).astype(kind)
+    x, pending = shard(big, M23, P(("a", "b"))), Layout(M23, [None, None], ["a", "b"], "avg")
+    terms = sw.from_shards([big] * 6, M23, pending, (6, 2))
+    inside = sw.shard_map(lambda a: pmean(a), M23, P(("a", "b")), P())
+    for average in (pmean(x), pmean(x, "a"), inside(x), all_reduce(terms), terms, sw.mean(x), inside(big)):
+        assert (average.numpy() == big[0, 0]).all()
+    assert (reduce_scatter(x, 1, reduce_op="avg").numpy() == big[0, 0]).all()
+    # The derivative of an average is an average of cotangents.
+    rows = sw.shard_map(lambda a: pmean(a), M23, P(("a", "b")), P(("a", "b")))
+    assert (sw.vjp(rows, x)[1](big)[0].numpy() == big).all()
+    assert (sw.jvp(rows, (x,), (big,))[1].numpy() == big).all()
+    assert (sw.jvp(pmean, (x,), (big,))[1].numpy() == big[0, 0]).all()
+    sixth = (big[:1].astype("float32") / 6).astype(kind)
+    assert (sw.vjp(pmean, x)[1](big[:1])[0].numpy() == sixth).all()
+
+
+@pytest.mark.parametrize("sizes", [(2, 1), (1, 1), (1, 2), (1,)], ids=str)
+@pytest.mark.parametrize("op", ["sum", "avg", "max", "min", "prod"])
+def test_axes_of_one_device_change_nothing_about_reductions(op: str, sizes: tuple[int, ...]) -> None:
+    mesh = DeviceMesh(sizes, tuple("xy"[: len(sizes)]))
+    data, w = np.arange(1.0, 9.0), np.array([1.0, -2, 3, 1, 2, 5, -1, 4])
+    x = shard(data, mesh, P("x"))
+    for names in ("x", ("x",), *([("x", "y"), "y", None] if sizes[1:] == (1,) else []), ()):
+        several = sizes[0] if names is None or "x" in names else 1
+        terms = data.reshape(several, -1)
+        want = reduced(list(terms), ReduceOp.of(op))
+        weights = {
+            "sum": np.ones_like(terms),
+            "avg": np.full_like(terms, 1 / several),
+            "max": terms == want,
+            "min": terms == want,
+            "prod": want / terms,
+        }[op]
+        gradient = (weights * w[: want.size]).reshape(-1)
+        for call in (
+            lambda x, names=names: all_reduce(x, reduce_op=op, reduce_axes=names),
+            lambda x, names=names: reduce_scatter(x, 0, reduce_op=op, reduce_axes=names),
+        ):
+            y, back = sw.vjp(call, x)
+            assert same(y.numpy(), want, exact=False)
+            assert same(back(w[: want.size])[0].numpy(), gradient, exact=False)
+            tangent = sw.jvp(call, (x,), (w,))[1].numpy()
+            assert np.isclose((tangent * w[: want.size]).sum(), (gradient * w).sum())
+            inside = sw.shard_map(call, mesh, P("x"), P(mesh.axis_names))
+            total, pull = sw.vjp(inside, x)
+            forward, back = sw.jvp(inside, (x,), (w,))[1].numpy(), pull(np.full(total.shape, 2.0))[0].numpy()
+            assert np.isclose((forward * 2.0).sum(), (back * w).sum())
 
 
 def test_all_reduce_errors() -> None:

@@ -25,6 +25,10 @@ UFUNCS: dict[ReduceOp, np.ufunc] = {
     ReduceOp.BOR: np.bitwise_or,
     ReduceOp.BXOR: np.bitwise_xor,
 }
+FLOAT32, FLOAT64 = np.dtype(np.float32), np.dtype(np.float64)
+FEW = 1 << 12  # numbers that float32 adds up one after the other without harm to 16 bits
+ADDING = (ReduceOp.SUM, ReduceOp.AVG, ReduceOp.PROD)  # what rounds
+
 TORCH_NAMES: dict[ReduceOp, str] = {
     ReduceOp.SUM: "add",
     ReduceOp.AVG: "add",
@@ -58,6 +62,60 @@ def _numpy_dtype(kind: Any) -> np.dtype:
     return np.dtype(str(kind).removeprefix("torch."))
 
 
+@cache
+def accumulator(dtype: np.dtype) -> np.dtype:
+    """Return the dtype in which values are added up: float32 for floats of 16 bits or fewer, and otherwise their own.
+
+    >>> accumulator(np.dtype("float16")), accumulator(np.dtype(ml_dtypes.float8_e4m3fn)), accumulator(np.dtype("int8"))
+    (dtype('float32'), dtype('float32'), dtype('int8'))
+    """
+    if dtype.kind == "f":
+        return FLOAT32 if dtype.itemsize <= 2 else dtype
+    if dtype.kind != "V" or dtype.names is not None:
+        return dtype
+    try:
+        bits = ml_dtypes.finfo(dtype).bits
+    except (TypeError, ValueError):  # small integers, and what is no number
+        return dtype
+    return FLOAT32 if bits <= 16 else dtype
+
+
+@cache
+def is_low(dtype: np.dtype) -> bool:
+    """Whether values are added up in a dtype that is wider than their own.
+
+    >>> is_low(np.dtype("float16")), is_low(np.dtype("float32"))
+    (True, False)
+    """
+    return accumulator(dtype) != dtype
+
+
+def room_for(dtype: np.dtype, count: int, most: int = FEW) -> np.dtype:
+    """Return the dtype in which `count` values are added one after the other: above `most`, float64 for small floats.
+
+    The roundings of float32 add up too: a million numbers of about one are off by a hundredth, all in one direction.
+
+    >>> room_for(np.dtype("float16"), 10), room_for(np.dtype("float16"), 10**6), room_for(np.dtype("float32"), 10**6)
+    (dtype('float32'), dtype('float64'), dtype('float32'))
+    """
+    if not is_low(dtype):
+        return dtype
+    return FLOAT32 if count <= most else FLOAT64
+
+
+def cast(array: Array, dtype: np.dtype) -> Array:
+    """Return an array of either library in a dtype; one that has it already is passed through.
+
+    >>> cast(np.ones(2, "float16"), np.dtype("float32"))
+    array([1., 1.], dtype=float32)
+    """
+    if not is_torch(array):
+        return array.astype(dtype, copy=False)
+    import torch
+
+    return array.to(getattr(torch, str(dtype)))
+
+
 def identity(op: ReduceOp, dtype: np.dtype) -> Any:
     """Return the element that changes nothing under a reduction."""
     if op in (ReduceOp.SUM, ReduceOp.BOR, ReduceOp.BXOR):
@@ -81,7 +139,13 @@ def identity(op: ReduceOp, dtype: np.dtype) -> Any:
 
 
 def reduce_into(out: Array, terms: Sequence[Array], op: ReduceOp) -> None:
-    """Write the reduction of several equally shaped arrays into `out`, in the order given."""
+    """Write the reduction of several equally shaped arrays into `out`, in the order given.
+
+    Floats of 16 bits or fewer are added up in float32 and rounded once; terms may be float32 already.
+    """
+    if op in ADDING and is_low(dtype_of(out)):
+        _reduce_wide(out, terms, op)
+        return
     if is_torch(out):
         _torch_reduce(out, terms, op)
         return
@@ -94,6 +158,32 @@ def reduce_into(out: Array, terms: Sequence[Array], op: ReduceOp) -> None:
         ufunc(out, term, out=out)
     if op is ReduceOp.AVG:
         np.divide(out, out.dtype.type(len(terms)), out=out)
+
+
+def _reduce_wide(out: Array, terms: Sequence[Array], op: ReduceOp) -> None:
+    # An average is divided before it is rounded: the sum may be too large for 16 bits.
+    if is_torch(out):
+        import torch
+
+        if len(terms) == 1:
+            out.copy_(terms[0])
+            return
+        function, wide = getattr(torch, TORCH_NAMES[op]), torch.float32
+        total = function(terms[0].to(wide), terms[1].to(wide))
+        for term in terms[2:]:
+            function(total, term.to(wide), out=total)
+        out.copy_(total.div_(len(terms)) if op is ReduceOp.AVG else total)
+        return
+    if len(terms) == 1:
+        np.copyto(out, terms[0], casting="unsafe")
+        return
+    ufunc = UFUNCS[op]
+    total = ufunc(terms[0], terms[1], out=np.empty(out.shape, FLOAT32), dtype=FLOAT32)
+    for term in terms[2:]:
+        ufunc(total, term, out=total, dtype=FLOAT32)
+    if op is ReduceOp.AVG:
+        np.divide(total, FLOAT32.type(len(terms)), out=total)
+    np.copyto(out, total, casting="unsafe")
 
 
 def _torch_reduce(out: Array, terms: Sequence[Array], op: ReduceOp) -> None:

@@ -11,6 +11,7 @@ from functools import wraps
 from inspect import signature
 from typing import Any, TypeVar, cast
 
+from shardwise.errors import as_int
 from shardwise.ops.local_view import LocalTensor, constant, reshaped
 
 Function = TypeVar("Function", bound=Callable[..., Any])
@@ -71,5 +72,6 @@ def from_the_end(x: LocalTensor, axis: Any, function: str) -> Any:
     """Return dims of the local array counted from the end, where those of the stack are the same."""
     from shardwise.ops.reductions import dims_of
 
-    dims = tuple(k - x.ndim for k in dims_of(cast(Any, x), axis, function))
-    return dims[0] if isinstance(axis, int) else dims
+    number = as_int(axis)
+    dims = tuple(k - x.ndim for k in dims_of(cast(Any, x), axis if number is None else number, function))
+    return dims if number is None else dims[0]
