@@ -997,3 +997,48 @@ def test_more_devices_than_elements(shape: tuple[int, ...], dtype: np.dtype) -> 
     x = shard(data, mesh, P(*spec))
     assert_holds(all_gather(x), Layout.replicated(mesh, len(shape)), data)
     assert prod(shape) == sum(x.local(d).size for d in range(15)) or not shape
+
+
+@pytest.mark.parametrize("integer", [np.int64, np.int8, np.uint8], ids=lambda kind: kind.__name__)
+def test_any_integer_is_a_dim_an_offset_or_a_position(integer: Any) -> None:
+    x = shard(values((4, 12), "float64"), M23, P("a", "b"))
+    calls: list[Callable[[Callable[[int], Any]], Tensor]] = [
+        lambda i: all_gather(x, i(1)),
+        lambda i: all_gather(x, physical_axis=i(1)),
+        lambda i: all_slice(shard(x, M23, P("a")), i(1)),
+        lambda i: all_to_all(x, i(0), i(1)),
+        lambda i: all_to_all(x, i(1), i(1), mesh_axes=i(1)),
+        lambda i: reduce_scatter(x, i(1), reduce_axes=i(0)),
+        lambda i: all_reduce(x, reduce_axes=(i(0), "b")),
+        lambda i: pmean(x, i(1)),
+        lambda i: shift(x, "b", i(2)),
+        lambda i: shift(x, i(1), i(1), rotate=False),
+        lambda i: ppermute(x, [(i(0), i(1)), (i(1), i(0))]),
+        lambda i: ppermute(x, [(i(0), i(5))], axis=("a", "b")),
+        lambda i: halo_exchange(x, i(1), i(1)),
+        lambda i: halo_exchange(x, i(1), (i(1), i(0))),
+    ]
+    for call in calls:
+        got, want = call(integer), call(int)
+        assert got.layout is want.layout
+        assert same(got.numpy(), want.numpy())
+        assert all(type(size) is int for size in got.shape)
+        for cut in got.layout.dims:
+            assert all(type(width) is int for width in (*cut.halo, *(cut.offsets or ())))
+
+
+@pytest.mark.parametrize(
+    ("call", "text"),
+    [
+        (lambda x: all_gather(x, True), "all_gather: axis is a tensor dim as an int, got True"),
+        (lambda x: all_slice(x, 0.0), "all_slice: axis is a tensor dim as an int, got 0.0"),
+        (lambda x: reduce_scatter(x, np.True_), "reduce_scatter: axis is a tensor dim as an int"),
+        (lambda x: all_to_all(x, np.zeros(2, int), 0), "all_to_all: split_axis is a tensor dim as an int"),
+        (lambda x: shift(x, "x", 1.0), "shift: offset is how many positions as an int, got 1.0"),
+        (lambda x: shift(x, "x", True), "shift: offset is how many positions as an int, got True"),
+        (lambda x: ppermute(x, [(True, 0)]), r"a permutation is a list of \(source, target\) pairs, got"),
+    ],
+)
+def test_what_is_no_integer_is_refused(call: Callable[[Tensor], Any], text: str) -> None:
+    with pytest.raises(ArgumentError, match=text):
+        call(X)
