@@ -5,6 +5,7 @@ from math import prod
 from random import Random
 from typing import Any
 
+import ml_dtypes
 import numpy as np
 import pytest
 from hypothesis import given
@@ -701,6 +702,91 @@ def test_reductions_of_equal_copies_need_no_communication() -> None:
     assert same(all_reduce(flags, reduce_op="bxor", reduce_axes="b").numpy(), np.array([True, False]))
 
 
+@pytest.mark.parametrize("dtype", ["int8", "uint8", "int16", "uint16", "int32", "uint64", "float32", "complex64"])
+@pytest.mark.parametrize("copies", [128, 129, 256, 257, 300])
+def test_there_may_be_more_copies_than_fit_in_the_dtype(dtype: str, copies: int) -> None:
+    data = np.array([0, 1, 2, 3, -1 if np.dtype(dtype).kind != "u" else 7]).astype(dtype)
+    mesh = DeviceMesh((copies,), ("x",))
+    ops = [op for op in ("sum", "prod", "max", "bxor", "avg") if ReduceOp.of(op) in reductions_of(np.dtype(dtype))]
+    for op in ops:
+        with np.errstate(all="ignore"):
+            want = reduced([data] * copies, ReduceOp.of(op))
+            got = all_reduce(shard(data, mesh, P()), reduce_op=op).numpy()
+        assert same(got, want) or (np.isclose(got, want) | ~np.isfinite(want)).all(), (op, got, want)
+
+
+@pytest.mark.parametrize("copies", [17, 257, 449, 2049])
+@pytest.mark.parametrize("dtype", ["bfloat16", "float16", "float8_e4m3fn", "float8_e5m2"])
+def test_copies_of_small_floats_are_added_in_float32_and_rounded_once(dtype: str, copies: int) -> None:
+    kind = np.dtype(getattr(ml_dtypes, dtype, dtype))
+    data = np.array([0.0, 0.125, -0.375, 0.015625]).astype(kind)
+    mesh = DeviceMesh((copies,), ("x",))
+    got = all_reduce(shard(data, mesh, P())).numpy()
+    with np.errstate(all="ignore"):
+        want = (data.astype("float32") * copies).astype(kind)
+    assert got.dtype == kind
+    assert got.tobytes() == want.tobytes()
+    ones = np.array([1.0, -1.0]).astype(kind)
+    product = all_reduce(shard(ones, mesh, P()), reduce_op="prod").numpy()
+    assert product.astype("float32").tolist() == [1.0, (-1.0) ** copies]
+    if copies > 17:
+        return
+    back = sw.vjp(lambda x: pmean(x), shard(np.ones(copies, kind), mesh, P("x")))[1](np.ones(1, kind))[0]
+    assert (back.numpy() == np.asarray(1 / copies, "float32").astype(kind)).all()
+
+
+@pytest.mark.parametrize("dtype", ["float16", "float8_e4m3fn"])
+def test_an_average_of_large_numbers_is_not_a_sum_that_overflows(dtype: str) -> None:
+    kind = np.dtype(getattr(ml_dtypes, dtype, dtype))
+    big = np.full((6, 2), ml_dtypes.finfo(kind).max).astype(kind)
+    x, pending = shard(big, M23, P(("a", "b"))), Layout(M23, [None, None], ["a", "b"], "avg")
+    terms = sw.from_shards([big] * 6, M23, pending, (6, 2))
+    inside = sw.shard_map(lambda a: pmean(a), M23, P(("a", "b")), P())
+    for average in (pmean(x), pmean(x, "a"), inside(x), all_reduce(terms), terms, sw.mean(x), inside(big)):
+        assert (average.numpy() == big[0, 0]).all()
+    assert (reduce_scatter(x, 1, reduce_op="avg").numpy() == big[0, 0]).all()
+    # The derivative of an average is an average of cotangents.
+    rows = sw.shard_map(lambda a: pmean(a), M23, P(("a", "b")), P(("a", "b")))
+    assert (sw.vjp(rows, x)[1](big)[0].numpy() == big).all()
+    assert (sw.jvp(rows, (x,), (big,))[1].numpy() == big).all()
+    assert (sw.jvp(pmean, (x,), (big,))[1].numpy() == big[0, 0]).all()
+    sixth = (big[:1].astype("float32") / 6).astype(kind)
+    assert (sw.vjp(pmean, x)[1](big[:1])[0].numpy() == sixth).all()
+
+
+@pytest.mark.parametrize("sizes", [(2, 1), (1, 1), (1, 2), (1,)], ids=str)
+@pytest.mark.parametrize("op", ["sum", "avg", "max", "min", "prod"])
+def test_axes_of_one_device_change_nothing_about_reductions(op: str, sizes: tuple[int, ...]) -> None:
+    mesh = DeviceMesh(sizes, tuple("xy"[: len(sizes)]))
+    data, w = np.arange(1.0, 9.0), np.array([1.0, -2, 3, 1, 2, 5, -1, 4])
+    x = shard(data, mesh, P("x"))
+    for names in ("x", ("x",), *([("x", "y"), "y", None] if sizes[1:] == (1,) else []), ()):
+        several = sizes[0] if names is None or "x" in names else 1
+        terms = data.reshape(several, -1)
+        want = reduced(list(terms), ReduceOp.of(op))
+        weights = {
+            "sum": np.ones_like(terms),
+            "avg": np.full_like(terms, 1 / several),
+            "max": terms == want,
+            "min": terms == want,
+            "prod": want / terms,
+        }[op]
+        gradient = (weights * w[: want.size]).reshape(-1)
+        for call in (
+            lambda x, names=names: all_reduce(x, reduce_op=op, reduce_axes=names),
+            lambda x, names=names: reduce_scatter(x, 0, reduce_op=op, reduce_axes=names),
+        ):
+            y, back = sw.vjp(call, x)
+            assert same(y.numpy(), want, exact=False)
+            assert same(back(w[: want.size])[0].numpy(), gradient, exact=False)
+            tangent = sw.jvp(call, (x,), (w,))[1].numpy()
+            assert np.isclose((tangent * w[: want.size]).sum(), (gradient * w).sum())
+            inside = sw.shard_map(call, mesh, P("x"), P(mesh.axis_names))
+            total, pull = sw.vjp(inside, x)
+            forward, back = sw.jvp(inside, (x,), (w,))[1].numpy(), pull(np.full(total.shape, 2.0))[0].numpy()
+            assert np.isclose((forward * 2.0).sum(), (back * w).sum())
+
+
 def test_all_reduce_errors() -> None:
     x = shard(np.arange(5.0), M4, P("x"))
     with pytest.raises(BindingError) as caught:
@@ -997,3 +1083,48 @@ def test_more_devices_than_elements(shape: tuple[int, ...], dtype: np.dtype) -> 
     x = shard(data, mesh, P(*spec))
     assert_holds(all_gather(x), Layout.replicated(mesh, len(shape)), data)
     assert prod(shape) == sum(x.local(d).size for d in range(15)) or not shape
+
+
+@pytest.mark.parametrize("integer", [np.int64, np.int8, np.uint8], ids=lambda kind: kind.__name__)
+def test_any_integer_is_a_dim_an_offset_or_a_position(integer: Any) -> None:
+    x = shard(values((4, 12), "float64"), M23, P("a", "b"))
+    calls: list[Callable[[Callable[[int], Any]], Tensor]] = [
+        lambda i: all_gather(x, i(1)),
+        lambda i: all_gather(x, physical_axis=i(1)),
+        lambda i: all_slice(shard(x, M23, P("a")), i(1)),
+        lambda i: all_to_all(x, i(0), i(1)),
+        lambda i: all_to_all(x, i(1), i(1), mesh_axes=i(1)),
+        lambda i: reduce_scatter(x, i(1), reduce_axes=i(0)),
+        lambda i: all_reduce(x, reduce_axes=(i(0), "b")),
+        lambda i: pmean(x, i(1)),
+        lambda i: shift(x, "b", i(2)),
+        lambda i: shift(x, i(1), i(1), rotate=False),
+        lambda i: ppermute(x, [(i(0), i(1)), (i(1), i(0))]),
+        lambda i: ppermute(x, [(i(0), i(5))], axis=("a", "b")),
+        lambda i: halo_exchange(x, i(1), i(1)),
+        lambda i: halo_exchange(x, i(1), (i(1), i(0))),
+    ]
+    for call in calls:
+        got, want = call(integer), call(int)
+        assert got.layout is want.layout
+        assert same(got.numpy(), want.numpy())
+        assert all(type(size) is int for size in got.shape)
+        for cut in got.layout.dims:
+            assert all(type(width) is int for width in (*cut.halo, *(cut.offsets or ())))
+
+
+@pytest.mark.parametrize(
+    ("call", "text"),
+    [
+        (lambda x: all_gather(x, True), "all_gather: axis is a tensor dim as an int, got True"),
+        (lambda x: all_slice(x, 0.0), "all_slice: axis is a tensor dim as an int, got 0.0"),
+        (lambda x: reduce_scatter(x, np.True_), "reduce_scatter: axis is a tensor dim as an int"),
+        (lambda x: all_to_all(x, np.zeros(2, int), 0), "all_to_all: split_axis is a tensor dim as an int"),
+        (lambda x: shift(x, "x", 1.0), "shift: offset is how many positions as an int, got 1.0"),
+        (lambda x: shift(x, "x", True), "shift: offset is how many positions as an int, got True"),
+        (lambda x: ppermute(x, [(True, 0)]), r"a permutation is a list of \(source, target\) pairs, got"),
+    ],
+)
+def test_what_is_no_integer_is_refused(call: Callable[[Tensor], Any], text: str) -> None:
+    with pytest.raises(ArgumentError, match=text):
+        call(X)

@@ -106,6 +106,11 @@ def test_allgather_joins_inputs_on_every_device(data: st.DataObject) -> None:
     assert_apart(out)
 
 
+def test_allgather_of_nothing_is_nothing() -> None:
+    assert allgather([], []) == []
+    assert allgather(iter(()), iter(()), axis=3) == []
+
+
 def test_allgather_takes_what_it_is_given() -> None:
     out = allgather([Exporter(np.ones(1)), [2.0], np.array([3.0])], buffers(0, 1, 2))
     assert all(same(x.numpy(), np.array([1.0, 2.0, 3.0])) for x in out)
@@ -114,7 +119,7 @@ def test_allgather_takes_what_it_is_given() -> None:
 @pytest.mark.parametrize(
     ("inputs", "ids", "axis", "error", "text"),
     [
-        ([], (), 0, ValueError, "allgather needs at least one input, got none"),
+        ([], (0,), 0, ValueError, "one signal buffer per input, got 1 for 0 inputs"),
         ([[1.0]], (0, 1), 0, ValueError, "one signal buffer per input, got 2 for 1 inputs"),
         ([[1.0], [2.0]], (0, 0), 0, ValueError, "signal buffers on unique devices"),
         ([[1.0], [2.0]], (0, 1), 1, ValueError, "allgather: axis 1 is out of bounds for tensors with 1 dims"),

@@ -16,7 +16,7 @@ from typing import Any, NamedTuple, cast
 import numpy as np
 import optree
 
-from shardwise.errors import ArgumentError, LayoutError, did_you_mean
+from shardwise.errors import ArgumentError, LayoutError, as_int, did_you_mean
 from shardwise.layout.axis import Axis, check_disjoint, common, has_crossing, is_disjoint, without
 from shardwise.layout.context import current_mesh
 from shardwise.layout.conversion import LayoutLike, as_layout
@@ -27,12 +27,11 @@ from shardwise.layout.mesh import DeviceMesh
 from shardwise.layout.placement import Edge, ReduceOp
 from shardwise.layout.spec import P, ShardingSpec, reductions
 from shardwise.ops import local_collectives
-from shardwise.ops.local_view import LocalTensor
+from shardwise.ops.local_view import LocalTensor, each_name
 from shardwise.ops.permutation import sources_of
-from shardwise.prim.elementwise import multiply, pow
 from shardwise.prim.exchanges import check_slices, exchange_blocks, swap_slices
 from shardwise.prim.relayout import relayout, resolved
-from shardwise.prim.shards import fold, permute_shards
+from shardwise.prim.shards import fold, permute_shards, repeated
 from shardwise.prim.tensor import Tensor, asarray, host_array, moved, placed
 
 AxisNames = str | Sequence[str] | None
@@ -88,11 +87,12 @@ def _tensor(x: Any, function: str) -> Tensor:
 
 
 def _dim(x: Tensor, axis: int, function: str, name: str = "axis") -> int:
-    if isinstance(axis, bool) or not hasattr(axis, "__index__"):
+    dim = as_int(axis)
+    if dim is None:
         raise ArgumentError(f"{function}: {name} is a tensor dim as an int, got {axis!r}.")
-    if not -x.ndim <= axis < x.ndim:
-        raise LayoutError(f"{function}: {name}={axis} is out of range for a tensor with {x.ndim} dims.")
-    return int(axis) % x.ndim
+    if not -x.ndim <= dim < x.ndim:
+        raise LayoutError(f"{function}: {name}={dim} is out of range for a tensor with {x.ndim} dims.")
+    return dim % x.ndim
 
 
 def _axes(x: Tensor, names: AxisNames, function: str) -> tuple[Axis, ...]:
@@ -100,8 +100,7 @@ def _axes(x: Tensor, names: AxisNames, function: str) -> tuple[Axis, ...]:
 
 
 def _named_axes(mesh: DeviceMesh, names: AxisNames, function: str) -> tuple[Axis, ...]:
-    given = (names,) if isinstance(names, str) else tuple(names or ())
-    found = tuple(mesh.axis(name, function) for name in given)
+    found = tuple(mesh.axis(name, function) for name in (() if names is None else each_name(names)))
     check_disjoint(found, f"the axes of {function}")
     return found
 
@@ -343,7 +342,9 @@ def _resolved_over(layout: Layout, names: AxisNames) -> Layout:
 
 
 def _key(names: AxisNames) -> AxisNames:
-    return names if names is None or isinstance(names, str) else tuple(names)
+    if names is None or isinstance(names, str):
+        return names
+    return each_name(names)
 
 
 def _reduce_axes(layout: Layout, names: AxisNames, function: str) -> tuple[Axis, ...]:
@@ -386,22 +387,11 @@ def _reduced(x: Tensor, op: str | ReduceOp | None, names: AxisNames, function: s
     found.op.check_dtype(x.dtype)
     x = resolved(x) if found.resolve else x
     if found.copies > 1:
-        x = _repeated(x, found.op, found.copies)
+        x = repeated(x, found.op, found.copies)  # equal copies need no communication
     if not found.split:
         return x
     x = relayout(x, layout=found.without_halo) if x.layout is not found.without_halo else x
     return fold(x, axes=found.split, op=found.op)
-
-
-def _repeated(x: Tensor, op: ReduceOp, copies: int) -> Tensor:
-    # Reducing equal copies needs no communication.
-    if op is ReduceOp.SUM:  # which wraps around in a small int, as adding does
-        return multiply(x, np.array(copies).astype(x.dtype).item() if x.dtype.kind in "iu" else copies)
-    if op is ReduceOp.PROD:
-        return pow(resolved(x), copies)
-    if op is ReduceOp.BXOR and copies % 2 == 0:
-        return multiply(x, False)
-    return x
 
 
 @_tree
@@ -454,11 +444,13 @@ def pmean(sharded_tensor: Any, reduce_axes: AxisNames = None) -> Any:
 
 
 @_tree
-def ppermute(sharded_tensor: Any, permutation: Sequence[tuple[int, int]], *, axis: str | None = None) -> Any:
+def ppermute(
+    sharded_tensor: Any, permutation: Sequence[tuple[int, int]], *, axis: str | Sequence[str] | None = None
+) -> Any:
     """Send shards from device to device; devices that receive nothing get zeros.
 
     `permutation` lists (source, target) pairs of device indices or, with `axis`, of positions along that
-    mesh axis.
+    mesh axis, or along several as one, major to minor.
 
     >>> import numpy as np
     >>> from shardwise import DeviceMesh, P
@@ -478,10 +470,11 @@ def ppermute(sharded_tensor: Any, permutation: Sequence[tuple[int, int]], *, axi
 
 
 @_tree
-def shift(sharded_tensor: Any, axis: str, offset: int = 1, *, rotate: bool = True) -> Any:
+def shift(sharded_tensor: Any, axis: str | Sequence[str], offset: int = 1, *, rotate: bool = True) -> Any:
     """Shift shards along a mesh axis: what position i held goes to position i + offset.
 
-    With `rotate` the last go to the first; without, those that receive nothing get zeros.
+    Several axes are taken as one, major to minor. With `rotate` the last go to the first; without, those that
+    receive nothing get zeros.
 
     >>> import numpy as np
     >>> from shardwise import DeviceMesh, P
@@ -489,8 +482,11 @@ def shift(sharded_tensor: Any, axis: str, offset: int = 1, *, rotate: bool = Tru
     Tensor([3., 0., 1., 2.], float64[4@x] on x=4)
     """
     mesh = (sharded_tensor if isinstance(sharded_tensor, LocalTensor) else _tensor(sharded_tensor, "shift")).mesh
-    size = mesh.axis(axis, "shift").size
-    return ppermute(sharded_tensor, _shifted(size, offset, rotate), axis=axis)
+    places = as_int(offset)
+    if places is None:
+        raise ArgumentError(f"shift: offset is how many positions as an int, got {offset!r}.")
+    size = prod(a.size for a in _named_axes(mesh, axis, "shift"))
+    return ppermute(sharded_tensor, _shifted(size, places, rotate), axis=axis)
 
 
 @lru_cache(maxsize=4096)
@@ -522,8 +518,7 @@ def halo_exchange(
             raise ArgumentError("inside shard_map, halo_exchange goes along a mesh axis: mesh_axis='x'.")
         if edge == "clip":
             raise ArgumentError("inside shard_map all shards are equal, so halo_exchange has edge='pad' only.")
-        low, high = (halo, halo) if isinstance(halo, int) else halo
-        return local_collectives.halo_exchange(sharded_tensor, mesh_axis, axis, (low, high))
+        return local_collectives.halo_exchange(sharded_tensor, mesh_axis, axis, Cut((), halo=halo).halo)
     x = _tensor(sharded_tensor, "halo_exchange")
     if mesh_axis is not None:
         raise ArgumentError("halo_exchange: mesh_axis is for use inside shard_map; here the dim's own axes count.")

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from shardwise.errors import ArgumentError, BindingError, LayoutError
+from shardwise.errors import ArgumentError, BindingError, LayoutError, as_int
 from shardwise.layout.axis import Axis, check_disjoint
 from shardwise.layout.cut import Cut
 from shardwise.layout.layout import Layout, Shape
@@ -17,8 +17,10 @@ from shardwise.layout.placement import ReduceOp
 from shardwise.ops.local_view import (
     LocalTensor,
     Names,
+    each_name,
     mapped_stack,
     permuted_array,
+    position_along,
     reshaped,
     reshaped_array,
     stack_layout,
@@ -38,7 +40,7 @@ def named(x: LocalTensor, names: Names | None, function: str) -> tuple[Axis, ...
         raise ArgumentError(
             f"{function} acts on what one device holds: call it inside shard_map, not on a {type(x).__name__}."
         )
-    given = x.mesh.axis_names if names is None else (names,) if isinstance(names, str) else tuple(names)
+    given = x.mesh.axis_names if names is None else each_name(names)
     found = tuple(x.mesh.axis(name, function) for name in given)
     check_disjoint(found, f"the axes of {function}")
     return found
@@ -52,27 +54,41 @@ def whole_axes(x: LocalTensor, names: Names | None, function: str) -> tuple[Axis
     return axes
 
 
+def one_axis(x: LocalTensor, name: Names, function: str) -> Axis:
+    """Return the mesh axis of a name; one and no more."""
+    axes = whole_axes(x, name, function)
+    if len(axes) != 1:
+        raise LayoutError(f"{function} goes along one mesh axis, got {name!r}.")
+    return axes[0]
+
+
 def local_dim(x: LocalTensor, dim: int, function: str) -> int:
     """Return a dim of each device's array, checked."""
-    if isinstance(dim, bool) or not isinstance(dim, int) or not -x.ndim <= dim < x.ndim:
-        raise LayoutError(f"{function}: dim {dim!r} is out of range for a local array with {x.ndim} dims.")
-    return dim % x.ndim
+    number = as_int(dim)
+    if number is None:
+        raise ArgumentError(f"{function}: a dim is an int, got {dim!r}.")
+    if not -x.ndim <= number < x.ndim:
+        raise LayoutError(f"{function}: dim {number} is out of range for a local array with {x.ndim} dims.")
+    return number % x.ndim
 
 
 def pending_stack(x: LocalTensor, axes: tuple[Axis, ...], op: ReduceOp) -> Tensor:
     """Return the stack summed over its dims of these axes, still to be reduced."""
-    return fold(x.stack, axes=tuple(a for a in axes if a.size > 1), op=op)
+    op.check_dtype(x.dtype)
+    several = tuple(a for a in axes if a.size > 1)
+    return fold(x.stack, axes=several, op=op) if several else x.stack
 
 
 def all_reduce(x: LocalTensor, names: Names | None, op: ReduceOp | str) -> LocalTensor:
     """Reduce over the devices that differ in the named axes."""
-    axes = named(x, names, "all_reduce")
-    if all(a.size == 1 for a in axes):
+    axes, op = named(x, names, "all_reduce"), ReduceOp.of(op)
+    op.check_dtype(x.dtype)
+    several = tuple(a for a in axes if a.size > 1)
+    if not several:
         return x
-    if ReduceOp.of(op) is ReduceOp.AVG:
-        ReduceOp.AVG.check_dtype(x.dtype)
-        return LocalTensor(average(resolved(x.stack), axes=tuple(a for a in axes if a.size > 1)), x.mesh)
-    total = resolved(pending_stack(x, axes, ReduceOp.of(op)))
+    if op is ReduceOp.AVG:
+        return LocalTensor(average(resolved(x.stack), axes=several), x.mesh)
+    total = resolved(pending_stack(x, several, op))
     return LocalTensor(unfold(total, layout=x.stack.layout, shape=x.stack.shape), x.mesh)
 
 
@@ -136,9 +152,7 @@ def all_slice(x: LocalTensor, names: Names | None, dim: int) -> LocalTensor:
     width = x.shape[dim] // count
 
     def where(device: int) -> tuple[Any, ...]:
-        at = 0
-        for axis in axes:
-            at = at * axis.size + mesh.device_coord(device, axis)
+        at = position_along(mesh, axes, device)
         return (*[slice(None)] * (mesh.ndim + dim), slice(at * width, (at + 1) * width))
 
     def kernel(a: Any, device: int) -> Any:
@@ -209,7 +223,7 @@ def _from(concat: int, lead: int, rank: int) -> range:
     return range(lead + concat, lead + rank)
 
 
-def ppermute(x: LocalTensor, name: str, pairs: Sequence[tuple[int, int]]) -> LocalTensor:
+def ppermute(x: LocalTensor, name: Names, pairs: Sequence[tuple[int, int]]) -> LocalTensor:
     """Send from position to position along one axis; those that receive nothing get zeros."""
     return LocalTensor(permute_shards(x.stack, sources=sources_of(x.mesh, pairs, name)), x.mesh)
 
@@ -270,8 +284,7 @@ haloed = Row("haloed", _haloed, _haloed_vjp, linear=True)
 
 def halo_exchange(x: LocalTensor, name: str, dim: int, halo: tuple[int, int]) -> LocalTensor:
     """Put the neighbours' elements around dim `dim` of each device's array; outside, there are zeros."""
-    (axis,) = whole_axes(x, name, "halo_exchange")
-    dim = local_dim(x, dim, "halo_exchange")
+    axis, dim = one_axis(x, name, "halo_exchange"), local_dim(x, dim, "halo_exchange")
     if max(halo) > x.shape[dim]:
         raise BindingError(f"halo_exchange: a halo of {halo} is wider than the {x.shape[dim]} elements of a neighbour.")
     return LocalTensor(haloed(x.stack, axis=axis, dim=dim, halo=halo), x.mesh)

@@ -7,7 +7,7 @@ is how it is differentiated.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextvars import ContextVar
 from math import prod
 from typing import Any, NoReturn, cast
@@ -18,22 +18,33 @@ from array_api_compat import array_namespace
 
 from shardwise.engine.arrays import to_numpy
 from shardwise.engine.storage import storage_of
-from shardwise.errors import ArgumentError, BindingError, LayoutError
+from shardwise.errors import ArgumentError, BindingError, LayoutError, as_int
+from shardwise.layout.axis import Axis, check_disjoint
 from shardwise.layout.context import current_mesh
 from shardwise.layout.conversion import LayoutLike, as_layout
 from shardwise.layout.layout import Layout, Shape
 from shardwise.layout.mesh import DeviceMesh
 from shardwise.layout.placement import ReduceOp
-from shardwise.prim import elementwise
 from shardwise.prim.fixed import Fixed
 from shardwise.prim.methods import Methods
 from shardwise.prim.relayout import relayout
 from shardwise.prim.row import Row
-from shardwise.prim.shards import local_map
+from shardwise.prim.shards import divided, local_map
 from shardwise.prim.tensor import Tensor, from_shards, placed
 from shardwise.prim.work import worked
 
 Names = str | Sequence[str]
+
+
+def each_name(names: Any) -> tuple[Any, ...]:
+    """Return one mesh axis, by name or number, or several of them, as a tuple.
+
+    >>> each_name("x"), each_name(["x", "y"]), each_name(np.int64(1))
+    (('x',), ('x', 'y'), (1,))
+    """
+    if isinstance(names, str | Axis | bool) or not isinstance(names, Iterable):
+        names = (names,)
+    return tuple(name if (number := as_int(name)) is None else number for name in names)
 
 
 class LocalTensor(Methods):
@@ -77,7 +88,7 @@ class LocalTensor(Methods):
 
     def __getitem__(self, key: Any) -> LocalTensor:
         """Return elements of each device's array: integers, slices, None and an ellipsis."""
-        given = key if isinstance(key, tuple) else (key,)
+        given = tuple(_plain(entry) for entry in (key if isinstance(key, tuple) else (key,)))
         if any(hasattr(entry, "__array__") or isinstance(entry, list | LocalTensor) for entry in given):
             raise ArgumentError("in the local view an index is made of integers, slices, None and ...")
         wanted = sum(entry is not None and entry is not Ellipsis for entry in given)
@@ -123,6 +134,14 @@ class LocalTensor(Methods):
             f"{asked} needs one Python value, but inside shard_map the value differs from device to device: {self!r}.\n"
             "  use where(c, a, b) to choose element by element, on each device by its own value."
         )
+
+
+def _plain(entry: Any) -> Any:
+    # An integer of NumPy as Python's, so that it is not taken for an array.
+    if isinstance(entry, LocalTensor):
+        return entry
+    number = as_int(entry)
+    return entry if number is None else number
 
 
 # -- in and out ------------------------------------------------------------------------------------------
@@ -195,7 +214,7 @@ def _unstacked_vjp(ct: Tensor, out: Tensor, x: Tensor, *, layout: Layout, shape:
     # Each of several equal copies takes its part of the cotangent.
     copies = prod(a.size for a in layout.replicated_axes)
     ct = relayout(ct, layout=layout.resolved())
-    return (stacked(elementwise.divide(ct, float(copies)) if copies > 1 else ct, layout.mesh).stack,)
+    return (stacked(divided(ct, copies) if copies > 1 else ct, layout.mesh).stack,)
 
 
 unstacked = Row("unstacked", _unstacked, _unstacked_vjp, linear=True)
@@ -276,8 +295,8 @@ def _left(value: Any, spec: LayoutLike, mesh: DeviceMesh) -> Tensor:
     return unstacked(value.stack, layout=layout, shape=shape)
 
 
-def axis_index(axis: str) -> LocalTensor:
-    """Return, inside `shard_map`, each device's position along a mesh axis.
+def axis_index(axis: Names) -> LocalTensor:
+    """Return, inside `shard_map`, each device's position along a mesh axis, or along several as one, major to minor.
 
     >>> from shardwise import DeviceMesh, P
     >>> mesh = DeviceMesh((3,), ("x",))
@@ -287,9 +306,23 @@ def axis_index(axis: str) -> LocalTensor:
     mesh = _mesh.get()
     if mesh is None:
         raise LayoutError("axis_index is each device's position, so it has a meaning only inside shard_map.")
-    found = mesh.axis(axis, "axis_index")
-    shards = [np.full((1,) * mesh.ndim, mesh.device_coord(d, found)) for d in range(mesh.num_devices)]
+    found = [mesh.axis(name, "axis_index") for name in each_name(axis)]
+    check_disjoint(found, "the axes of axis_index")
+    shards = [np.full((1,) * mesh.ndim, position_along(mesh, found, d)) for d in range(mesh.num_devices)]
     return LocalTensor(from_shards(shards, mesh, stack_layout(mesh, 0), mesh.mesh_shape), mesh)
+
+
+def position_along(mesh: DeviceMesh, axes: Sequence[Axis], device: int) -> int:
+    """Return the position of a device along several axes taken as one, major to minor.
+
+    >>> mesh = DeviceMesh((2, 3), ("x", "y"))
+    >>> position_along(mesh, [mesh.axis("y"), mesh.axis("x")], 4)
+    3
+    """
+    at = 0
+    for axis in axes:
+        at = at * axis.size + mesh.device_coord(device, axis)
+    return at
 
 
 def reshaped_array(a: Any, shape: Shape) -> Any:

@@ -2,39 +2,58 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from functools import lru_cache
+from math import prod
+from typing import Any
 
 from shardwise.errors import ArgumentError, LayoutError, as_int
+from shardwise.layout.axis import Axis, check_disjoint
 from shardwise.layout.mesh import DeviceMesh
+from shardwise.ops.local_view import each_name, position_along
 from shardwise.prim.shards import Sources
 
 
-def sources_of(mesh: DeviceMesh, permutation: Iterable[tuple[int, int]], axis: str | None) -> Sources:
+def sources_of(mesh: DeviceMesh, permutation: Iterable[tuple[int, int]], axis: Any) -> Sources:
     """Return per device the one that sends to it; pairs (source, target) are devices, or positions along an axis.
+
+    Several axes are taken as one, major to minor.
 
     >>> sources_of(DeviceMesh((4,), ("x",)), [(0, 1)], None)
     (None, 0, None, None)
     """
     given = [tuple(pair) if isinstance(pair, Iterable) else pair for pair in permutation]
+    names = None if axis is None else each_name(axis)
     if all(isinstance(pair, tuple) and all(type(end) is int for end in pair) for pair in given):
-        return _sources_of(mesh, tuple(given), axis)
-    return _sources_of.__wrapped__(mesh, given, axis)  # the check says what is wrong, or makes ints of it
+        return _sources_of(mesh, tuple(given), names)
+    return _sources_of.__wrapped__(mesh, given, names)  # the check says what is wrong, or makes ints of it
 
 
 @lru_cache(maxsize=4096)
-def _sources_of(mesh: DeviceMesh, permutation: Iterable[tuple[int, ...]], axis: str | None) -> Sources:
-    found = None if axis is None else mesh.axis(axis, "ppermute")
-    count = mesh.num_devices if found is None else found.size
-    pairs = _checked(permutation, count, "device" if found is None else f"position along {axis!r}")
+def _sources_of(
+    mesh: DeviceMesh, permutation: Iterable[tuple[int, ...]], names: tuple[str | int, ...] | None
+) -> Sources:
+    axes = [] if names is None else [mesh.axis(name, "ppermute") for name in names]
+    check_disjoint(axes, "the axes of ppermute")
+    count = mesh.num_devices if names is None else prod(axis.size for axis in axes)
+    along = "" if names is None else repr(names[0]) if len(names) == 1 else repr(names)
+    pairs = _checked(permutation, count, "device" if names is None else f"position along {along}")
     back = {target: source for source, target in pairs}
-    if found is None:
+    if names is None:
         return tuple(back.get(device) for device in range(count))
     out: list[int | None] = []
     for device in range(mesh.num_devices):
-        at = mesh.device_coord(device, found)
-        out.append(device + (back[at] - at) * mesh.divisor(found) if at in back else None)
+        at = position_along(mesh, axes, device)
+        out.append(_device_at(mesh, axes, device, back[at]) if at in back else None)
     return tuple(out)
+
+
+def _device_at(mesh: DeviceMesh, axes: Sequence[Axis], device: int, position: int) -> int:
+    # The device of the same group that is at another position.
+    for axis in reversed(axes):
+        position, digit = divmod(position, axis.size)
+        device += (digit - mesh.device_coord(device, axis)) * mesh.divisor(axis)
+    return device
 
 
 def _checked(permutation: Iterable[tuple[int, ...]], count: int, where: str) -> list[tuple[int, int]]:

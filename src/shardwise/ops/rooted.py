@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any
+from math import prod
+from typing import Any, NamedTuple
 
 import numpy as np
 
-from shardwise.errors import BindingError, LayoutError
+from shardwise.errors import ArgumentError, BindingError, LayoutError, as_int
 from shardwise.layout.axis import Axis
 from shardwise.layout.layout import Layout, Shape
 from shardwise.layout.mesh import DeviceMesh
@@ -14,63 +15,106 @@ from shardwise.layout.placement import ReduceOp
 from shardwise.ops.local_collectives import local_dim, named, pending_stack, ppermute, whole_axes
 from shardwise.ops.local_view import (
     LocalTensor,
+    Names,
     mapped_stack,
     permuted_array,
     reshaped_array,
-    stack_layout,
 )
 from shardwise.prim.relayout import relayout
 from shardwise.prim.shards import embed, local_map, restrict, unfold
 from shardwise.prim.tensor import Tensor
 
 
-def _root(x: LocalTensor, name: str, root: int, function: str) -> Axis:
-    (axis,) = whole_axes(x, name, function)
-    if isinstance(root, bool) or not isinstance(root, int) or not 0 <= root < axis.size:
-        raise LayoutError(f"{function}: root {root!r} is no position along {name!r}, which has {axis.size}.")
-    return axis
+class _Root(NamedTuple):
+    """Who the root is: the axes of more than one device along which groups go, and its position along each."""
+
+    axes: tuple[Axis, ...]
+    positions: tuple[int, ...]
+
+    @property
+    def members(self) -> int:
+        """How many members a group has."""
+        return prod(axis.size for axis in self.axes)
+
+    def lead(self, mesh: DeviceMesh) -> list[str | None]:
+        """The axes that split the leading dims of a stack, without those of the group."""
+        names = {axis.name for axis in self.axes}
+        return [None if name in names else name for name in mesh.axis_names]
+
+    def part(self, mesh: DeviceMesh) -> DeviceMesh:
+        """The part of a mesh where the roots are."""
+        return mesh.fix({axis.name: at for axis, at in zip(self.axes, self.positions, strict=True)})
 
 
-def broadcast(x: LocalTensor, axis: str, root: int = 0) -> LocalTensor:
+def _root(x: LocalTensor, name: Names, root: int, function: str) -> _Root:
+    # The position of a root in its group, along several axes as one, major to minor, as positions along each.
+    axes = whole_axes(x, name, function)
+    count, left = prod(axis.size for axis in axes), as_int(root)
+    if left is None:
+        raise ArgumentError(f"{function}: root is a position as an int, got {root!r}.")
+    if not 0 <= left < count:
+        raise LayoutError(f"{function}: root {left} is no position along {name!r}, which has {count}.")
+    found = []
+    for axis in reversed(axes):
+        left, at = divmod(left, axis.size)
+        found.insert(0, (axis, at))
+    several = [(axis, at) for axis, at in found if axis.size > 1]
+    return _Root(tuple(axis for axis, _ in several), tuple(at for _, at in several))
+
+
+def _restricted(x: Tensor, root: _Root) -> Tensor:
+    # What the roots hold of a stack, on their part of the mesh.
+    for axis, at in zip(root.axes, root.positions, strict=True):
+        x = restrict(x, axis=x.mesh.axis(axis.name), at=at)
+    return x
+
+
+def _embedded(x: Tensor, mesh: DeviceMesh, root: _Root, local: Shape) -> LocalTensor:
+    # A stack on the part of the mesh where the roots are, with zeros elsewhere: one axis after the other.
+    known = [name for name in mesh.axis_names if name not in {axis.name for axis in root.axes}]
+    for i, (axis, at) in enumerate(zip(root.axes, root.positions, strict=True)):
+        rest = zip(root.axes[i + 1 :], root.positions[i + 1 :], strict=True)
+        wider = mesh.fix({other.name: position for other, position in rest})
+        known.append(axis.name)
+        layout = Layout(wider, [*[name if name in known else None for name in mesh.axis_names], *[None] * len(local)])
+        sizes = [size if n in known else 1 for n, size in zip(mesh.axis_names, mesh.mesh_shape, strict=True)]
+        x = embed(x, axis=wider.axis(axis.name), at=at, layout=layout, shape=(*sizes, *local))
+    return LocalTensor(x, mesh)
+
+
+def broadcast(x: LocalTensor, axis: Names, root: int = 0) -> LocalTensor:
     """Give every member of a group along `axis` what its member `root` holds.
+
+    Here and below several axes are taken as one, major to minor.
 
     >>> from shardwise import DeviceMesh, P, shard_map
     >>> shard_map(lambda a: broadcast(a, "x", 2), DeviceMesh((4,), ("x",)), P("x"), P("x"))(np.arange(4.0)).numpy()
     array([2., 2., 2., 2.])
     """
     found = _root(x, axis, root, "broadcast")
-    if found.size == 1:
+    if not found.axes:
         return x
-    one = restrict(x.stack, axis=found, at=root)
-    lead = [None if n == axis else n for n in x.mesh.axis_names]
-    everywhere = relayout(one, layout=Layout(x.mesh, [*lead, *[None] * x.ndim]))
+    one = _restricted(x.stack, found)
+    everywhere = relayout(one, layout=Layout(x.mesh, [*found.lead(x.mesh), *[None] * x.ndim]))
     return LocalTensor(unfold(everywhere, layout=x.stack.layout, shape=x.stack.shape), x.mesh)
 
 
-def reduce(x: LocalTensor, axis: str, root: int = 0, reduce_op: ReduceOp | str = "sum") -> LocalTensor:
+def reduce(x: LocalTensor, axis: Names, root: int = 0, reduce_op: ReduceOp | str = "sum") -> LocalTensor:
     """Reduce over a group along `axis` onto its member `root`; the others get zeros.
 
     >>> from shardwise import DeviceMesh, P, shard_map
     >>> shard_map(lambda a: reduce(a, "x", 2), DeviceMesh((4,), ("x",)), P("x"), P("x"))(np.arange(4.0)).numpy()
     array([0., 0., 6., 0.])
     """
-    found = _root(x, axis, root, "reduce")
-    if found.size == 1:
+    found, mesh = _root(x, axis, root, "reduce"), x.mesh
+    pending = pending_stack(x, found.axes, ReduceOp.of(reduce_op))
+    if not found.axes:
         return x
-    pending = pending_stack(x, (found,), ReduceOp.of(reduce_op))
-    return _landed(pending, x.mesh, found, root, x.stack.shape)
+    there = relayout(pending, layout=Layout(found.part(mesh), [*found.lead(mesh), *[None] * x.ndim]))
+    return _embedded(there, mesh, found, x.shape)
 
 
-def _landed(x: Tensor, mesh: DeviceMesh, axis: Axis, root: int, shape: Shape) -> LocalTensor:
-    # Bring a stack without the dim of an axis to the devices at `root`, with zeros elsewhere.
-    part = mesh.fix({axis.name: root})
-    dims = [None if n == axis.name else n for n in mesh.axis_names]
-    there = relayout(x, layout=Layout(part, [*dims, *[None] * (x.ndim - mesh.ndim)]))
-    layout = stack_layout(mesh, len(shape) - mesh.ndim)
-    return LocalTensor(embed(there, axis=axis, at=root, layout=layout, shape=shape), mesh)
-
-
-def gather(x: LocalTensor, axis: str, root: int = 0, dim: int = 0) -> LocalTensor:
+def gather(x: LocalTensor, axis: Names, root: int = 0, dim: int = 0) -> LocalTensor:
     """Concatenate what a group along `axis` holds along dim `dim`, on its member `root`; the others get zeros.
 
     >>> from shardwise import DeviceMesh, P, shard_map
@@ -79,31 +123,29 @@ def gather(x: LocalTensor, axis: str, root: int = 0, dim: int = 0) -> LocalTenso
     """
     found = _root(x, axis, root, "gather")
     dim, mesh, shape = local_dim(x, dim, "gather"), x.mesh, x.shape
-    if found.size == 1:
+    if not found.axes:
         return x
-    at = mesh.axis_names.index(axis)
-    part = mesh.fix({axis: root})
-    lead = [None if n == axis else n for n in mesh.axis_names]
-    there = relayout(x.stack, layout=Layout(part, [*lead, *[None] * x.ndim]))
-    wide = (*shape[:dim], found.size * shape[dim], *shape[dim + 1 :])
-    sizes = tuple(1 if n == axis else s for n, s in zip(mesh.axis_names, mesh.mesh_shape, strict=True))
-    order = (*[i for i in range(mesh.ndim) if i != at], *range(mesh.ndim, mesh.ndim + dim), at)
-    order = (*order, *range(mesh.ndim + dim, mesh.ndim + len(shape)))
+    group = [mesh.axis_names.index(a.name) for a in found.axes]
+    lead = found.lead(mesh)
+    layout = Layout(found.part(mesh), [*lead, *[None] * x.ndim])
+    there = relayout(x.stack, layout=layout)
+    wide = (*shape[:dim], found.members * shape[dim], *shape[dim + 1 :])
+    sizes = tuple(1 if n is None else s for n, s in zip(lead, mesh.mesh_shape, strict=True))
+    rest, local = [i for i in range(mesh.ndim) if i not in group], range(mesh.ndim, mesh.ndim + len(shape))
+    order = (*rest, *local[:dim], *group, *local[dim:])
 
     def kernel(a: Any) -> Any:
         return reshaped_array(permuted_array(a, order), (*[1] * mesh.ndim, *wide))
 
     def transpose(a: Any) -> Any:
-        split = reshaped_array(a, (*[1] * (mesh.ndim - 1), *shape[:dim], found.size, *shape[dim:]))
+        split = reshaped_array(a, (*[1] * len(rest), *shape[:dim], *[a.size for a in found.axes], *shape[dim:]))
         return permuted_array(split, tuple(int(i) for i in np.argsort(order)))
 
-    layout = Layout(part, [*lead, *[None] * x.ndim])
     joined = local_map(there, kernel=kernel, transpose=transpose, layout=layout, shape=(*sizes, *wide))
-    whole = (*mesh.mesh_shape, *wide)
-    return LocalTensor(embed(joined, axis=found, at=root, layout=stack_layout(mesh, len(wide)), shape=whole), mesh)
+    return _embedded(joined, mesh, found, wide)
 
 
-def scatter(x: LocalTensor, axis: str, root: int = 0, dim: int = 0) -> LocalTensor:
+def scatter(x: LocalTensor, axis: Names, root: int = 0, dim: int = 0) -> LocalTensor:
     """Give every member of a group along `axis` its piece of dim `dim` of what member `root` holds.
 
     >>> from shardwise import DeviceMesh, P, shard_map
@@ -112,19 +154,18 @@ def scatter(x: LocalTensor, axis: str, root: int = 0, dim: int = 0) -> LocalTens
     """
     found = _root(x, axis, root, "scatter")
     dim, mesh = local_dim(x, dim, "scatter"), x.mesh
-    if x.shape[dim] % found.size:
-        raise BindingError(f"scatter needs equal pieces: {x.shape[dim]} is not a multiple of {found.size}.")
-    if found.size == 1:
+    if x.shape[dim] % found.members:
+        raise BindingError(f"scatter needs equal pieces: {x.shape[dim]} is not a multiple of {found.members}.")
+    if not found.axes:
         return x
-    one = restrict(x.stack, axis=found, at=root)
-    lead = [None if n == axis else n for n in mesh.axis_names]
-    rest = [found if k == dim else None for k in range(x.ndim)]
-    pieces = relayout(one, layout=Layout(mesh, [*lead, *rest]))
-    shape = (*x.shape[:dim], x.shape[dim] // found.size, *x.shape[dim + 1 :])
+    one = _restricted(x.stack, found)
+    rest = [found.axes if k == dim else None for k in range(x.ndim)]
+    pieces = relayout(one, layout=Layout(mesh, [*found.lead(mesh), *rest]))
+    shape = (*x.shape[:dim], x.shape[dim] // found.members, *x.shape[dim + 1 :])
     return mapped_stack(pieces, mesh, shape, lambda a: a, lambda a: a)
 
 
-def send_recv(x: LocalTensor, axis: str, source: int, destination: int) -> LocalTensor:
+def send_recv(x: LocalTensor, axis: Names, source: int, destination: int) -> LocalTensor:
     """Send what position `source` along `axis` holds to position `destination`; the others get zeros.
 
     >>> from shardwise import DeviceMesh, P, shard_map

@@ -33,13 +33,19 @@ def _laid_out(layout: Layout, dims: Dims) -> Layout:
 class Blocks(NamedTuple):
     """How the devices of groups exchange pieces of a dim.
 
-    `axes` are those that split the dim, members of a group last, in which order parts are numbered here. `pieces[i]`
-    are the lengths of the pieces of part i.
+    `axes` are those that split the dim, members of a group last: parts are numbered in this order here, and `numbers`
+    says which number each part of the dim has. `pieces[i]` are the lengths of the pieces of number i.
     """
 
     axes: tuple[Axis, ...]
+    numbers: tuple[int, ...]
     pieces: tuple[tuple[int, ...], ...]
     after: Layout
+
+    @property
+    def members(self) -> int:
+        """How many members a group has."""
+        return len(self.pieces[0])
 
     @property
     def is_even(self) -> bool:
@@ -48,7 +54,7 @@ class Blocks(NamedTuple):
 
     def shares(self, member: int) -> tuple[list[int], list[int]]:
         """Return how much of what goes to one member each part holds, before and after."""
-        count = len(self.pieces[0])
+        count = self.members
         before = [pieces[member] for pieces in self.pieces]
         after = [
             sum(before[part - member : part - member + count]) if part % count == member else 0
@@ -81,7 +87,7 @@ def blocks(layout: Layout, shape: Shape, dim: int, axes: tuple[Axis, ...]) -> Bl
         sum(pieces[at - at % count + i][at % count] for i in range(count)) for at in numbers
     ]  # by part, in the order of the dim's own axes
     cuts = [cut_into(own, new) if k == dim else cut for k, cut in enumerate(layout.dims)]
-    return Blocks(order, pieces, _laid_out(layout, cuts))
+    return Blocks(order, tuple(numbers), pieces, _laid_out(layout, cuts))
 
 
 def _one_of_each_part(layout: Layout, dim: int) -> list[int]:
@@ -106,7 +112,7 @@ def _exchange(x: Tensor, *, dim: int, axes: tuple[Axis, ...], back_to: Layout | 
     if how.is_even:
         return _exchange_evenly(x, dim, axes, target)
     parts = []
-    for member in range(len(how.pieces[0])):
+    for member in range(how.members):
         part = _share(x, dim, member, how, back_to is not None)
         size, old, new = part.shape[dim], *how.shares(member)
         ends = (0, *accumulate(new if back_to is None else old))

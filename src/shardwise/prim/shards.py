@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from shardwise.engine.arrays import accumulator
 from shardwise.engine.execute import Program, permutation
 from shardwise.engine.held import sample
 from shardwise.engine.storage import Storage, storage_of
@@ -18,7 +19,7 @@ from shardwise.layout.axis import Axis, overlap, without
 from shardwise.layout.cut import Cut
 from shardwise.layout.layout import Layout, Shape
 from shardwise.layout.placement import ReduceOp
-from shardwise.prim.elementwise import astype, divide, equal, multiply, narrow, widen
+from shardwise.prim.elementwise import astype, divide, equal, multiply, narrow, pow, widen
 from shardwise.prim.kernel import zeros
 from shardwise.prim.relayout import relayout, resolved
 from shardwise.prim.row import Row
@@ -123,21 +124,74 @@ def _fold(x: Tensor, *, axes: tuple[Axis, ...], op: ReduceOp) -> Tensor:
 
 def _fold_vjp(ct: Tensor, out: Tensor, x: Tensor, *, axes: tuple[Axis, ...], op: ReduceOp) -> tuple[Tensor, ...]:
     spread = unfold(relayout(ct, layout=out.layout.resolved()), layout=x.layout.resolved(), shape=x.shape)
+    op = _op_of_several(axes, op)
     if op is ReduceOp.AVG:
-        return (divide(spread, float(prod(a.size for a in axes))),)
+        return (divided(spread, prod(a.size for a in axes)),)
     return (spread if op is ReduceOp.SUM else multiply(spread, _weight(resolved(x), out, axes, op)),)
 
 
 def _fold_jvp(tangents: Any, out: Tensor, x: Tensor, *, axes: tuple[Axis, ...], op: ReduceOp) -> Tensor:
     x = resolved(x)
     tangent = relayout(tangents[0], layout=x.layout)
+    op = _op_of_several(axes, op)
     if op in (ReduceOp.SUM, ReduceOp.AVG):
         return fold(tangent, axes=axes, op=op)
     return fold(multiply(tangent, _weight(x, out, axes, op)), axes=axes, op=ReduceOp.SUM)
 
 
+def _op_of_several(axes: tuple[Axis, ...], op: ReduceOp) -> ReduceOp:
+    # One term is its own reduction, whatever that is.
+    return op if prod(a.size for a in axes) > 1 else ReduceOp.SUM
+
+
+def _is_exact(count: int, dtype: np.dtype) -> bool:
+    with np.errstate(over="ignore"):
+        return dtype.kind in "iu" or complex(np.asarray(count).astype(dtype)) == count
+
+
+def divided(x: Tensor, count: int) -> Tensor:
+    """Return a value divided by a number of devices, which its dtype need not be able to hold."""
+    if _is_exact(count, x.dtype):
+        return divide(x, float(count))
+    return astype(divide(astype(x, dtype=accumulator(x.dtype)), float(count)), dtype=x.dtype)
+
+
+def repeated(x: Tensor, op: ReduceOp, count: int) -> Tensor:
+    """Return the reduction of so many equal copies of a value; the number itself need not fit in the dtype.
+
+    >>> from shardwise import asarray
+    >>> repeated(asarray(np.array([1, -1, 3], "int8")), ReduceOp.PROD, 129)
+    Tensor([ 1, -1,  3], int8[3] on cpu:0)
+    """
+    if op is ReduceOp.SUM and x.dtype.kind in "iu":  # which wraps around, as adding does
+        return multiply(x, np.array(count).astype(x.dtype).item())
+    if op is ReduceOp.PROD and x.dtype.kind in "iuc":
+        return _power(resolved(x), count)
+    if op in (ReduceOp.SUM, ReduceOp.PROD):
+        exact = _is_exact(count, x.dtype)
+        wide = x if exact else astype(resolved(x), dtype=accumulator(x.dtype))
+        made = multiply(wide, count) if op is ReduceOp.SUM else pow(resolved(wide), count)
+        return made if exact else astype(made, dtype=x.dtype)
+    if op is ReduceOp.BXOR and count % 2 == 0:
+        return multiply(x, False)
+    return x
+
+
+def _power(x: Tensor, count: int) -> Tensor:
+    # By squares: they wrap around as the product of integers does, where a power must fit in the dtype; and powers of
+    # complex numbers go by angles, which are off where squares are exact.
+    out = None
+    while count:
+        if count % 2:
+            out = x if out is None else multiply(out, x)
+        count //= 2
+        x = multiply(x, x) if count else x
+    assert out is not None, "there is one copy at least"
+    return out
+
+
 def _mask(x: Tensor, y: Any) -> Tensor:
-    return astype(equal(x, y), dtype=x.dtype)
+    return astype(equal(x, y), dtype=accumulator(x.dtype))
 
 
 def _weight(x: Tensor, out: Tensor, axes: tuple[Axis, ...], op: ReduceOp) -> Tensor:
@@ -145,7 +199,7 @@ def _weight(x: Tensor, out: Tensor, axes: tuple[Axis, ...], op: ReduceOp) -> Ten
     if op in (ReduceOp.MAX, ReduceOp.MIN):
         best = _mask(x, unfold(resolved(out), layout=x.layout, shape=x.shape))
         ties = unfold(resolved(fold(best, axes=axes, op=ReduceOp.SUM)), layout=x.layout, shape=x.shape)
-        return divide(best, ties)
+        return astype(divide(best, ties), dtype=x.dtype)
     if op is ReduceOp.PROD:
         return narrow(_product_of_others(widen(x), axes), x.dtype)
     raise DerivativeError(f"the reduction {op} has no derivative.")

@@ -192,8 +192,17 @@ def test_communication_is_traced_as_what_it_does_to_the_whole():
     same(lambda x: sw.pmean(x, "y"), x)
     same(lambda x: sw.reduce_scatter(x, 1, reduce_axes="x"), x)
     same(lambda x: sw.all_to_all(x, 0, 1), x)
+    same(lambda x: sw.all_to_all(x, 0, 0), x)  # exchanges blocks
     same(lambda x: sw.ppermute(x, [(0, 3), (3, 0)]), x)
     same(lambda x: grad(lambda x: sw.sum(sw.all_reduce(x, reduce_axes="y") ** 2))(x), x)
+
+
+def test_dims_that_are_cut_unevenly_are_traced_whole():
+    x = spread((4, 5), "x", "y")
+    same(lambda x: sw.all_reduce(x, reduce_axes="x"), x)
+    same(lambda x: grad(lambda x: sw.sum(sw.all_reduce(x, reduce_axes="x") ** 2))(x), x)
+    same(lambda x: sw.all_to_all(x, 1, 1), x)
+    same(lambda x: grad(lambda x: sw.sum(sw.all_to_all(x, 1, 1)[:, :2] ** 2))(x), x)
 
 
 # -- annotations -----------------------------------------------------------------------------------------

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from itertools import pairwise, product
+from itertools import accumulate, pairwise, product
 from math import prod
 from typing import Any
 
@@ -22,6 +22,7 @@ from shardwise.layout.axis import Axis, without
 from shardwise.layout.layout import Layout, Shape
 from shardwise.layout.placement import ReduceOp, accumulator
 from shardwise.prim.bind import Node
+from shardwise.prim.exchanges import blocks
 from shardwise.prim.tensor import Tensor
 
 Operand = SSAValue | int | float | bool
@@ -219,7 +220,14 @@ def _pieces(layout: Layout, shape: Shape, axes: Sequence[Axis]) -> tuple[list[in
     origin: list[int] = []
     for k, (cut, size) in enumerate(zip(layout.dims, shape, strict=True)):
         left = size
-        for axis in _split_by(cut.axes, axes):
+        if without(cut.axes, axes) != cut.axes and not layout.tiling(shape).dims[k].is_even:
+            raise ProgramError(
+                f"dim {k} of {size} elements is cut unevenly in {layout}, and reducing shards of it over "
+                f"{', '.join(map(str, axes))} cannot be written as ops on whole tensors.\n"
+                "  lay it out so that its parts are equal before."
+            )
+        touched = without(cut.axes, axes) != cut.axes  # other dims stay whole, and may be cut in any way
+        for axis in _split_by(cut.axes, axes) if touched else ():
             if not without([axis], axes):
                 chosen.append(len(sizes))
             sizes.append(axis.size)
@@ -302,6 +310,30 @@ def _permute_shards(e: Emitter, node: Node, operands: Sequence[SSAValue]) -> SSA
     return picks[()]
 
 
+def _exchange_blocks(e: Emitter, node: Node, operands: Sequence[SSAValue]) -> SSAValue:
+    x, dim, back = node.operands[0], node.params["dim"], node.params.get("back_to")
+    layout, shape = back or x.layout.resolved(), x.shape
+    how = blocks(layout, shape, dim, node.params["axes"])
+    # Where each piece begins before, and in which order the pieces lie after.
+    order = [(at - at % how.members + i, at % how.members) for at in how.numbers for i in range(how.members)]
+    lengths = {(at, i): length for at, pieces in enumerate(how.pieces) for i, length in enumerate(pieces)}
+    first = [(at, i) for at in how.numbers for i in range(how.members)]
+    held, wanted = (first, order) if back is None else (order, first)
+    starts = dict(zip(held, accumulate((lengths[key] for key in held), initial=0), strict=False))
+    parts = [
+        e.slice(
+            operands[0], [starts[key] if k == dim else 0 for k in range(len(shape))], _but(shape, dim, lengths[key])
+        )
+        for key in wanted
+        if lengths[key]
+    ]
+    return e.concat(parts, dim) if parts else operands[0]
+
+
+def _but(shape: Shape, dim: int, size: int) -> list[int]:
+    return [*shape[:dim], size, *shape[dim + 1 :]]
+
+
 # -- shapes and parts ------------------------------------------------------------------------------------
 
 
@@ -336,6 +368,7 @@ LOWERINGS: dict[str, Lowering] = {
     "average": _average,
     "broadcast": lambda e, node, xs: e.broadcast(xs[0], node.params["shape"]),
     "einsum": _einsum,
+    "exchange_blocks": _exchange_blocks,
     "expand": _reshaped,
     "fold": _fold,
     "join": lambda e, node, xs: e.concat(xs, node.params["dim"]),
