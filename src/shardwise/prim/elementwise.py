@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from shardwise.engine.arrays import accumulator, is_low, is_torch
+from shardwise.engine.arrays import accumulator, is_foreign, is_low, is_torch
 from shardwise.prim.broadcast import broadcast, unbroadcast
 from shardwise.prim.dispatch import apply
 from shardwise.prim.kernel import alike
@@ -60,13 +60,13 @@ def elementwise(
         linear == "quotient" and isinstance(operands[0], Tensor) and numbers != [0]
     )
     rule = elementwise_rule(tuple([x.shape for x in tensors]), linear if passes else None)
-    dtype = next((x.dtype for x in tensors if x.dtype.kind == "V"), tensors[0].dtype)
+    dtype = next((x.dtype for x in tensors if is_foreign(x.dtype)), tensors[0].dtype)
     return apply(name, _filled(kernel, operands, dtype), rule, tensors)
 
 
 def _filled(kernel: Callable[..., Any], operands: tuple[Any, ...], dtype: np.dtype) -> Callable[..., Any]:
     # The kernel of the operands that are tensors, given those that are numbers.
-    if dtype.kind == "V":
+    if is_foreign(dtype):
 
         def odd(*arrays: Any) -> Any:
             left = iter(arrays)
