@@ -19,6 +19,7 @@ import pytest
 import shardwise as sw
 from shardwise import Cut, DeviceMesh, Layout, P, Tensor, from_shards, grad, shard, shard_map
 from shardwise.engine.arrays import torch_of
+from shardwise.ir import execute_partitioned, partition, print_module, propagate, trace
 
 Values = np.ndarray
 MESH = DeviceMesh((2, 4), ("y", "x"))
@@ -540,3 +541,31 @@ def test_sums_of_a_million_numbers(name, torch):
     for dtype in [d for d in case.dtypes if d in HALVES or not torch]:
         data = values("alike" if case.data == "positive" else case.data, min(1 << 20, longest(dtype)), dtype)
         check(name, few, dtype, data, torch)
+
+
+TRACED = ("sum", "cumulative_sum", "softmax", "matmul", "embedding", "gradient of a bias", "pmean of large numbers")
+
+
+@pytest.mark.parametrize("name", TRACED)
+def test_programs_that_are_traced_and_partitioned_round_once(name):
+    case = SUMS[name]
+    for dtype in some(HALVES if case.data == "positive" else HALVES[:1], name, 1):
+        data = values(case.data, 64, dtype)
+        wide = data.astype("float64")
+        want = np.asarray(case.want(wide), "float64")
+        size = want if case.scale is None else case.scale(wide)
+        for layout in some(("sharded", "all axes", "grid"), name, 1):
+            got = execute_partitioned(propagate(trace(case.run, tensor(data, layout))), data)
+            off = np.abs(as_float64(got) - want) / ulp(size, dtype)
+            assert np.max(off) <= 2, (name, dtype, layout, float(np.max(off)))
+
+
+@pytest.mark.parametrize("shape", [(64, 8, 4), (64, 7, 5)], ids=["collectives", "sends and receives"])
+def test_a_sum_over_two_axes_that_is_scattered_over_two_dims_rounds_once(shape):
+    data = np.random.default_rng(0).uniform(0.3, 0.9, shape).astype("bfloat16")
+    x = shard(data, MESH, P(("x", "y")))
+    module = propagate(trace(lambda x: shard(sw.sum(x, axis=0), MESH, P("x", "y")), x))
+    got = execute_partitioned(module, data)
+    want = data.astype("float64").sum(0)
+    assert np.max(np.abs(as_float64(got) - want) / ulp(want, "bfloat16")) <= 2
+    assert "arith.truncf" in print_module(partition(module))
