@@ -11,8 +11,10 @@ from hypothesis import strategies as st
 
 from shardwise import DeviceMesh, Layout, P, ReduceOp, from_shards, plan_reshard, shard
 from shardwise.engine.arrays import (
+    accumulator,
     dtype_of,
     identity,
+    is_low,
     is_torch,
     join_into,
     pieces,
@@ -21,6 +23,7 @@ from shardwise.engine.arrays import (
     reduce_into,
     runs_of,
     to_numpy,
+    torch_view,
 )
 from shardwise.errors import ArgumentError, BindingError
 from shardwise.layout.placement import kind_of, reductions_of
@@ -208,3 +211,49 @@ def test_torch_arrays_become_numpy_arrays_of_the_same_memory() -> None:
     tensor[0] = 5
     assert array[0] == 5
     assert to_numpy(torch.ones(2, requires_grad=True)).tolist() == [1, 1]
+
+
+SMALL = [name for name in dir(ml_dtypes) if name.startswith(("bfloat", "float"))] + ["float16"]
+
+
+@pytest.mark.parametrize("name", SMALL)
+def test_small_floats_are_added_up_in_float32(name: str) -> None:
+    assert accumulator(np.dtype(name)) == np.float32
+    assert is_low(np.dtype(name))
+
+
+def test_other_numbers_are_added_up_in_their_own_dtype() -> None:
+    for name in ("float32", "float64", "complex64", "int8", "uint16", "bool", "int4", "V3", "i4,i4"):
+        assert accumulator(np.dtype(name)) == np.dtype(name)
+        assert not is_low(np.dtype(name))
+
+
+@pytest.mark.parametrize("count", [1, 2, 3, 300])
+@pytest.mark.parametrize("name", ["float16", "bfloat16", "float8_e4m3fn", "float8_e5m2"])
+@pytest.mark.parametrize("op", [ReduceOp.SUM, ReduceOp.AVG, ReduceOp.PROD])
+def test_contributions_of_small_floats_are_rounded_once(op: ReduceOp, name: str, count: int) -> None:
+    dtype, rng = np.dtype(name), np.random.default_rng(count)
+    terms = [rng.uniform(0.9, 1.1, 7).astype(dtype) for _ in range(count)]
+    wide = np.stack(terms).astype("float64")
+    want = {ReduceOp.SUM: wide.sum(0), ReduceOp.AVG: wide.mean(0), ReduceOp.PROD: wide.prod(0)}[op]
+    for make in (np.array, torch_view):
+        out = make(np.zeros(7, dtype))
+        reduce_into(out, [make(term) for term in terms], op)
+        got = to_numpy(out)
+        assert got.dtype == dtype
+        # Half a unit in the last place, and what float32 itself rounds.
+        unit = np.exp2(np.floor(np.log2(want))) * float(ml_dtypes.finfo(dtype).eps)
+        assert (np.abs(got.astype("float64") - want) <= unit * 0.501).all()
+        sums = make(np.zeros(7, "float32"))  # not rounded yet, where there is more to add
+        reduce_into(sums, [make(term) for term in terms], op)
+        assert np.allclose(to_numpy(sums), want, rtol=1e-5)
+        reduce_into(out, [sums, sums], ReduceOp.AVG)
+        assert (to_numpy(out).astype("float64") == got.astype("float64")).all()
+
+
+def test_an_average_of_large_numbers_is_as_large() -> None:
+    for make in (np.array, torch_view):
+        terms = [make(np.full(3, 60000, "float16")) for _ in range(4)]
+        out = make(np.zeros(3, "float16"))
+        reduce_into(out, terms, ReduceOp.AVG)
+        assert to_numpy(out).tolist() == [60000.0] * 3

@@ -3,13 +3,15 @@
 from dataclasses import replace
 from itertools import pairwise
 
+import ml_dtypes
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from shardwise import Cut, DeviceMesh, Layout, P, plan_reshard
+from shardwise import AbstractEngine, Cut, DeviceMesh, Layout, Link, P, plan_reshard
 from shardwise.engine import local
+from shardwise.engine.arrays import dtype_of, to_numpy, torch_of
 from shardwise.engine.execute import compiled, permutation
 from shardwise.engine.local import LocalEngine
 from shardwise.engine.storage import storage_of
@@ -248,3 +250,26 @@ def test_the_counters_alone_show_that_a_verb_was_left_out(verb: str, monkeypatch
     monkeypatch.setattr(engine, verb, lambda *args: calls.append(1) if not calls else real(*args))
     run(engine, case, spread(case.src, case.shape).arrays)
     assert engine.counters.total < plan_reshard(*case, "int64").received.total
+
+
+@pytest.mark.parametrize("op", ["sum", "avg", "prod"])
+@pytest.mark.parametrize("dtype", ["bfloat16", "float16", "float8_e5m2"])
+def test_a_reduction_of_several_hops_rounds_once_and_counts_what_it_carries(dtype: str, op: str) -> None:
+    mesh, kind = DeviceMesh((2, 4), ("x", "y")), np.dtype(dtype)
+    links = {"x": Link(0, 1e6), "y": Link(0, 1e12)}
+    src, dst = Layout(mesh, [None], ["x", "y"], op), Layout(mesh, [None])
+    plan = plan_reshard(src, dst, (64,), kind, links=links)
+    assert len(plan.steps) == 3
+    rng, storage = np.random.default_rng(0), storage_of(src, (64,))
+    parts = [rng.uniform(0.8, 1.2, 64).astype(kind) for _ in range(storage.count)]
+    wide = np.stack(parts).astype("float64")
+    want = {"sum": wide.sum(0), "avg": wide.mean(0), "prod": wide.prod(0)}[op]
+    for make in (np.array, torch_of):
+        engine, abstract = LocalEngine(), AbstractEngine()
+        (out,) = engine.run(compiled(plan), [make(part) for part in parts])
+        assert dtype_of(out) == kind
+        unit = np.exp2(np.floor(np.log2(want))) * float(ml_dtypes.finfo(kind).eps)
+        assert (np.abs(to_numpy(out).astype("float64") - want) <= unit * 0.501).all()
+        abstract.run(compiled(plan), abstract.blank(src, (64,), kind))
+        for counted in (engine, abstract):
+            assert counted.counters.bytes_moved == {step.kind: step.received.total for step in plan.steps}

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from shardwise import CPU, DeviceMesh, Layout, plan_reshard
+from shardwise import CPU, DeviceMesh, Layout, Link, plan_reshard
 from shardwise.engine.execute import Program, compiled, permutation
 from shardwise.engine.route import Message, Part, Route
 from shardwise.engine.storage import storage_of
@@ -113,3 +113,20 @@ def test_permutations_keep_what_is_there(data: st.DataObject) -> None:
             sent |= {(rank, message.rank) for message in round_.sends}
             came |= {(message.rank, rank) for message in round_.receives}
     assert sent == came == {(s, t) for t, s in enumerate(sources) if s is not None and s != t}
+
+
+@pytest.mark.parametrize("devices", [8, 3])
+def test_processes_count_sums_that_are_carried_as_float32(devices: int) -> None:
+    # Also where processes have several devices, which give each other their contributions.
+    mesh = DeviceMesh((2, 4), ("x", "y"), [CPU(i % devices) for i in range(8)])
+    links = {"x": Link(0, 1e6), "y": Link(0, 1e12)}
+    plan = plan_reshard(Layout(mesh, [None], ["x", "y"]), Layout(mesh, [None]), (64,), "bfloat16", links=links)
+    program, total = compiled(plan), 0
+    for rank in range(devices):
+        program.__dict__.pop("_route", None)
+        legs = route_of(program, rank).legs
+        assert [leg.dtype for leg in legs] == [np.dtype("float32"), None, None]
+        for before, leg in zip((2, 4, 2), legs, strict=True):
+            total += 2 * sum(count for _, count in leg.near)
+            total += sum(round_.received * (2 if round_.spreads else before) for round_ in leg.rounds)
+    assert total == plan.received.total

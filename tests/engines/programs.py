@@ -612,6 +612,18 @@ def staged(moves: Sequence[Move], library_gathers: bool | None) -> list[Any]:
     return out
 
 
+def carried(size: int) -> list[Any]:
+    """Sums of small floats over the fast links of a grid, and then over the slow ones."""
+    mesh, engine, out = grid(size), sw.current_engine(), []
+    links = {"a": sw.Link(0, 1e6), "b": sw.Link(0, 1e12)}
+    for dtype, op in (("bfloat16", "sum"), ("float16", "avg"), ("float8_e5m2", "sum"), ("float16", "max")):
+        src, dst, shape = Layout(mesh, [None, None], ["a", "b"], op), Layout(mesh, [None, None]), (6 * size, 5)
+        x, _ = spread(src, shape, np.dtype(dtype), size)
+        plan = sw.plan_reshard(src, dst, shape, dtype, links=links)
+        out.append(Tensor(engine.run(compiled(plan), x.arrays), dst, shape, x.dtype, engine))
+    return out
+
+
 # -- meshes in which a device stands several times -----------------------------------------------------------
 
 

@@ -3,11 +3,14 @@
 from itertools import product
 from random import Random
 
+import numpy as np
 import pytest
+from hypothesis import given
 
 from shardwise import DeviceMesh, Layout, Link, Links, P, plan_reshard
+from shardwise.layout.placement import reductions_of
 from tests.plan import oracle
-from tests.plan.cases import all_transitions, mesh_of, sub_axis_layouts
+from tests.plan.cases import all_transitions, mesh_of, sub_axis_layouts, transitions
 
 MESH = mesh_of(2, 8)
 SLOW, FAST = Link(1e-5, 1e9), Link(1e-6, 4e11)
@@ -206,3 +209,38 @@ def test_a_pending_sum_gets_its_elements_from_where_they_are():
     plan = plan_reshard(Layout(mesh, ["x:(1)3"]), Layout(mesh, ["x:(2)3"], ["x:(1)2", "x:(6)2", "y"]), (24,), "float32")
     assert plan.received.total == plan.lower_bound.total == 32
     oracle.run(plan)
+
+
+CARRIED = [("bfloat16", "sum"), ("float16", "avg"), ("float8_e4m3fn", "prod")]
+
+
+@pytest.mark.parametrize(("dtype", "op"), CARRIED)
+def test_what_is_added_up_in_two_hops_is_float32_in_between(dtype, op):
+    src, dst = Layout(MESH, [None], ["x", "y"], op), Layout(MESH, [None])
+    plan = plan_reshard(src, dst, (SIZE,), dtype, links=MACHINES)
+    item = plan.dtype.itemsize
+    assert [str(step) for step in plan.steps] == ["reduce_scatter over y", "all_reduce over x", "all_gather over y"]
+    assert [step.widths for step in plan.steps] == [(item, 4), (4, item), (item, item)]
+    part = SIZE // 8  # of each of 8 devices, of which one in the other machine has the same
+    each = [7 * part * item, part // 2 * 4 + part // 2 * item, 7 * part * item]
+    assert [step.received.of(3) for step in plan.steps] == each
+    assert [step.sent.of(3) for step in plan.steps] == each
+    assert [sum(step.estimates) for step in plan.steps] == each
+    assert plan.received.total == plan.traffic().sum() == 16 * sum(each)
+    assert plan.steps[1].staging_bytes == part // 2 * 4 * 2
+
+
+def test_the_largest_of_small_floats_are_not_carried_as_float32():
+    src, dst = Layout(MESH, [None], ["x", "y"], "max"), Layout(MESH, [None])
+    assert {step.widths for step in plan_reshard(src, dst, (SIZE,), "bfloat16", links=MACHINES).steps} == {None}
+
+
+@given(transitions(partial=True))
+def test_without_links_nothing_is_added_up_twice(case):
+    ops = {layout.reduce_op for layout in (case.src, case.dst)} - {None}
+    dtype = "float16" if ops <= {*reductions_of(np.dtype("float16"))} else "int16"
+    if not ops <= {*reductions_of(np.dtype(dtype))}:  # averages of bits
+        return
+    plan = plan_reshard(case.src, case.dst, case.shape, dtype)
+    assert sum(move.reduces for step in plan.steps for move in step.moves) <= 1
+    assert {step.widths for step in plan.steps} <= {None}

@@ -63,6 +63,16 @@ def _numpy_dtype(kind: Any) -> np.dtype:
 
 
 @cache
+def is_foreign(dtype: np.dtype) -> bool:
+    """Whether a dtype, such as bfloat16, is not one of NumPy's own, which then has no rules for it.
+
+    >>> is_foreign(np.dtype(ml_dtypes.float8_e5m2)), is_foreign(np.dtype("float16"))
+    (True, False)
+    """
+    return dtype.isbuiltin == 2
+
+
+@cache
 def is_low(dtype: np.dtype) -> bool:
     """Whether values are added up in a dtype that is wider than their own.
 

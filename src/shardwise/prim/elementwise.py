@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from shardwise.engine.arrays import accumulator, is_low, is_torch
+from shardwise.engine.arrays import accumulator, is_foreign, is_low, is_torch
 from shardwise.layout.placement import kind_of
 from shardwise.prim.broadcast import broadcast, unbroadcast
 from shardwise.prim.dispatch import apply
@@ -61,7 +61,7 @@ def elementwise(
     if passes and tensors[0].layout.partial:
         passes = all(_passes(x, tensors[0].dtype, linear) for x in operands if not isinstance(x, Tensor))
     rule = elementwise_rule(tuple([x.shape for x in tensors]), "first" if passes else None)
-    dtype = next((x.dtype for x in tensors if x.dtype.kind == "V"), tensors[0].dtype)
+    dtype = next((x.dtype for x in tensors if is_foreign(x.dtype)), tensors[0].dtype)
     return apply(name, _filled(kernel, operands, dtype), rule, tensors)
 
 
@@ -80,7 +80,7 @@ def _passes(number: Any, dtype: np.dtype, linear: Linear) -> bool:
 
 def _filled(kernel: Callable[..., Any], operands: tuple[Any, ...], dtype: np.dtype) -> Callable[..., Any]:
     # The kernel of the operands that are tensors, given those that are numbers.
-    if dtype.kind == "V":
+    if is_foreign(dtype):
 
         def odd(*arrays: Any) -> Any:
             left = iter(arrays)

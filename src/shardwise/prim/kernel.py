@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from array_api_compat import array_namespace
 
-from shardwise.engine.arrays import FLOAT32, FLOAT64, Array, cast, dtype_of, is_low, is_torch, room_for
+from shardwise.engine.arrays import FLOAT32, FLOAT64, Array, cast, dtype_of, is_foreign, is_low, is_torch, room_for
 from shardwise.layout.layout import Shape
 from shardwise.layout.placement import kind_of
 
@@ -89,7 +89,7 @@ def alike(operands: list[Any], dtype: np.dtype) -> list[Any]:
     torches = [x for x in operands if is_torch(x)]
     if torches:
         return [_torch_of(x, torches[0]) if isinstance(x, np.ndarray) else x for x in operands]
-    if dtype.kind != "V" or kind_of(dtype) != "f":  # a number beside int4 need not be one
+    if not is_foreign(dtype) or kind_of(dtype) != "f":  # a number beside int4 need not be one
         return operands
     # NumPy lets Python numbers take the dtype of an array, but not if that is bfloat16.
     return [dtype.type(x) if isinstance(x, int | float) else x for x in operands]
@@ -98,6 +98,6 @@ def alike(operands: list[Any], dtype: np.dtype) -> list[Any]:
 def _torch_of(array: np.ndarray, like: Array) -> Array:
     import torch
 
-    if array.dtype.kind == "V":  # bfloat16, which torch does not take from NumPy
+    if is_foreign(array.dtype):  # bfloat16, which torch does not take from NumPy
         return torch.tensor(array.astype("float32"), device=like.device).to(getattr(torch, str(array.dtype)))
     return torch.tensor(array, device=like.device)
