@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from shardwise.autodiff.transforms import vjp
-from shardwise.errors import ArgumentError, DerivativeError, as_int, checked_ints
+from shardwise.errors import ArgumentError, DerivativeError, as_int, checked_function, checked_ints
 from shardwise.prim.tensor import Tensor
 
 
@@ -24,7 +24,7 @@ def grad(fn: Callable[..., Any], argnums: int | Sequence[int] = 0, has_aux: bool
     >>> grad(lambda x: sum(x * x))(x)
     Tensor([2., 4.], float64[2@x] on x=2)
     """
-    both = value_and_grad(fn, argnums, has_aux)
+    both = value_and_grad(checked_function(fn, "grad"), argnums, has_aux)
 
     @wraps(fn)
     def gradient(*args: Any) -> Any:
@@ -44,6 +44,7 @@ def value_and_grad(
     >>> value.item(), gradient.numpy()
     (5.0, array([2., 4.]))
     """
+    checked_function(fn, "value_and_grad")
     chosen = checked_ints(argnums, "argnums is an int or a tuple of ints")
 
     @wraps(fn)

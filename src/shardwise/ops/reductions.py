@@ -8,11 +8,12 @@ from typing import Any
 
 import numpy as np
 
-from shardwise.errors import ArgumentError, BindingError, RangeError, as_int, checked_ints, checked_number
+from shardwise.errors import ArgumentError, BindingError, RangeError, as_int, checked_flag, checked_ints, checked_number
 from shardwise.layout.cut import Cut
 from shardwise.layout.layout import Layout
 from shardwise.layout.placement import ReduceOp, checked_dtype, kind_of
 from shardwise.ops.local_arithmetic import along_dims, also_local
+from shardwise.ops.site import number_dtype
 from shardwise.prim import elementwise as rows
 from shardwise.prim.cumulate import cumulate
 from shardwise.prim.gathers import gather
@@ -63,14 +64,14 @@ def _reduced(x: Any, axis: Axis, keepdims: bool, op: ReduceOp, function: str) ->
     x = asarray(x)
     dims = dims_of(x, axis, function)
     out = reduce(x, dims=dims, op=op)
-    return expand(out, at=dims) if keepdims else out
+    return expand(out, at=dims) if checked_flag(keepdims, f"{function}: keepdims is a bool") else out
 
 
 def _accumulated(x: Any, axis: Axis, dtype: Any, keepdims: bool, op: ReduceOp, function: str) -> Tensor:
     # Small integers are accumulated in wide ones; the dtype that was asked for is that of the result.
     if dtype is None:
         return _reduced(x, axis, keepdims, op, function)
-    wanted = checked_dtype(dtype)
+    wanted = number_dtype(dtype, None, function)
     out = _reduced(rows.astype(asarray(x), dtype=wanted), axis, keepdims, op, function)
     return out if out.dtype == wanted else rows.astype(out, dtype=wanted)
 
@@ -156,6 +157,13 @@ def _averaged(x: Any, function: str) -> Tensor:
     return x
 
 
+def _real(value: Any, what: str) -> float:
+    number = checked_number(value, f"{what} is a number")
+    if isinstance(number, complex):
+        raise ArgumentError(f"{what} is a number, got {number!r}.")
+    return number
+
+
 def _roomy(x: Tensor) -> Tensor:
     # Integers and half-precision floats in a dtype whose sums do not overflow, as NumPy takes means.
     if x.dtype.kind in "biu":
@@ -179,7 +187,7 @@ def var(x: Any, /, *, axis: Axis = None, correction: float = 0.0, keepdims: bool
     count = product(x.shape[k] for k in dims)
     wide = _roomy(x)
     centred = rows.subtract(wide, mean(wide, axis=dims, keepdims=True))
-    left = float(count) - checked_number(correction, "var: correction is a number")
+    left = float(count) - _real(correction, "var: correction")
     total = whole("var", x, dims, sum(rows.square(centred), axis=dims, keepdims=keepdims))
     return _as_float(rows.divide(total, left if left > 0 else float("nan")), x)
 
@@ -207,7 +215,7 @@ def logsumexp(x: Any, /, *, axis: Axis = None, keepdims: bool = False) -> Tensor
     top = _finite(plain(whole("logsumexp", x, dims, reduce(x, dims=dims, op=ReduceOp.MAX))))
     total = reduce(rows.exp(rows.subtract(x, spread(top, x, dims))), dims=dims, op=ReduceOp.SUM)
     out = rows.add(rows.log(total), top)
-    return expand(out, at=dims) if keepdims else out
+    return expand(out, at=dims) if checked_flag(keepdims, "logsumexp: keepdims is a bool") else out
 
 
 def _finite(x: Tensor) -> Tensor:
@@ -283,7 +291,7 @@ def _best(x: Any, axis: int | None, keepdims: bool, op: ReduceOp, function: str)
         line = iota(Layout(x.mesh, [x.layout.dims[dims[0]]]), (x.shape[dims[0]],), x.engine)
         places = expand(line, at=tuple(range(1, x.ndim - dims[0])))
     out = reduce(rows.where(found, places, x.size), dims=dims, op=ReduceOp.MIN)
-    return expand(out, at=dims) if keepdims else out
+    return expand(out, at=dims) if checked_flag(keepdims, f"{function}: keepdims is a bool") else out
 
 
 def _ordered(x: Any, function: str) -> Tensor:
@@ -302,9 +310,7 @@ def norm(x: Any, /, *, axis: Axis = None, keepdims: bool = False, ord: float = 2
     """
     size = rows.abs(asarray(x))
     axis = dims_of(size, axis, "norm")
-    ord = checked_number(ord, "norm: ord is a number")
-    if isinstance(ord, complex):
-        raise ArgumentError(f"norm: ord is a number, got {ord!r}.")
+    ord = _real(ord, "norm: ord")
     if ord == float("inf"):
         return max(size, axis=axis, keepdims=keepdims)
     if ord == -float("inf"):
@@ -328,10 +334,10 @@ def cumulative_sum(x: Any, /, *, axis: int | None = None, dtype: Any = None, inc
     if axis is None and x.ndim != 1:
         raise ArgumentError(f"cumulative_sum needs an axis for a tensor with {x.ndim} dims.")
     dim = dim_of(x, 0 if axis is None else axis, "cumulative_sum")
-    wanted = checked_dtype(dtype) if dtype is not None else _wide(x.dtype)
+    wanted = number_dtype(dtype, _wide(x.dtype), "cumulative_sum")
     x = rows.astype(x, dtype=wanted) if wanted != x.dtype else x
     out = cumulate(x, dim=dim, reverse=False)
-    if not include_initial:
+    if not checked_flag(include_initial, "cumulative_sum: include_initial is a bool"):
         return out
     widths = tuple((int(k == dim), 0) for k in range(x.ndim))
     plain = [Cut(cut.axes) if k == dim else cut for k, cut in enumerate(out.layout.dims)]
