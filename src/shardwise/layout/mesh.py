@@ -204,7 +204,8 @@ class DeviceMesh(Drawn):
         >>> mesh.rest([mesh.axis("y:(1)2")])
         (x, y:(2)4)
         """
-        used = [a if isinstance(a, Axis) else self.axis(a) for a in listed(axes, "rest takes a list of axes")]
+        given = axes if isinstance(axes, Mapping) else listed(axes, "rest takes a list of axes")
+        used = [a if isinstance(a, Axis) else self.axis(a) for a in given]
         return tuple(gap for name in self.axis_names for gap in gaps(self.axis(name), used))
 
     # -- groups ------------------------------------------------------------------------------------
