@@ -276,6 +276,32 @@ def checked_number(value: object, wanted: str) -> Any:
     return float(value) if isinstance(value, Real) else complex(value)
 
 
+def checked_flag(value: object, wanted: str) -> bool:
+    """Return a bool, NumPy's among them, 0 or 1 as a bool; `wanted` begins the error for anything else.
+
+    >>> checked_flag("no", "sum: keepdims is a bool")
+    Traceback (most recent call last):
+    shardwise.errors.ArgumentError: sum: keepdims is a bool, got 'no'.
+    """
+    if type(value).__name__ in ("bool", "bool_"):
+        return bool(value)
+    if as_int(value) in (0, 1):
+        return as_int(value) == 1
+    raise ArgumentError(f"{wanted}, got {value!r}.")
+
+
+def checked_function(value: object, name: str) -> Any:
+    """Return what can be called; `name` is that of the transform which takes it.
+
+    >>> checked_function(3, "grad")
+    Traceback (most recent call last):
+    shardwise.errors.ArgumentError: grad takes a function, got 3.
+    """
+    if not callable(value):
+        raise ArgumentError(f"{name} takes a function, got {value!r}.")
+    return value
+
+
 def checked_ints(values: object, wanted: str) -> tuple[int, ...]:
     """Return an int, or an ordered collection of ints, as a tuple; `wanted` begins the error for anything else.
 

@@ -6,7 +6,7 @@ import time
 from pathlib import Path
 
 from shardwise.errors import ParseError
-from shardwise.ir import parse_module
+from shardwise.ir import parse_module, print_module
 
 DEEP = 10_000
 DIGITS = "9" * 5_000
@@ -52,11 +52,6 @@ HOSTILE: dict[str, str | bytes] = {
     "location": f'shard.grid @g(shape = 2) loc("a":{DIGITS}:1)',
     "result count": f"%0:{DIGITS} = shard.grid_shape @g : index",
     "result number": f"func.func @f(%a: index) {{\nfunc.return %a#{DIGITS} : index\n}}",
-    "splat": constant(f"dense<0.0> : {SPLAT}"),
-    "hex splat": constant(f'dense<"0x0000000000000000"> : {SPLAT}'),
-    "many splats": "".join(f"%{n} = arith.constant dense<1> : tensor<1000000xi64>\n" for n in range(2_000)),
-    "tosa splat": f'%0 = "tosa.const"() <{{values = dense<0.0> : {SPLAT}}}> : () -> {SPLAT}',
-    "overflowing splat": constant("dense<0> : tensor<" + "9223372036854775807x" * 20 + "i1>"),
     "dims": f"func.func @f(%t: tensor<{'1x' * 50_000}f32>) {{\nfunc.return\n}}",
     "axes": f"shard.grid @g(shape = {'x'.join(['2'] * 50_000)})",
     "affine sums": '"a"() {m = affine_map<(d0) -> (d0' + " + d0" * 5_000 + ")>} : () -> ()",
@@ -84,6 +79,18 @@ HOSTILE: dict[str, str | bytes] = {
     "empty": "",
 }
 
+LARGE: dict[str, str | bytes] = {  # constants of equal elements are small, whatever their size
+    "splat": constant(f"dense<0.0> : {SPLAT}"),
+    "hex splat": constant(f'dense<"0x0000000000000000"> : {SPLAT}'),
+    "complex splat": constant("dense<(1.0, 2.0)> : tensor<100000x100000xcomplex<f32>>"),
+    "truths": constant("dense<true> : tensor<100000x100000xi1>"),
+    "hex truths": constant('dense<"0xFF"> : tensor<100000x100000xi1>'),
+    "odd ints": constant("dense<3> : tensor<100000x100000xi4>"),
+    "many splats": "".join(f"%{n} = arith.constant dense<1> : tensor<1000000xi64>\n" for n in range(100)),
+    "tosa splat": f'%0 = "tosa.const"() <{{values = dense<0.0> : {SPLAT}}}> : () -> {SPLAT}',
+    "overflowing splat": constant("dense<0> : tensor<" + "9223372036854775807x" * 20 + "i1>"),
+}
+
 
 def measured(text: str | bytes) -> tuple[int, int, float]:
     """Line and column of the error, and the seconds it took."""
@@ -97,5 +104,7 @@ def measured(text: str | bytes) -> tuple[int, int, float]:
 
 if __name__ == "__main__":
     found = {name: measured(text) for name, text in HOSTILE.items()}
+    for text in LARGE.values():
+        print_module(parse_module(text))
     memory = peak_megabytes()
     json.dump({"found": found, "megabytes": memory}, sys.stdout)

@@ -13,7 +13,7 @@ from shardwise.errors import ParseError, VerifyError
 from shardwise.ir import parse_module, print_module, verify
 from shardwise.ir.guard import MAX_DIGITS, MAX_NESTING, check_text, decode
 from shardwise.ir.source import Source
-from tests.ir.hostile import HOSTILE, measured
+from tests.ir.hostile import HOSTILE, LARGE, measured
 from tests.ir.mutations import SEEDS, small_seeds
 from tests.ir.survival import accepts, survive
 
@@ -26,6 +26,16 @@ def test_a_hostile_text_is_an_error_with_line_and_column_within_a_second(name: s
     assert line >= 1
     assert column >= 1
     assert seconds < 1
+
+
+@pytest.mark.parametrize("name", LARGE)
+def test_a_constant_of_equal_elements_is_read_and_printed_whatever_its_size(name: str):
+    start = time.process_time()
+    module = parse_module(LARGE[name])
+    text = print_module(module)
+    assert print_module(parse_module(text)) == text
+    assert "dense<" in text
+    assert time.process_time() - start < 3
 
 
 def test_all_hostile_texts_together_stay_under_200_megabytes():

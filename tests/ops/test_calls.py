@@ -364,3 +364,99 @@ def test_tensordot_over_more_dims_than_there_are():
         shardwise.tensordot([1.0], [1.0], axes=())  # type: ignore[arg-type]
     with pytest.raises(shardwise.BindingError, match="a dim is named twice"):
         shardwise.tensordot(np.ones((2, 2)), np.ones((2, 2)), axes=((0, 0), (0, 1)))
+
+
+# -- wrong arguments -------------------------------------------------------------------------------------
+
+OTHER = DeviceMesh((3,), ("z",))
+
+
+def wrong() -> list[Any]:
+    """What a function might be given instead of what it takes; iterators are new ones."""
+    return [
+        *(None, "x", "", b"x", -1, -7, 3, 10**30, 2**63, -(2**63), 1.5, -1.0, float("nan"), float("inf"), 1j, True),
+        *([], (), {}, set(), [[]], [None], ["a"], (1, 2, 3, 4, 5), [1, [2]], {"a": 1}, range(3), iter([1])),
+        *(object(), object, len, slice(1), ..., NotImplemented, np.float64("nan"), np.datetime64("2020")),
+        *(np.array([1.5]), np.array(["a"]), np.array(None), np.array([1, 2], object), np.array(["2020"], "M8[D]")),
+        *(np.zeros((2, 0)), np.zeros((1,) * 6), np.zeros(2, [("a", "f4")]), np.dtype("int8"), "float32"),
+        *(asarray([1.0, 2.0]), shard(np.ones(6), OTHER, P("z")), MESH, [MESH], OTHER, shardwise.CPU(0)),
+        *(P("q"), P("x"), P("x", "y", "z"), Layout(OTHER, ["z"]), ReduceOp.SUM, shardwise.Partial()),
+        *([shardwise.Sharded(0)], [shardwise.Sharded(9)], [shardwise.DimSpec(["x"])]),
+    ]
+
+
+FUNCTIONS = {("vjp", 0), ("jvp", 0), ("explain", 0)}  # what they are given is called: errors are its own
+RAW = ("has no attribute", "not subscriptable", "is not iterable", "not callable", "unhashable", "to unpack")
+
+
+def _refusal(call: Any) -> str:
+    # What an error of ours says; any other is not caught.
+    try:
+        for x in tensors_of(call()):
+            x.numpy()
+    except ShardwiseError as error:
+        return str(error)
+    return ""
+
+
+@pytest.mark.parametrize("step", [29, pytest.param(1, marks=LONG)])
+def test_a_wrong_argument_is_refused_with_an_error_of_ours(step):
+    values, number = wrong(), 0
+    for call in calls():
+        for at in (*range(len(call.args)), *call.kwargs):
+            for i, value in enumerate(values):
+                number += 1
+                if number % step or ((call.name, at) in FUNCTIONS and callable(value)):
+                    continue
+                text = _refusal(call.with_(at, value))
+                assert not any(raw in text for raw in RAW), (call.name, at, i, text)
+
+
+@pytest.mark.parametrize("step", [13, pytest.param(1, marks=LONG)])
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")
+def test_wrong_arguments_of_methods_and_indices_are_refused_with_an_error_of_ours(step):
+    x = calls()[0].args[0]
+    layout, sizes = x.layout, (4, 6)
+    plan = plan_reshard(P("x"), P("y"), sizes, "float32", mesh=MESH)
+    several = [x, MESH, layout, P("x"), plan, plan.steps[0], shardwise.NamedMapping(MESH, P("x"))]
+    several += [shardwise.PlacementMapping(MESH, [shardwise.Sharded(0), shardwise.Replicated()])]
+    several += [shardwise.DistributedTensorType("float32", sizes, MESH, P("x"))]
+    ways = [getattr(one, name) for one in several for name in dir(one) if _is_method(one, name)]
+    ways += [lambda v: x[v], lambda v: x[0, v], lambda v: x[:v], lambda v: x[::v], lambda v: x.at[v].get()]
+    ways += [lambda v: x.at[v].set(1.0), lambda v: x.at[0].set(v), lambda v: x.at[[0, 1]].add(v)]
+    ways += [lambda v, name=name: getattr(x, name)(v) for name in ("__add__", "__pow__", "__matmul__", "__eq__")]
+    ways += [lambda v: shardwise.vjp(shardwise.square, x)[1](v), lambda v: shard_map(shardwise.abs, MESH, v, P("x"))(x)]
+    ways += [lambda v: shard_map(shardwise.abs, MESH, P("x"), v)(x)]
+    for name in ("sum", "softmax", "expand_dims"):
+        ways.append(lambda v, name=name: _locally(lambda a: getattr(shardwise, name)(a, axis=v), x))
+    for name in ("reshape", "permute_dims", "squeeze", "matmul", "add", "astype", "broadcast_to"):
+        ways.append(lambda v, name=name: _locally(lambda a: getattr(shardwise, name)(a, v), x))
+    number = 0
+    for way in ways:
+        count = _required(way)
+        for i, value in enumerate(wrong()):
+            number += 1
+            if number % step == 0:
+                text = _refusal(lambda way=way, value=value, count=count: way(*[value] * count))
+                assert not any(raw in text for raw in RAW), (way, i, text)
+
+
+def _locally(fn: Any, x: Tensor) -> Tensor:
+    return shard_map(fn, MESH, P("x"), P("x"))(x)
+
+
+def _is_method(one: Any, name: str) -> bool:
+    # Of a tensor it may be that a property is not there, which is an error of its own.
+    if name.startswith("_") or name in ("picture", "show", "arrays", "kept"):
+        return False
+    kind = getattr(type(one), name, None)
+    return callable(kind) and bool(_parameters(getattr(one, name)))
+
+
+def _parameters(way: Any) -> list[Parameter]:
+    plain = (Parameter.POSITIONAL_ONLY, Parameter.POSITIONAL_OR_KEYWORD)
+    return [p for p in signature(way).parameters.values() if p.kind in plain]
+
+
+def _required(way: Any) -> int:
+    return max(1, sum(p.default is Parameter.empty for p in _parameters(way)))

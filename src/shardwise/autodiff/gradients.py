@@ -10,7 +10,7 @@ import numpy as np
 import optree
 
 from shardwise.autodiff.transforms import vjp
-from shardwise.errors import ArgumentError, DerivativeError, as_int, checked_ints
+from shardwise.errors import ArgumentError, DerivativeError, as_int, checked_function, checked_ints
 from shardwise.layout.layout import Layout
 from shardwise.prim.bind import below
 from shardwise.prim.relayout import relayout
@@ -28,6 +28,7 @@ def grad(fn: Callable[..., Any], argnums: int | Sequence[int] = 0, has_aux: bool
     >>> grad(lambda x: sum(x * x))(x)
     Tensor([2., 4.], float64[2@x] on x=2)
     """
+    checked_function(fn, "grad")
     chosen = _argnums(argnums)
 
     @wraps(fn)
@@ -55,6 +56,7 @@ def value_and_grad(
     >>> gradient
     Tensor([2., 4.], float64[2@x] on x=2)
     """
+    checked_function(fn, "value_and_grad")
     chosen = _argnums(argnums)
 
     @wraps(fn)

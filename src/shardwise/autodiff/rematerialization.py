@@ -9,7 +9,7 @@ from typing import Any, cast
 import optree
 
 from shardwise.autodiff.transforms import vjp
-from shardwise.errors import DerivativeError
+from shardwise.errors import DerivativeError, checked_function
 from shardwise.prim.bind import Bundle, Node, Traced
 from shardwise.prim.parts import zeros_like
 from shardwise.prim.row import Row
@@ -26,6 +26,7 @@ def checkpoint(fn: Callable[..., Any]) -> Callable[..., Any]:
     >>> grad(lambda x: sum(layer(x)))(asarray([0.0])).item() == 2.718281828459045
     True
     """
+    checked_function(fn, "checkpoint")
 
     @wraps(fn)
     def kept(*args: Any) -> Any:

@@ -9,7 +9,7 @@ import optree
 
 from shardwise.engine.arrays import dtype_of, is_torch, torch_of
 from shardwise.engine.held import sample
-from shardwise.errors import DerivativeError
+from shardwise.errors import DerivativeError, checked_function, listed
 from shardwise.layout.placement import ReduceOp, reductions_of
 from shardwise.ops.local_view import LocalTensor
 from shardwise.prim.bind import Node, Traced, new_level, pulled_back
@@ -31,6 +31,7 @@ def vjp(fn: Callable[..., Any], *primals: Any) -> tuple[Any, Callable[[Any], tup
     >>> back(asarray([1.0]))[0]
     Tensor([1., 1.], float64[2@x] on x=2)
     """
+    checked_function(fn, "vjp")
     leaves, tree = optree.tree_flatten(cast(Any, primals))
     values = [_argument(leaf) for leaf in leaves]
     with new_level() as level:
@@ -62,8 +63,9 @@ def jvp(fn: Callable[..., Any], primals: Sequence[Any], tangents: Sequence[Any])
     >>> jvp(all_reduce, (x,), (x,))[1].numpy()
     array([3.])
     """
-    leaves, tree = optree.tree_flatten(cast(Any, tuple(primals)))
-    directions = _matched(tuple(tangents), tree)
+    checked_function(fn, "jvp")
+    leaves, tree = optree.tree_flatten(cast(Any, listed(primals, "jvp: primals are a tuple of arguments")))
+    directions = _matched(listed(tangents, "jvp: tangents are a tuple, one for each argument"), tree)
     values = [_argument(leaf) for leaf in leaves]
     with new_level() as level:
         traced = [Traced(level, v, tangent=_like(t, v)) for v, t in zip(values, directions, strict=True)]

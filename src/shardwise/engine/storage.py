@@ -8,8 +8,11 @@ from itertools import product
 from math import prod
 from typing import Any
 
+from shardwise.errors import BindingError
 from shardwise.layout.layout import Layout, Shape
 from shardwise.layout.tiling import Box, Tiling
+
+MOST_ELEMENTS = 1 << 58  # whose bytes can be counted in 64 bits
 
 
 @dataclass(frozen=True, eq=False)  # `storage_of` makes equal ones the same, which are known by identity
@@ -120,6 +123,8 @@ class Storage:
 @lru_cache(maxsize=4096)
 def storage_of(layout: Layout, shape: Shape) -> Storage:
     """Return the storage of a layout and shape; equal ones are the same object."""
+    if prod(shape) >= MOST_ELEMENTS:
+        raise BindingError(f"a tensor has fewer than 2**58 elements, got shape {shape}.")
     return Storage(layout, shape)
 
 

@@ -8,8 +8,6 @@ MAX_NESTING = 64
 MAX_DIGITS = 400
 MAX_DIMS = 64
 MAX_AFFINE_CHARACTERS = 1000
-# What all dense constants of one module that are written as one value may hold.
-MAX_SPLAT_ELEMENTS = 1 << 22
 # What the aliases of a text may grow to: each use counts as much as what it stands for.
 MAX_ALIAS_CHARACTERS = 1 << 22
 

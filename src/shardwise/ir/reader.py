@@ -8,6 +8,7 @@ from typing import Any, cast
 from xdsl.context import Context
 from xdsl.dialects.builtin import (
     AnyFloat,
+    BytesAttr,
     DenseIntOrFPElementsAttr,
     FileLineColLoc,
     FloatAttr,
@@ -27,10 +28,10 @@ from xdsl.rewriter import InsertPoint, Rewriter
 from xdsl.utils.lexer import Input
 from xdsl.utils.mlir_lexer import MLIRLexer
 
-from shardwise.ir.guard import MAX_SPLAT_ELEMENTS
 from shardwise.ir.shard import Sharding19Attr, ShardingOp, ShardOp, ShardOperation
 from shardwise.ir.shard.sharding_ops import sharding_of
 from shardwise.ir.source import Source
+from shardwise.ir.splat import splat
 
 # LLVM 19's words for what newer tools call otherwise.
 OP_NAMES = {"mesh.mesh": "shard.grid", "mesh.mesh_shape": "shard.grid_shape"}
@@ -99,7 +100,6 @@ class Reader(Parser):
     def __init__(self, context: Context, source: Source) -> None:
         super().__init__(context, "", source.name)
         self.source = source
-        self._splat_elements = 0
         self._parser_state.lexer = Lexer(Input(source.text, source.name))
         self._parser_state.current_token = self._parser_state.lexer.lex()
 
@@ -180,17 +180,12 @@ class Reader(Parser):
             self.raise_error("the int does not fit 64 bits", start, self.pos)
         return number
 
-    def _parse_dense_literal_type(self) -> Any:
-        kind = super()._parse_dense_literal_type()
-        self._count(kind)
-        return kind
-
     def parse_dense_int_or_fp_elements_attr(self, type: Any) -> DenseIntOrFPElementsAttr:
-        """Read a dense constant that is not larger than what is written, or than what one value may fill."""
-        if type is not None:
-            self._count(type)
+        """Read a dense constant, which takes no more memory than what is written."""
         if (bits := BITS.match(self.source.text, self.pos)) is not None and self._are_truths(type, bits.end()):
             return self._read_truths(bits[1], type)
+        if bits is not None:
+            return self._read_bytes(bits[1], type)
         if ONE_VALUE.match(self.source.text, self.pos) is None:
             return super().parse_dense_int_or_fp_elements_attr(type)
         # xDSL makes a list of as many values as the tensor has elements, and packs each of them.
@@ -199,8 +194,22 @@ class Reader(Parser):
         if type is None:
             self.parse_punctuation(":")
             type = self._parse_dense_literal_type()
-        number: Any = literal.to_type(self, type.element_type)
-        return DenseIntOrFPElementsAttr.from_list(type, [number])
+        return splat(type, literal.to_type(self, type.element_type))
+
+    def _read_bytes(self, digits: str, kind: Any) -> DenseIntOrFPElementsAttr:
+        """Read a constant whose bytes are written, those of all elements or of one that all are equal to."""
+        with self.in_angle_brackets():
+            self.parse_str_literal()
+        if kind is None:
+            self.parse_punctuation(":")
+            kind = self._parse_dense_literal_type()
+        data, size, count = bytes.fromhex(digits), kind.element_type.compile_time_size, math.prod(kind.get_shape())
+        if len(data) == size and count != 1:
+            (number,) = kind.element_type.unpack(data, 1)
+            return splat(kind, number)
+        if len(data) != size * count:
+            self.raise_error(f"{len(data)} bytes do not hold {count} elements of {size} bytes")
+        return DenseIntOrFPElementsAttr(kind, BytesAttr(data))
 
     def _are_truths(self, kind: Any, end: int) -> bool:
         return kind.element_type == i1 if kind is not None else TRUTHS.match(self.source.text, end) is not None
@@ -214,7 +223,7 @@ class Reader(Parser):
             kind = self._parse_dense_literal_type()
         data, count = bytes.fromhex(digits), math.prod(kind.get_shape())
         if data in (b"\x00", b"\xff") and count > 8:
-            return DenseIntOrFPElementsAttr.from_list(kind, [data[0] & 1])
+            return splat(kind, data[0] & 1)
         if len(data) != -(-count // 8):
             self.raise_error(f"{len(data)} bytes do not hold {count} elements of i1")
         return DenseIntOrFPElementsAttr.from_list(kind, [data[n // 8] >> n % 8 & 1 for n in range(count)])
@@ -222,17 +231,6 @@ class Reader(Parser):
     def _parse_tensor_literal_element(self) -> Literal:
         element = super()._parse_tensor_literal_element()
         return Literal(element.is_negative, element.value, element.span)
-
-    def _count(self, kind: Any) -> None:
-        size = math.prod(kind.get_shape())
-        # A constant with all its elements written down is no larger than the text.
-        if size <= len(self.source.text):
-            return
-        self._splat_elements += size
-        if self._splat_elements > MAX_SPLAT_ELEMENTS:
-            self.raise_error(
-                f"dense constants of more than {MAX_SPLAT_ELEMENTS} elements; write tensor.splat or linalg.fill instead"
-            )
 
 
 def _rename(op: ShardOperation, old: str, new: str) -> None:

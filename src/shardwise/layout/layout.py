@@ -10,7 +10,7 @@ from threading import Lock
 from typing import Any
 from weakref import WeakValueDictionary
 
-from shardwise.errors import ArgumentError, BindingError, LayoutError, as_int, listed
+from shardwise.errors import ArgumentError, BindingError, LayoutError, RangeError, as_int, checked_int, listed
 from shardwise.layout.axis import Axis, check_disjoint, merged
 from shardwise.layout.context import current_mesh
 from shardwise.layout.cut import AxisLike, Cut, cut_of
@@ -133,7 +133,11 @@ class Layout(Drawn):
 
     def parts(self, dim: int) -> int:
         """Return into how many pieces a dim is cut."""
-        return prod(a.size for a in self.dims[dim].axes)
+        try:
+            return prod(a.size for a in self.dims[dim].axes)
+        except (TypeError, IndexError, AttributeError):
+            number = checked_int(dim, "a dim of a layout is given by its number, an int")
+            raise RangeError(f"dim {number} is out of range for a layout of {self.rank} dims.") from None
 
     def resolved(self) -> Layout:
         """Return the same layout with nothing pending.
@@ -236,7 +240,10 @@ class Layout(Drawn):
 
     def tile_of(self, device: int) -> tuple[int, ...]:
         """Return, per dim, which part of it a device has; needs no shape."""
-        return tile_of(self._radix, device)
+        try:
+            return tile_of(self._radix, device)
+        except TypeError:
+            raise ArgumentError(f"a device of a mesh is given by its index, an int, got {device!r}.") from None
 
     def holders(self, tile: tuple[int, ...]) -> tuple[int, ...]:
         """Return the devices whose part is `tile`, replicas and contributors alike."""
@@ -249,10 +256,14 @@ class Layout(Drawn):
     def first_holder(self, tile: tuple[int, ...]) -> int:
         """Return the first of the devices whose part is `tile`."""
         first = 0
-        for radix, part in zip(self._radix, tile, strict=True):
-            for divisor, size in reversed(radix):
-                part, digit = divmod(part, size)
-                first += divisor * digit
+        try:
+            for radix, part in zip(self._radix, tile, strict=True):
+                for divisor, size in reversed(radix):
+                    part, digit = divmod(part, size)
+                    first += divisor * digit
+        except (TypeError, ValueError):
+            wanted = f"a tile of {self} is a tuple of {self.rank} parts, one per dim"
+            raise ArgumentError(f"{wanted}, got {tile!r}.") from None
         return first
 
     def check_dtype(self, dtype: Any) -> None:
@@ -303,6 +314,9 @@ class Layout(Drawn):
         return Tiling(dims, self._radix)
 
 
+MOST_DIMS = 1024
+
+
 def checked_rank(rank: int) -> int:
     """Return a number of dims as an int of 0 or more."""
     number = as_int(rank)
@@ -310,6 +324,8 @@ def checked_rank(rank: int) -> int:
         raise ArgumentError(f"a rank is the number of dims, an int, got {rank!r}.")
     if number < 0:
         raise BindingError(f"a rank is 0 or more, got {number}.")
+    if number > MOST_DIMS:
+        raise BindingError(f"a tensor has at most {MOST_DIMS} dims, got {number}.")
     return number
 
 

@@ -122,6 +122,8 @@ class PlacementMapping(DeviceMapping):
     @classmethod
     def from_layout(cls, layout: Layout) -> PlacementMapping:
         """Return the mapping that says the same, or raise a ConversionError."""
+        if not isinstance(layout, Layout):
+            raise ArgumentError(f"PlacementMapping.from_layout takes a Layout, got {layout!r}.")
         names = layout.mesh.axis_names
         found: dict[str, Placement] = {}
         for axis in (*layout.sharded_axes, *layout.partial):
@@ -203,7 +205,8 @@ class NamedMapping(DeviceMapping):
     @classmethod
     def from_layout(cls, layout: Layout) -> NamedMapping:
         """Return the mapping that says the same, or raise a ConversionError."""
-        return cls(layout.mesh, P.from_layout(layout))
+        spec = P.from_layout(layout)  # which checks that it is one
+        return cls(layout.mesh, spec)
 
 
 def _named(mesh: DeviceMesh, spec: tuple[SpecEntry, ...], unreduced: dict[str, ReduceOp]) -> NamedMapping:

@@ -174,7 +174,11 @@ class DeviceMesh(Drawn):
         >>> mesh.divisor(mesh.axis("dp")), mesh.divisor(mesh.axis("tp"))
         (4, 1)
         """
-        return self.strides[axis.name] * axis.post
+        try:
+            return self.strides[axis.name] * axis.post
+        except (AttributeError, KeyError):
+            own = self.axis(axis)  # which says what is wrong with it, or finds it by name
+            return self.strides[own.name] * own.post
 
     def device_coord(self, index: int, axis: str | int | Axis) -> int:
         """Return the position of the device with this index along one axis or sub-axis."""
@@ -200,7 +204,8 @@ class DeviceMesh(Drawn):
         >>> mesh.rest([mesh.axis("y:(1)2")])
         (x, y:(2)4)
         """
-        used = list(axes)
+        given = axes if isinstance(axes, Mapping) else listed(axes, "rest takes a list of axes")
+        used = [a if isinstance(a, Axis) else self.axis(a) for a in given]
         return tuple(gap for name in self.axis_names for gap in gaps(self.axis(name), used))
 
     # -- groups ------------------------------------------------------------------------------------
@@ -313,6 +318,7 @@ class DeviceMesh(Drawn):
         >>> mesh.factors(mesh.axis("x")), mesh.flatten().factors(mesh.flatten().axis("x_y"))
         ([(2, 4)], [(8, 1)])
         """
+        axis = axis if isinstance(axis, Axis) else self.axis(axis)
         if isinstance(self._order, tuple):
             return None
         out, above = [], axis.of

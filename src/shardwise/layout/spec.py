@@ -229,6 +229,8 @@ def spec_layout(
 
 def spec_entries(layout: Layout, target: str) -> list[SpecEntry]:
     """Return the axes per dim; cuts that names alone cannot say raise a ConversionError."""
+    if not isinstance(layout, Layout):
+        raise ArgumentError(f"{target}.from_layout takes a Layout, got {layout!r}.")
     for dim, cut in enumerate(layout.dims):
         if not cut.is_plain:
             raise ConversionError(

@@ -7,6 +7,7 @@ from typing import Any, Literal
 
 import numpy as np
 
+from shardwise.engine.storage import MOST_ELEMENTS
 from shardwise.errors import ArgumentError, BindingError, as_int, checked_ints, listed
 from shardwise.layout.placement import joint_dtype, kind_of
 from shardwise.prim import elementwise as rows
@@ -55,6 +56,10 @@ def conv(
     slides = []
     for size, width, step, gap, (low, high) in zip(x.shape[2:], w.shape[2:], strides, dilations, pairs, strict=True):
         span = (width - 1) * gap + 1
+        if low + size + high + span >= MOST_ELEMENTS:
+            raise BindingError(
+                f"conv: padding {low} and {high}, or dilation {gap}, is more than a tensor has elements."
+            )
         if not width:
             raise BindingError(f"conv: a kernel has at least one element, got w of shape {w.shape}.")
         slides.append(Slide(size, width, max(0, (size + low + high - span) // step + 1), step, gap, low))

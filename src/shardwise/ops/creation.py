@@ -115,6 +115,8 @@ def _filling(value: Any, dtype: Any, name: str) -> Any:
     if not isinstance(value, Complex | np.generic | np.ndarray) or getattr(value, "ndim", 0):
         raise ArgumentError(f"{name}: the value to fill with is one number, got {value!r}.")
     given = np.asarray(value)[()]
+    if not isinstance(given, np.generic):  # an int that no dtype holds, or what is no number
+        raise BindingError(f"{name}: no dtype holds {value!r}.")
     to = number_dtype(dtype, given.dtype, name)
     if given.dtype.kind in _KINDS and to.kind in _KINDS and _rank(to.kind) < _rank(given.dtype.kind):
         raise ArgumentError(f"{name}: {to} cannot hold {value!r}.\n  give a dtype such as {given.dtype}.")
@@ -348,7 +350,7 @@ def _diagonal(name: str, k: Any) -> int:
     number = as_int(k)
     if number is None:
         raise ArgumentError(f"{name}: k is the number of a diagonal, an int, got {k!r}.")
-    return number
+    return max(-(2**62), min(number, 2**62))  # beyond which there are no elements
 
 
 def _matrices(name: str, x: Any) -> Tensor:
@@ -369,7 +371,7 @@ def meshgrid(*arrays: Any, indexing: Literal["xy", "ij"] = "xy") -> list[Tensor]
     >>> [x.tolist() for x in map(np.asarray, meshgrid([1, 2], [3, 4, 5]))]
     [[[1, 2], [1, 2], [1, 2]], [[3, 3], [4, 4], [5, 5]]]
     """
-    if indexing not in ("xy", "ij"):
+    if not isinstance(indexing, str) or indexing not in ("xy", "ij"):
         raise ArgumentError(f"meshgrid: indexing is 'xy' or 'ij', got {indexing!r}.")
     vectors = [x if x.ndim else shapes.expand(x, at=(0,)) for x in map(asarray, arrays)]
     if odd := [x.shape for x in vectors if x.ndim != 1]:

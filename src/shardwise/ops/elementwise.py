@@ -10,6 +10,7 @@ import numpy as np
 from shardwise.layout.placement import checked_dtype
 from shardwise.ops.local_arithmetic import also_local, each_element
 from shardwise.ops.local_view import LocalTensor
+from shardwise.ops.site import number_dtype
 from shardwise.prim import elementwise as rows
 from shardwise.prim.row import Row
 from shardwise.prim.tensor import Tensor, asarray, together
@@ -200,7 +201,7 @@ def astype(x: Any, dtype: Any, /) -> Tensor:
     >>> astype([1.7, -1.7], "int32").numpy()
     array([ 1, -1], dtype=int32)
     """
-    return rows.astype(asarray(x), dtype=checked_dtype(dtype))
+    return rows.astype(asarray(x), dtype=number_dtype(checked_dtype(dtype), None, "astype"))
 
 
 @also_local(each_element)

@@ -9,11 +9,12 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from shardwise.engine.arrays import dtype_of
 from shardwise.errors import ArgumentError, BindingError, RangeError, checked_int
 from shardwise.layout.cut import Cut
 from shardwise.layout.layout import Layout, Shape, checked_shape
-from shardwise.layout.placement import checked_dtype
 from shardwise.ops.reductions import dim_of
+from shardwise.ops.site import number_dtype
 from shardwise.prim import elementwise as rows
 from shardwise.prim.dispatch import apply
 from shardwise.prim.gathers import gather, positions
@@ -25,7 +26,7 @@ from shardwise.prim.row import Row
 from shardwise.prim.rule import elementwise_rule
 from shardwise.prim.shapes import expand, permute, squeeze
 from shardwise.prim.solvers import is_quiet
-from shardwise.prim.tensor import Tensor, asarray, together
+from shardwise.prim.tensor import Tensor, asarray, host_array, together
 from shardwise.prim.windows import Index, Span, cutting, window, windowed
 
 
@@ -87,7 +88,7 @@ def one_hot(indices: Any, num_classes: int, /, *, dtype: Any = "float64", axis_l
     cut = Cut() if axis_layout is None else Cut(axis_layout)
     sizes = checked_shape((checked_int(num_classes, "one_hot: num_classes is an int"),))
     classes = iota(Layout(index.mesh, [cut]), sizes, index.engine)
-    return rows.astype(rows.equal(expand(index, at=(index.ndim,)), classes), dtype=checked_dtype(dtype))
+    return rows.astype(rows.equal(expand(index, at=(index.ndim,)), classes), dtype=number_dtype(dtype, None, "one_hot"))
 
 
 def _integers(x: Tensor, function: str) -> Tensor:
@@ -209,7 +210,7 @@ def _taken_apart(x: Tensor | _Shaped, key: Any) -> Key:
             continue
         size = x.shape[len(spans)]
         if isinstance(entry, slice):
-            start, stop, step = entry.indices(size)
+            start, stop, step = _bounds(entry, size)
             count = len(range(start, stop, step))
             if step < 0:
                 reverse.append(len(spans))
@@ -236,7 +237,7 @@ def _spelled_out(x: Tensor | _Shaped, key: tuple[Any, ...]) -> Iterator[Any]:
         elif entry is None or entry is Ellipsis or isinstance(entry, slice):
             entries.append(entry)
         elif _is_array(entry):
-            entries.append(entry if isinstance(entry, Tensor) else np.asarray(entry))
+            entries.append(entry if isinstance(entry, Tensor) else host_array(entry))
         else:
             entries.append(_number(entry))
     dots = [i for i, entry in enumerate(entries) if entry is Ellipsis]
@@ -255,12 +256,21 @@ def _spelled_out(x: Tensor | _Shaped, key: tuple[Any, ...]) -> Iterator[Any]:
     yield from whole
 
 
+def _bounds(entry: slice, size: int) -> tuple[int, int, int]:
+    try:
+        return entry.indices(size)
+    except TypeError:
+        raise ArgumentError(f"a slice is made of integers and None, got {entry!r}.") from None
+    except ValueError:
+        raise BindingError(f"the step of a slice is not 0, got {entry!r}.") from None
+
+
 def _is_array(entry: Any) -> bool:
     return isinstance(entry, list | Tensor | np.ndarray) or (hasattr(entry, "__array__") and np.ndim(entry) > 0)
 
 
 def _dtype(entry: Any) -> np.dtype:
-    return entry.dtype if isinstance(entry, Tensor) else np.asarray(entry).dtype
+    return entry.dtype if isinstance(entry, Tensor) else dtype_of(host_array(entry))
 
 
 def _mask(entry: Any) -> list[Any]:

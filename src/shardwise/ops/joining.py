@@ -8,7 +8,7 @@ from typing import Any, Literal
 
 import numpy as np
 
-from shardwise.errors import ArgumentError, BindingError, as_int, checked_ints, checked_number, did_you_mean
+from shardwise.errors import ArgumentError, BindingError, as_int, checked_ints, checked_number, did_you_mean, listed
 from shardwise.layout.cut import Cut
 from shardwise.layout.layout import Layout, Shape
 from shardwise.layout.placement import joint_dtype
@@ -82,9 +82,10 @@ def joined(parts: Sequence[Tensor], dim: int) -> Tensor:
 
 
 def _alike(arrays: Sequence[Any], function: str) -> list[Tensor]:
-    if isinstance(arrays, Tensor) or not arrays:
+    given = listed(arrays, f"{function} takes a list of one or more arrays")
+    if not given:
         raise ArgumentError(f"{function} takes a list of one or more arrays, got {arrays!r}.")
-    parts = together(*arrays)
+    parts = together(*given)
     dtype = joint_dtype(function, *(x.dtype for x in parts))
     return [x if x.dtype == dtype else rows.astype(x, dtype=dtype) for x in parts]
 
@@ -249,7 +250,7 @@ def pad(x: Any, pad_width: Any, /, *, mode: PadMode = "constant", constant_value
     """
     x = asarray(x)
     widths = _widths(pad_width, x.ndim)
-    if mode not in ("constant", "edge", "reflect", "wrap"):
+    if not isinstance(mode, str) or mode not in ("constant", "edge", "reflect", "wrap"):
         raise ArgumentError(
             f"pad: mode is 'constant', 'edge', 'reflect' or 'wrap', got {mode!r}."
             f"{did_you_mean(str(mode), ['constant', 'edge', 'reflect', 'wrap'])}"

@@ -47,6 +47,8 @@ def einsum(subscripts: str, /, *operands: Any) -> Tensor:
 
 
 def _parsed(subscripts: str, ranks: Sequence[int]) -> tuple[list[str], str]:
+    if not isinstance(subscripts, str):
+        raise ArgumentError(f"einsum takes subscripts such as 'ij,jk->ik' first, got {subscripts!r}.")
     text = subscripts.replace(" ", "")
     left, arrow, right = text.partition("->")
     terms = left.split(",")

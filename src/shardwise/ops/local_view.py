@@ -18,7 +18,7 @@ from array_api_compat import array_namespace
 
 from shardwise.engine.arrays import to_numpy
 from shardwise.engine.storage import storage_of
-from shardwise.errors import ArgumentError, BindingError, LayoutError, as_int
+from shardwise.errors import ArgumentError, BindingError, LayoutError, as_int, checked_function
 from shardwise.layout.axis import Axis, check_disjoint
 from shardwise.layout.context import current_mesh
 from shardwise.layout.conversion import LayoutLike, as_layout
@@ -30,7 +30,7 @@ from shardwise.prim.methods import Methods
 from shardwise.prim.relayout import relayout
 from shardwise.prim.row import Row
 from shardwise.prim.shards import divided, local_map
-from shardwise.prim.tensor import Tensor, from_shards, placed
+from shardwise.prim.tensor import Tensor, from_shards, host_array, placed
 from shardwise.prim.work import worked
 
 Names = str | Sequence[str]
@@ -154,7 +154,8 @@ def stack_layout(mesh: DeviceMesh, rank: int) -> Layout:
 
 def constant(data: Any, mesh: DeviceMesh) -> LocalTensor:
     """Return the same array on every device."""
-    layout = Layout.replicated(mesh, data.ndim if isinstance(data, Tensor) else np.ndim(data))
+    data = data if isinstance(data, Tensor) else host_array(data)
+    layout = Layout.replicated(mesh, data.ndim)
     return stacked(relayout(data, layout=layout) if isinstance(data, Tensor) else placed(data, layout), mesh)
 
 
@@ -238,6 +239,7 @@ def shard_map(
     Tensor([12.], float64[1] on x=4)
     """
     mesh = current_mesh(mesh)
+    checked_function(fn, "shard_map")
 
     def mapped(*args: Any) -> Any:
         leaves, tree = optree.tree_flatten(cast(Any, args))

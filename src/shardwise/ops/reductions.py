@@ -9,11 +9,12 @@ from typing import Any
 import numpy as np
 
 from shardwise.engine.arrays import is_low
-from shardwise.errors import ArgumentError, BindingError, RangeError, as_int, checked_ints, checked_number
+from shardwise.errors import ArgumentError, BindingError, RangeError, as_int, checked_flag, checked_ints, checked_number
 from shardwise.layout.cut import Cut
 from shardwise.layout.layout import Layout
 from shardwise.layout.placement import ReduceOp, checked_dtype, kind_of
 from shardwise.ops.local_arithmetic import along_dims, also_local
+from shardwise.ops.site import number_dtype
 from shardwise.prim import elementwise as rows
 from shardwise.prim.cumulate import cumulate
 from shardwise.prim.gathers import gather
@@ -64,14 +65,14 @@ def _reduced(x: Any, axis: Axis, keepdims: bool, op: ReduceOp, function: str) ->
     x = asarray(x)
     dims = dims_of(x, axis, function)
     out = reduce(x, dims=dims, op=op)
-    return expand(out, at=dims) if keepdims else out
+    return expand(out, at=dims) if checked_flag(keepdims, f"{function}: keepdims is a bool") else out
 
 
 def _accumulated(x: Any, axis: Axis, dtype: Any, keepdims: bool, op: ReduceOp, function: str) -> Tensor:
     # Small integers are accumulated in wide ones; the dtype that was asked for is that of the result.
     if dtype is None:
         return _reduced(x, axis, keepdims, op, function)
-    wanted = checked_dtype(dtype)
+    wanted = number_dtype(dtype, None, function)
     out = _reduced(rows.astype(asarray(x), dtype=wanted), axis, keepdims, op, function)
     return out if out.dtype == wanted else rows.astype(out, dtype=wanted)
 
@@ -159,7 +160,7 @@ def wide_mean(x: Tensor, dims: tuple[int, ...], low: bool, keepdims: bool = True
 def wide_sum(x: Tensor, dims: tuple[int, ...], keepdims: bool, low: bool) -> Tensor:
     """Return the sum over dims of what is made of small floats, if it is `low`, in float32; else a sum as any other."""
     out = reduce(x, dims=dims, op=ReduceOp.SUM, wide=True) if low else reduce(x, dims=dims, op=ReduceOp.SUM)
-    return expand(out, at=dims) if keepdims else out
+    return expand(out, at=dims) if checked_flag(keepdims, "keepdims is a bool") else out
 
 
 def square_lengths(x: Tensor) -> Tensor:
@@ -180,6 +181,13 @@ def _averaged(x: Any, function: str) -> Tensor:
     return x
 
 
+def _real(value: Any, what: str) -> float:
+    number = checked_number(value, f"{what} is a number")
+    if isinstance(number, complex):
+        raise ArgumentError(f"{what} is a number, got {number!r}.")
+    return number
+
+
 @also_local(along_dims)
 def var(x: Any, /, *, axis: Axis = None, correction: float = 0.0, keepdims: bool = False) -> Tensor:
     """Return the variance over dims: the mean of |x - mean|², which is real for complex numbers too.
@@ -196,7 +204,7 @@ def _var(x: Tensor, dims: tuple[int, ...], correction: float, keepdims: bool) ->
     count = product(x.shape[k] for k in dims)
     wide = rows.astype(x, dtype=np.dtype("float64")) if x.dtype.kind in "biu" else rows.widen(x)
     centred = rows.subtract(wide, wide_mean(x, dims, is_low(x.dtype)))
-    left = float(count) - checked_number(correction, "var: correction is a number")
+    left = float(count) - _real(correction, "var: correction")
     total = whole("var", x, dims, wide_sum(square_lengths(centred), dims, keepdims, is_low(x.dtype)))
     return rows.divide(total, left if left > 0 else float("nan"))
 
@@ -228,7 +236,7 @@ def wide_logsumexp(x: Tensor, dims: tuple[int, ...], keepdims: bool = False) -> 
     top = rows.widen(_finite(plain(whole("logsumexp", x, dims, reduce(x, dims=dims, op=ReduceOp.MAX)))))
     shifted = rows.exp(rows.subtract(rows.widen(x), spread(top, x, dims)))
     out = rows.add(rows.log(wide_sum(shifted, dims, False, is_low(x.dtype))), top)
-    return expand(out, at=dims) if keepdims else out
+    return expand(out, at=dims) if checked_flag(keepdims, "logsumexp: keepdims is a bool") else out
 
 
 def _finite(x: Tensor) -> Tensor:
@@ -308,7 +316,7 @@ def _best(x: Any, axis: int | None, keepdims: bool, op: ReduceOp, function: str)
         line = iota(Layout(x.mesh, [x.layout.dims[dims[0]]]), (x.shape[dims[0]],), x.engine)
         places = expand(line, at=tuple(range(1, x.ndim - dims[0])))
     out = reduce(rows.where(found, places, x.size), dims=dims, op=ReduceOp.MIN)
-    return expand(out, at=dims) if keepdims else out
+    return expand(out, at=dims) if checked_flag(keepdims, f"{function}: keepdims is a bool") else out
 
 
 def _ordered(x: Any, function: str) -> Tensor:
@@ -325,12 +333,9 @@ def norm(x: Any, /, *, axis: Axis = None, keepdims: bool = False, ord: float = 2
     >>> norm([3.0, 4.0]).item()
     5.0
     """
-    x = asarray(x)
-    size = rows.abs(x)
+    size = rows.abs(asarray(x))
     dims = dims_of(size, axis, "norm")
-    ord = checked_number(ord, "norm: ord is a number")
-    if isinstance(ord, complex):
-        raise ArgumentError(f"norm: ord is a number, got {ord!r}.")
+    ord = _real(ord, "norm: ord")
     if ord == float("inf"):
         return max(size, axis=dims, keepdims=keepdims)
     if ord == -float("inf"):
@@ -356,10 +361,10 @@ def cumulative_sum(x: Any, /, *, axis: int | None = None, dtype: Any = None, inc
     if axis is None and x.ndim != 1:
         raise ArgumentError(f"cumulative_sum needs an axis for a tensor with {x.ndim} dims.")
     dim = dim_of(x, 0 if axis is None else axis, "cumulative_sum")
-    wanted = checked_dtype(dtype) if dtype is not None else _wide(x.dtype)
+    wanted = number_dtype(dtype, _wide(x.dtype), "cumulative_sum")
     x = rows.astype(x, dtype=wanted) if wanted != x.dtype else x
     out = cumulate(x, dim=dim, reverse=False)
-    if not include_initial:
+    if not checked_flag(include_initial, "cumulative_sum: include_initial is a bool"):
         return out
     widths = tuple((int(k == dim), 0) for k in range(x.ndim))
     plain = [Cut(cut.axes) if k == dim else cut for k, cut in enumerate(out.layout.dims)]

@@ -9,7 +9,7 @@ from math import prod
 
 import numpy as np
 
-from shardwise.errors import PlanError, as_int
+from shardwise.errors import PlanError, as_int, checked_int
 from shardwise.layout.axis import Axis, without
 from shardwise.layout.device import Device
 from shardwise.layout.layout import Layout
@@ -265,6 +265,7 @@ class Step:
 
         The limit is at least `least_staging`.
         """
+        limit = checked_int(limit, "the limit of a step is a number of bytes")
         if self.is_local:
             return self
         largest, peers = self._reach

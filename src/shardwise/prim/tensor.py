@@ -17,7 +17,7 @@ from shardwise.engine.execute import Program, compiled
 from shardwise.engine.grid import Grid, tiles_of
 from shardwise.engine.held import Held
 from shardwise.engine.storage import Storage, region, storage_of
-from shardwise.errors import ArgumentError, BindingError, ConversionError, EngineError
+from shardwise.errors import ArgumentError, BindingError, ConversionError, EngineError, listed
 from shardwise.layout.context import current_mesh
 from shardwise.layout.conversion import LayoutLike, as_layout
 from shardwise.layout.device import Device, default_device
@@ -513,7 +513,8 @@ def _are_equal(x: np.ndarray, y: np.ndarray) -> bool:
 
 def _given(shards: Sequence[Any] | Mapping[int, Any], mesh: DeviceMesh, engine: Engine) -> dict[int, Array]:
     # The arrays by device: of all devices, or at least of those in this process.
-    pairs = dict(shards.items() if isinstance(shards, Mapping) else enumerate(shards))
+    wanted = "from_shards takes a list of arrays, one per device, or a mapping from devices to arrays"
+    pairs = dict(shards.items() if isinstance(shards, Mapping) else enumerate(listed(shards, wanted)))
     if pairs and not isinstance(shards, Mapping) and all(isinstance(s, Shard) for s in pairs.values()):
         shards = pairs = _by_device(list(pairs.values()))
     for device, piece in pairs.items():

@@ -1,12 +1,9 @@
 """Ops around `shard` as LLVM 19 writes them, where newer tools write them otherwise."""
 
-from typing import Any
-
 from xdsl.dialects.builtin import (
     AffineMapAttr,
     AnyFloat,
     ArrayAttr,
-    DenseIntOrFPElementsAttr,
     FloatAttr,
     IntegerAttr,
     TensorType,
@@ -24,6 +21,7 @@ from shardwise.ir.dialects.linalg_elementwise import ElementwiseOp
 from shardwise.ir.dialects.linalg_ops import Product
 from shardwise.ir.dialects.tosa_ops import ClampOp, ConstOp, MatMulOp, MulOp, NegateOp
 from shardwise.ir.place import place_of
+from shardwise.ir.splat import number_of
 
 # Kept bit by bit: a limit beyond the range of i64 is the range's end.
 LOWEST, HIGHEST = -(1 << 63), (1 << 63) - 1
@@ -70,10 +68,7 @@ def constant_of(value: SSAValue) -> float | int | None:
     if not isinstance(owner, Operation) or owner.name not in ("tosa.const", "arith.constant"):
         return None
     given = next((owner.properties[name] for name in ("value", "values") if name in owner.properties), None)
-    if not isinstance(given, DenseIntOrFPElementsAttr):
-        return None
-    numbers: tuple[Any, ...] = given.get_values()
-    return numbers[0] if numbers and numbers.count(numbers[0]) == len(numbers) else None
+    return number_of(given)
 
 
 def _shift(op: MulOp) -> None:

@@ -39,4 +39,6 @@ def _dense(op: Operation, attribute: DenseIntOrFPElementsAttr, shape: tuple[int,
         raise ProgramError(f"{op_text(op)} is a constant of a type with open sizes.")
     raw = np.frombuffer(attribute.data.data, "int8" if dtype.kind == "b" else dtype)
     values = raw != 0 if dtype.kind == "b" else raw
-    return np.broadcast_to(values, (prod(shape),)).reshape(shape)
+    if prod(shape) * dtype.itemsize >= 2**62:
+        raise ProgramError(f"{op_text(op)} has {prod(shape)} elements, which no memory holds.")
+    return np.broadcast_to(values[0], shape) if len(values) == 1 else values.reshape(shape)

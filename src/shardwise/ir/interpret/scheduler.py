@@ -45,6 +45,8 @@ class Scheduler:
             return
         except ProgramError as error:
             raise ProgramError(f"on device {device}: {error}" if len(self.runs) > 1 else str(error)) from None
+        except MemoryError as error:
+            raise ProgramError(f"on device {device}: there is not enough memory: {error}") from error
         if isinstance(request, Sending):
             self.messages.setdefault((device, request.target), deque()).append(request)
             self.ready.append((device, None))

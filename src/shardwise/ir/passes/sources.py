@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from xdsl.dialects import arith
 from xdsl.dialects.builtin import DYNAMIC_INDEX, DenseIntOrFPElementsAttr, FloatAttr, IntegerAttr, TensorType
 from xdsl.ir import Attribute, Operation, SSAValue
@@ -11,6 +9,7 @@ from xdsl.ir import Attribute, Operation, SSAValue
 from shardwise.ir.passes.layouts import is_static, local_sizes, shape_of
 from shardwise.ir.passes.resharding import sliced
 from shardwise.ir.passes.writer import Writer
+from shardwise.ir.splat import number_of, splat
 from shardwise.layout.layout import Layout
 
 CONSTANTS = ("arith.constant", "tosa.const")
@@ -33,8 +32,8 @@ def splat_value(value: SSAValue) -> float | int | None:
         return None
     if op.name in CONSTANTS:
         given = _constant_value(op)
-        if isinstance(given, DenseIntOrFPElementsAttr) and given.is_splat():
-            return given.get_values()[0]
+        if isinstance(given, DenseIntOrFPElementsAttr):
+            return number_of(given)
         return given.value.data if isinstance(given, IntegerAttr | FloatAttr) else None
     if op.name in ("tensor.splat", "linalg.fill", "shard.shard", "tensor.cast"):
         return splat_value(op.operands[0])
@@ -51,14 +50,10 @@ def made(w: Writer, op: Operation, operands: list[SSAValue], layout: Layout) -> 
     if op.name == "tensor.splat":
         return w.splat(operands[0], w.sizes(layout, shape), element)
     given, sizes = _constant_value(op), local_sizes(layout, shape)
-    if layout.sharded_axes and isinstance(given, DenseIntOrFPElementsAttr) and given.is_splat():
+    number = number_of(given) if layout.sharded_axes else None
+    if number is not None:
         if DYNAMIC_INDEX in sizes:
-            return w.splat(w.scalar(given.get_values()[0], element), w.sizes(layout, shape), element)
-        return w.add(arith.ConstantOp(_splat(given, TensorType(element, sizes))))
+            return w.splat(w.scalar(number, element), w.sizes(layout, shape), element)
+        return w.add(arith.ConstantOp(splat(TensorType(element, sizes), number)))
     whole = w.add(op.clone())
     return sliced(w, whole, Layout.replicated(layout.mesh, len(shape)), layout, shape)
-
-
-def _splat(given: DenseIntOrFPElementsAttr, kind: Any) -> DenseIntOrFPElementsAttr:
-    value: Any = given.get_values()[0]
-    return DenseIntOrFPElementsAttr.from_list(kind, [value])
