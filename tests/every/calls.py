@@ -1,5 +1,6 @@
 """Calls: an expression of the library, its operands, and what NumPy makes of their global values."""
 
+import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -185,6 +186,8 @@ class Setting:
 
     def call(self, code: str, oracle: Callable[..., Any], **how: Any) -> Call:
         """The call, exact unless something says otherwise."""
+        if self.draws.rarely(5):  # an int is whatever can be an index
+            code = re.sub(r"\b(axis|k|shift)=(-?\d+)\b", r"\1=np.int64(\2)", code)
         call = Call(code, oracle, dict(self.operands), dict(self.names), **how)
         if self.is_pending:  # contributions add up to a zero of either sign
             call = replace(call, rule=replace(call.rule, signs=False))

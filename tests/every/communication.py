@@ -130,8 +130,9 @@ def all_to_all(setting: Setting, name: str) -> Call:
     count = prod(axis.size for axis in layout.dims[concat].axes)
     sizes = list(shape)
     if kind == "slices" and layout.dims[split].axes:
-        kind, sizes[split] = "refused", sizes[split]
-    elif kind == "slices":
+        a = setting.given(shape, setting.dtype(MOVABLE), layout)
+        return setting.call(f"sw.all_to_all({a}, {split}, {concat})", _same)
+    if kind == "slices":
         sizes[split], sizes[concat] = count, count * setting.draws.between(1, 2)
     else:
         sizes[split] = count * count * setting.draws.between(1, 2)
@@ -140,8 +141,6 @@ def all_to_all(setting: Setting, name: str) -> Call:
     if kind == "blocks":
         return setting.call(f"sw.all_to_all({a}, {split}, {split})", lambda x: _exchange(x, split, count))
     code = f"sw.all_to_all({a}, {split}, {concat}, tiled=False)"
-    if kind == "refused":
-        return setting.call(code, _same, may_refuse=("",), bytes=False)
     return setting.call(code, lambda x: _swap(x, split, concat, count))
 
 

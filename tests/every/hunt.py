@@ -76,7 +76,7 @@ def cause(case: Case, finding: Finding) -> tuple[str, ...]:
     if finding.kind.startswith("raw"):
         return finding.kind, (re.findall(r"\((\S+\.py:\d+ .*)\)$", finding.what) or [finding.what])[0]
     if finding.kind.startswith("refus"):
-        return finding.kind, " ".join(re.findall(r"[a-z_]{3,}", finding.what)[:6])
+        return finding.kind, " ".join(re.findall(r"[a-z_]{3,}", re.sub(r"^\w+: ", "", finding.what))[:6])
     return case.name, finding.view, finding.kind
 
 

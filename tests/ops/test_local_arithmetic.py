@@ -31,6 +31,7 @@ PROGRAMS: dict[str, Callable[[Any, Any], Any]] = {
     "batched": lambda m, x: m.matmul(m.expand_dims(x, axis=0), m.reshape(x, (2, 3, 2))),
     "shapes": lambda m, x: m.reshape(m.permute_dims(x, (1, 0)), (-1, 2)),
     "moved": lambda m, x: m.squeeze(m.moveaxis(m.expand_dims(x, axis=1), 0, -1), 0),
+    "several moved": lambda m, x: m.moveaxis(m.expand_dims(x, axis=1), (2, 0), (0, -1)) + 0.0,
     "transposed": lambda m, x: m.matrix_transpose(x) * 2.0,
     "broadcast": lambda m, x: m.broadcast_to(m.sum(x, axis=0), (2, 3)) + 0.0,
     "slices": lambda m, x: x[1:, ::2] - x[:-1, 1, None],

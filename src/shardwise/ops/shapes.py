@@ -39,7 +39,11 @@ def _local_matrices(function: Call, x: LocalTensor) -> LocalTensor:
 
 
 def _local_move(function: Call, x: LocalTensor, source: Any, destination: Any) -> LocalTensor:
-    given = [from_the_end(x, dims, function.__name__) for dims in (source, destination)]
+    # One by one, in the order that they are given in: it tells which dim goes where.
+    given = [
+        [from_the_end(x, k, function.__name__) for k in (dims if isinstance(dims, Sequence) else (dims,))]
+        for dims in (source, destination)
+    ]
     return LocalTensor(function(x.stack, *given), x.mesh)
 
 
