@@ -1,6 +1,8 @@
 """Communication functions against NumPy on the global view or on the stack of local arrays, and their traffic."""
 
+import random
 from collections.abc import Callable, Sequence
+from inspect import signature
 from math import prod
 from random import Random
 from typing import Any
@@ -697,6 +699,8 @@ def test_reductions_of_equal_copies_need_no_communication() -> None:
         assert same(all_reduce(x, reduce_op="bxor").numpy(), np.zeros(4, "int8"))
         assert same(all_reduce(x, reduce_op="max").numpy(), x.numpy())
     assert log.bytes == 0
+    endless = shard(np.array([complex(np.inf, 0), complex(-np.inf, 2)]), M23, P())
+    assert all_reduce(endless, reduce_axes="b").numpy().tolist() == [complex(np.inf, 0), complex(-np.inf, 6)]
     flags = shard(np.array([True, False]), M23, P())
     assert same(all_reduce(flags, reduce_op="bxor", reduce_axes="a").numpy(), np.array([False, False]))
     assert same(all_reduce(flags, reduce_op="bxor", reduce_axes="b").numpy(), np.array([True, False]))
@@ -1128,3 +1132,36 @@ def test_any_integer_is_a_dim_an_offset_or_a_position(integer: Any) -> None:
 def test_what_is_no_integer_is_refused(call: Callable[[Tensor], Any], text: str) -> None:
     with pytest.raises(ArgumentError, match=text):
         call(X)
+
+
+ANYTHING: list[Any] = [
+    0, 1, -1, 5, True, None, 1.5, "a", "b", "c", "", "a:(1)2", ("a",), ("a", "b"), ["b"], (), np.int64(1),
+    np.float32(1), np.True_, np.array(1), np.array([0, 1]), {"a"}, {"a": 1}, (0, 1), [(0, 1)], [(0,)], [0, 1], object(),
+    "sum", "MAX", ReduceOp.BXOR, P("a"), CPU(0), M23, M23.axis("a"), 10**30, float("nan"), (1, -1), "clip", "pad", b"a",
+    int, [None], slice(1), ...,
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("inside", [False, True], ids=["global view", "local view"])
+def test_arguments_of_any_kind_give_a_result_or_an_error_of_ours(inside: bool) -> None:
+    rng = random.Random(0)
+    functions = [all_gather, all_slice, all_to_all, all_reduce, reduce_scatter, pmean, ppermute, shift, halo_exchange]
+    functions += [sw.broadcast, sw.reduce, sw.gather, sw.scatter, sw.send_recv] if inside else [to_device, transfer_to]
+    data = np.arange(36).reshape(6, 6)
+    refused = 0
+    for _ in range(1500):
+        function, more = rng.choice(functions), {}
+        for p in list(signature(function).parameters.values())[1:]:
+            if p.kind is not p.VAR_KEYWORD and (p.default is p.empty or rng.random() < 0.5):
+                more[p.name] = rng.choice(ANYTHING)
+        mesh = rng.choice([M23, DeviceMesh((2, 1), ("a", "b"))])
+        x = data.astype(rng.choice(["float64", "int8"]))
+        try:
+            if inside:
+                call = sw.shard_map(lambda a, f=function, more=more: f(a, **more), mesh, P("a"), P(("a", "b")))
+                call(x)
+            else:
+                function(shard(x, mesh, rng.choice([P("a", "b"), P(), P(None, ("a", "b"))])), **more)
+        except sw.ShardwiseError:
+            refused += 1
+    assert 200 < refused < 1500

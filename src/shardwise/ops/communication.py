@@ -95,6 +95,12 @@ def _dim(x: Tensor, axis: int, function: str, name: str = "axis") -> int:
     return dim % x.ndim
 
 
+def _flag(value: Any, function: str, name: str) -> bool:
+    if not isinstance(value, bool | np.bool_) and as_int(value) not in (0, 1):
+        raise ArgumentError(f"{function}: {name} is True or False, got {value!r}.")
+    return bool(value)
+
+
 def _axes(x: Tensor, names: AxisNames, function: str) -> tuple[Axis, ...]:
     return _named_axes(x.mesh, names, function)
 
@@ -261,6 +267,7 @@ def all_to_all(
     >>> all_to_all(shard(np.arange(4.0), mesh, P("x")), 0, 0)
     Tensor([0., 2., 1., 3.], float64[4@x] on x=2)
     """
+    tiled = _flag(tiled, "all_to_all", "tiled")
     if isinstance(sharded_tensor, LocalTensor):
         return local_collectives.all_to_all(sharded_tensor, mesh_axes, split_axis, concat_axis, tiled)
     x = _tensor(sharded_tensor, "all_to_all")
@@ -326,7 +333,7 @@ def all_reduce(
     if kwargs:
         _understood("all_reduce", kwargs, ["reduce_op", "reduce_axes"])
     if isinstance(sharded_tensor, LocalTensor):
-        return local_collectives.all_reduce(sharded_tensor, reduce_axes, reduce_op or "sum")
+        return local_collectives.all_reduce(sharded_tensor, reduce_axes, "sum" if reduce_op is None else reduce_op)
     return _finished(_reduced(_tensor(sharded_tensor, "all_reduce"), reduce_op, reduce_axes, "all_reduce"), reduce_axes)
 
 
@@ -364,10 +371,10 @@ class _Reduction(NamedTuple):
 
 
 @lru_cache(maxsize=4096)
-def _reduction(layout: Layout, op: str | ReduceOp | None, names: AxisNames, function: str) -> _Reduction:
+def _reduction(layout: Layout, op: ReduceOp | None, names: AxisNames, function: str) -> _Reduction:
     pending = layout.partial
     axes = _reduce_axes(layout, names, function)
-    how = ReduceOp.of(op) if op is not None else layout.reduce_op or ReduceOp.SUM
+    how = op or layout.reduce_op or ReduceOp.SUM
     if not is_disjoint(axes, pending) and how is not layout.reduce_op:
         raise LayoutError(
             f"{function}: {layout} has a pending {layout.reduce_op}, which cannot be resolved as {how}.\n"
@@ -383,7 +390,7 @@ def _reduction(layout: Layout, op: str | ReduceOp | None, names: AxisNames, func
 
 def _reduced(x: Tensor, op: str | ReduceOp | None, names: AxisNames, function: str) -> Tensor:
     # The reduction as a pending one: partial axes as they are, shards along other axes seen as terms.
-    found = _reduction(x.layout, op, _key(names), function)
+    found = _reduction(x.layout, None if op is None else ReduceOp.of(op), _key(names), function)
     found.op.check_dtype(x.dtype)
     x = resolved(x) if found.resolve else x
     if found.copies > 1:
@@ -414,7 +421,8 @@ def reduce_scatter(
     if kwargs:
         _understood("reduce_scatter", kwargs, ["reduce_op", "reduce_axes"])
     if isinstance(sharded_tensor, LocalTensor):
-        return local_collectives.reduce_scatter(sharded_tensor, reduce_axes, axis, reduce_op or "sum")
+        how = "sum" if reduce_op is None else reduce_op
+        return local_collectives.reduce_scatter(sharded_tensor, reduce_axes, axis, how)
     x = _tensor(sharded_tensor, "reduce_scatter")
     dim = _dim(x, axis, "reduce_scatter")
     y = _reduced(x, reduce_op, reduce_axes, "reduce_scatter")
@@ -486,7 +494,7 @@ def shift(sharded_tensor: Any, axis: str | Sequence[str], offset: int = 1, *, ro
     if places is None:
         raise ArgumentError(f"shift: offset is how many positions as an int, got {offset!r}.")
     size = prod(a.size for a in _named_axes(mesh, axis, "shift"))
-    return ppermute(sharded_tensor, _shifted(size, places, rotate), axis=axis)
+    return ppermute(sharded_tensor, _shifted(size, places, _flag(rotate, "shift", "rotate")), axis=axis)
 
 
 @lru_cache(maxsize=4096)
@@ -513,19 +521,24 @@ def halo_exchange(
     >>> halo_exchange(shard(np.arange(4.0), DeviceMesh((2,), ("x",)), P("x")), 0, 1).local(0)
     array([0., 1., 2.])
     """
+    if edge is not None and not isinstance(edge, str):
+        raise ArgumentError(f"halo_exchange: edge is 'clip' or 'pad', got {edge!r}.")
+    width = as_int(halo)
+    halo = halo if width is None else width
     if isinstance(sharded_tensor, LocalTensor):
         if mesh_axis is None:
             raise ArgumentError("inside shard_map, halo_exchange goes along a mesh axis: mesh_axis='x'.")
         if edge == "clip":
             raise ArgumentError("inside shard_map all shards are equal, so halo_exchange has edge='pad' only.")
-        return local_collectives.halo_exchange(sharded_tensor, mesh_axis, axis, Cut((), halo=halo).halo)
+        around = Cut((), halo=halo, edge="pad" if edge is None else edge).halo
+        return local_collectives.halo_exchange(sharded_tensor, mesh_axis, axis, around)
     x = _tensor(sharded_tensor, "halo_exchange")
     if mesh_axis is not None:
         raise ArgumentError("halo_exchange: mesh_axis is for use inside shard_map; here the dim's own axes count.")
     dim = _dim(x, axis, "halo_exchange")
     old = x.layout.dims[dim]
     cuts = list(x.layout.dims)
-    cuts[dim] = Cut(old.axes, split=old.split, offsets=old.offsets, halo=halo, edge=edge or "clip")
+    cuts[dim] = Cut(old.axes, split=old.split, offsets=old.offsets, halo=halo, edge="clip" if edge is None else edge)
     return relayout(x, layout=_with(x.layout, cuts))
 
 

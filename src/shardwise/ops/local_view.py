@@ -42,9 +42,13 @@ def each_name(names: Any) -> tuple[Any, ...]:
     >>> each_name("x"), each_name(["x", "y"]), each_name(np.int64(1))
     (('x',), ('x', 'y'), (1,))
     """
-    if isinstance(names, str | Axis | bool) or not isinstance(names, Iterable):
+    if isinstance(names, str | Axis | bool) or as_int(names) is not None or not isinstance(names, Iterable):
         names = (names,)
-    return tuple(name if (number := as_int(name)) is None else number for name in names)
+    out = tuple(name if (number := as_int(name)) is None else number for name in names)
+    for name in out:
+        if isinstance(name, bool) or not isinstance(name, str | int | Axis):
+            raise ArgumentError(f"a mesh axis is given by its name or number, got {name!r}.")
+    return out
 
 
 class LocalTensor(Methods):

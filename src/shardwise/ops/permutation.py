@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from functools import lru_cache
 from math import prod
 from typing import Any
@@ -22,11 +22,17 @@ def sources_of(mesh: DeviceMesh, permutation: Iterable[tuple[int, int]], axis: A
     >>> sources_of(DeviceMesh((4,), ("x",)), [(0, 1)], None)
     (None, 0, None, None)
     """
+    if not isinstance(permutation, Iterable) or isinstance(permutation, str | Mapping) or _is_number(permutation):
+        raise ArgumentError(f"ppermute: a permutation is a list of (source, target) pairs, got {permutation!r}.")
     given = [tuple(pair) if isinstance(pair, Iterable) else pair for pair in permutation]
     names = None if axis is None else each_name(axis)
     if all(isinstance(pair, tuple) and all(type(end) is int for end in pair) for pair in given):
         return _sources_of(mesh, tuple(given), names)
     return _sources_of.__wrapped__(mesh, given, names)  # the check says what is wrong, or makes ints of it
+
+
+def _is_number(value: Any) -> bool:
+    return getattr(value, "ndim", 1) == 0  # which an array can be, although it has the methods of one that is not
 
 
 @lru_cache(maxsize=4096)

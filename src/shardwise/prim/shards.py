@@ -19,7 +19,7 @@ from shardwise.layout.axis import Axis, overlap, without
 from shardwise.layout.cut import Cut
 from shardwise.layout.layout import Layout, Shape
 from shardwise.layout.placement import ReduceOp
-from shardwise.prim.elementwise import astype, divide, equal, multiply, narrow, pow, widen
+from shardwise.prim.elementwise import add, astype, divide, equal, multiply, narrow, pow, widen
 from shardwise.prim.kernel import zeros
 from shardwise.prim.relayout import relayout, resolved
 from shardwise.prim.row import Row
@@ -166,7 +166,9 @@ def repeated(x: Tensor, op: ReduceOp, count: int) -> Tensor:
     if op is ReduceOp.SUM and x.dtype.kind in "iu":  # which wraps around, as adding does
         return multiply(x, np.array(count).astype(x.dtype).item())
     if op is ReduceOp.PROD and x.dtype.kind in "iuc":
-        return _power(resolved(x), count)
+        return _many(multiply, resolved(x), count)
+    if op is ReduceOp.SUM and x.dtype.kind == "c":  # a product with a number makes NaN beside an infinity
+        return _many(add, x, count)
     if op in (ReduceOp.SUM, ReduceOp.PROD):
         exact = _is_exact(count, x.dtype)
         wide = x if exact else astype(resolved(x), dtype=accumulator(x.dtype))
@@ -177,15 +179,15 @@ def repeated(x: Tensor, op: ReduceOp, count: int) -> Tensor:
     return x
 
 
-def _power(x: Tensor, count: int) -> Tensor:
-    # By squares: they wrap around as the product of integers does, where a power must fit in the dtype; and powers of
-    # complex numbers go by angles, which are off where squares are exact.
+def _many(combine: Row, x: Tensor, count: int) -> Tensor:
+    # By doubling: squares wrap around as the product of integers does, where a power must fit in the dtype; and powers
+    # of complex numbers go by angles, which are off where squares are exact.
     out = None
     while count:
         if count % 2:
-            out = x if out is None else multiply(out, x)
+            out = x if out is None else combine(out, x)
         count //= 2
-        x = multiply(x, x) if count else x
+        x = combine(x, x) if count else x
     assert out is not None, "there is one copy at least"
     return out
 
