@@ -72,7 +72,7 @@ def check(case: Transition, size: int, dtype: Any = "int64", *, theirs: bool = F
     return some
 
 
-@pytest.mark.parametrize(("partial", "every"), [(False, 5), (True, 9)])
+@pytest.mark.parametrize(("partial", "every"), [(False, 7), (True, 13)])
 def test_reshards_of_a_grid_are_those_of_the_plan(partial: bool, every: int) -> None:
     for case in list(all_transitions(mesh_of(2, 3), (5, 4), partial))[::every]:
         check(case, 6)

@@ -135,7 +135,11 @@ def test_arrays_start_and_end_where_they_are_stored() -> None:
 
 
 def test_accelerators_are_told_of_only_where_all_are_ones() -> None:
-    for devices, want in (([Accelerator(0), Accelerator(1)], True), ([CPU(0), CPU(1)], False)):
+    for devices, want in (
+        ([Accelerator(0), Accelerator(1)], True),
+        ([Accelerator(0), CPU(1)], False),
+        ([CPU(0), CPU(1)], False),
+    ):
         layout = Layout(DeviceMesh((2,), ("x",), devices), ["x"])
         (round_,) = handover_route(handed(layout, (4,), (1, 0)), 0).legs[0].rounds
         assert round_.on_accelerators is want

@@ -1,9 +1,11 @@
 """Storage: devices share an array exactly when they hold equal data."""
 
+import numpy as np
+import pytest
 from hypothesis import given
 
-from shardwise import DeviceMesh, P
-from shardwise.engine.storage import region, storage_of
+from shardwise import Cut, DeviceMesh, Layout, P
+from shardwise.engine.storage import covered, region, storage_of
 from tests.layout.oracle import held_box, position
 from tests.layout.strategies import Bound, bound_layouts
 
@@ -40,3 +42,44 @@ def test_equal_storages_are_one_object() -> None:
 def test_a_region_ends_in_an_ellipsis_so_that_scalars_stay_arrays() -> None:
     assert region((), ()) == (...,)
     assert region(((4, 6), (0, 1)), ((3, 9), (0, 1))) == (slice(1, 3), slice(0, 1), ...)
+
+
+MESH = DeviceMesh((2, 3, 2), ("x", "y", "z"))
+LAYOUTS = [
+    Layout(MESH, [("z", "x"), None]),
+    Layout(MESH, ["y", "x"], ["z"]),
+    Layout(MESH, [Cut("y", halo=(1, 1)), None], ["z", "x"]),
+    Layout(MESH, [None, None]),
+]
+
+
+@pytest.mark.parametrize("layout", LAYOUTS, ids=str)
+def test_arrays_are_numbered_by_tile_and_then_by_contribution(layout: Layout) -> None:
+    storage = storage_of(layout, (7, 4))
+    axes = [axis for cut in layout.dims for axis in cut.axes] + list(layout.partial)
+    sizes = [axis.size for axis in axes]
+    for device in range(12):
+        digits = [device // MESH.divisor(axis) % axis.size for axis in axes]
+        assert storage.index(device) == int(np.ravel_multi_index(digits, sizes) if sizes else 0)
+        assert storage.index(device) == storage.index(device)
+    for index in range(storage.count):
+        holders = [device for device in range(12) if storage.index(device) == index]
+        assert storage.holders[index] == tuple(holders)
+        assert storage.holder(index) == storage.firsts[index] == holders[0]
+        assert storage.box(index) == storage.boxes[index] == held_box(layout, (7, 4), holders[0])
+        assert storage.local_shape(index) == storage.shapes[index]
+        assert storage.shapes[index] == tuple(stop - start for start, stop in storage.boxes[index])
+    assert len(storage.holders) == len(storage.boxes) == storage.count
+
+
+def test_a_region_and_the_box_it_covers_are_inverse() -> None:
+    outer = ((3, 9), (0, 4))
+    for box in (((3, 9), (0, 4)), ((4, 6), (1, 1)), ((8, 9), (3, 4))):
+        assert covered(outer, region(box, outer)) == box
+    assert covered(outer, ()) == outer
+    assert covered((), (...,)) == ()
+
+
+def test_other_shapes_are_other_storages() -> None:
+    assert storage_of(LAYOUTS[0], (7, 4)) is not storage_of(LAYOUTS[0], (7, 5))
+    assert storage_of(LAYOUTS[0], (7, 4)) is not storage_of(LAYOUTS[1], (7, 4))

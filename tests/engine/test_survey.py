@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from shardwise import CPU, DeviceMesh, Layout, Link, plan_reshard
+from shardwise import CPU, Accelerator, DeviceMesh, Layout, Link, ReduceOp, plan_reshard
 from shardwise.engine.execute import Program, compiled, permutation
 from shardwise.engine.route import Message, Part, Route
 from shardwise.engine.storage import storage_of
@@ -82,6 +82,27 @@ def test_who_sends_the_same_to_all_packs_it_once() -> None:
     assert round_.straight
     assert round_.gathers
     assert len({id(message.parts) for message in round_.sends}) == 1
+    assert [out.blank for out in leg.outs] == [False]  # all of it comes
+    assert round_.call.reduction is None
+    assert not round_.on_accelerators
+
+
+def test_a_group_talks_among_itself_and_names_its_reduction() -> None:
+    mesh = mesh_of(2, 2)
+    program = reshard(Layout(mesh, [None], ["y"], "max"), Layout(mesh, ["y"]), (8,))
+    for rank, group in enumerate([(0, 1), (0, 1), (2, 3), (2, 3)]):
+        (leg,) = route_of(program, rank).legs
+        (round_,) = leg.rounds
+        assert round_.call.ranks == group
+        assert round_.call.reduction == "max"
+        assert leg.op is ReduceOp.MAX
+
+
+def test_a_round_is_on_accelerators_only_where_all_are() -> None:
+    for devices, want in (([Accelerator(0), Accelerator(1)], True), ([Accelerator(0), CPU(1)], False)):
+        mesh = DeviceMesh((2,), ("x",), devices)
+        (leg,) = route_of(reshard(Layout(mesh, ["x"]), Layout(mesh, [None]), (8,)), 0).legs
+        assert leg.rounds[0].on_accelerators is want
 
 
 @pytest.mark.parametrize("root", [0, 2])

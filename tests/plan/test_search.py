@@ -2,12 +2,13 @@
 
 from itertools import product
 from random import Random
+from typing import Any
 
 import numpy as np
 import pytest
 from hypothesis import given
 
-from shardwise import DeviceMesh, Layout, Link, Links, P, plan_reshard
+from shardwise import Cut, DeviceMesh, Layout, Link, Links, P, plan_reshard
 from shardwise.layout.placement import reductions_of
 from tests.plan import oracle
 from tests.plan.cases import all_transitions, mesh_of, sub_axis_layouts, transitions
@@ -244,3 +245,105 @@ def test_without_links_nothing_is_added_up_twice(case):
     plan = plan_reshard(case.src, case.dst, case.shape, dtype)
     assert sum(move.reduces for step in plan.steps for move in step.moves) <= 1
     assert {step.widths for step in plan.steps} <= {None}
+
+
+# -- the steps of named transitions, and what a device is estimated to receive in each -----------------------
+
+GRID = mesh_of(2, 4)
+WIDE = Cut("y", halo=(1, 1))
+WHOLE = 16 * 16
+NAMED: dict[str, tuple[Any, Any, list[tuple[str, list[float]]]]] = {
+    # Half of a half: the other half of the columns of its own rows stays.
+    "transpose": (["x", None], [None, "x"], [("all_to_all over x", [WHOLE / 2 / 2])]),
+    "gather": ([("x", "y"), None], [None, None], [("all_gather over x, y", [WHOLE * 7 / 8])]),
+    "slice": ([None, None], ["y", "x"], [("slice over y, x", [])]),
+    "other axis": (["x", None], ["y", None], [("exchange over x, y", [WHOLE / 4])]),
+    "halo": (["y", None], [WIDE, None], [("halo_exchange over y", [2 * 16])]),
+    "from a halo": ([WIDE, None], [None, None], [("exchange over y", [WHOLE * (1 - 6 / 16)])]),
+}
+PENDING: dict[str, tuple[Any, str, Any, str, list[tuple[str, list[float]]]]] = {
+    # Two devices share each element: half of it from the other one, and half handed back.
+    "all reduce": ([None, None], "x", [None, None], "", [("all_reduce over x", [WHOLE / 2, WHOLE / 2])]),
+    "reduce scatter": ([None, None], "x", ["x", None], "", [("reduce_scatter over x", [WHOLE / 2])]),
+    "reduce and slice": (
+        [None, None],
+        "x",
+        ["y", None],
+        "",
+        [("reduce_scatter over x, y", [WHOLE / 4 / 2]), ("all_gather over x", [WHOLE / 4 / 2])],
+    ),
+    # Both contributions of each element may come from elsewhere.
+    "reduce and transpose": (
+        ["y", None],
+        "x",
+        [None, "y"],
+        "",
+        [("reduce_scatter over x, y", [2 * WHOLE / 4 / 2]), ("all_gather over x", [WHOLE / 4 / 2])],
+    ),
+    "part of it": ([None, None], "xy", ["y", None], "x", [("reduce_scatter over y", [3 * WHOLE / 4])]),
+    "become pending": (["x", None], "", [None, None], "x", [("fill over x", [])]),
+    "gather and become pending": (
+        ["x", None],
+        "",
+        [None, None],
+        "y",
+        [("all_gather over x", [WHOLE / 4]), ("fill over y", [])],
+    ),
+    "turn and become pending": (["y", None], "", ["x", None], "y", [("fill over y", [])]),
+}
+
+
+@pytest.mark.parametrize("itemsize", [1, 4])
+@pytest.mark.parametrize("name", [*NAMED, *PENDING])
+def test_steps_and_their_estimates(name: str, itemsize: int) -> None:
+    if name in NAMED:
+        (a, b, want), pending, fresh = NAMED[name], "", ""
+    else:
+        a, pending, b, fresh, want = PENDING[name]
+    plan = plan_reshard(Layout(GRID, a, list(pending)), Layout(GRID, b, list(fresh)), (16, 16), f"int{8 * itemsize}")
+    assert [(str(s), [e / itemsize for e in s.estimates]) for s in plan.steps] == want
+    for step in plan.steps:
+        # A round takes the latency once, and the bytes over links of one bandwidth.
+        assert step.time == pytest.approx(sum(1e-5 + e / 25e9 for e in step.estimates))
+
+
+@pytest.mark.parametrize(
+    ("pending", "fresh", "op", "want"),
+    [
+        ("", "", "sum", [("", "", "")]),
+        ("x", "", "sum", [("x", "", ""), ("x", "", "y")]),
+        ("xy", "", "sum", [("xy", "", "")]),
+        ("", "y", "sum", [("", "y", "")]),
+        ("x", "x", "sum", [("", "", "x")]),  # nothing to do but to keep it
+        ("x", "y", "sum", [("x", "y", "")]),
+        ("xy", "x", "sum", [("y", "", "x"), ("xy", "x", "")]),
+        ("x", "xy", "sum", [("", "y", "x"), ("x", "xy", "")]),
+        ("", "y", "avg", [("", "", "")]),  # the mean of equal copies is the copy
+        ("x", "", "avg", [("x", "", ""), ("x", "", "y")]),
+        ("x", "x", "avg", [("", "", "x")]),
+    ],
+)
+def test_the_ways_to_treat_pending_axes(pending: str, fresh: str, op: str, want: list[tuple[str, str, str]]) -> None:
+    src, dst = Layout(GRID, [None], list(pending), op), Layout(GRID, [None], list(fresh), op)
+    search = plan_reshard(src, dst, (8,), "float32").search
+    found = [tuple("".join(map(str, axes)) for axes in (o.pending, o.fresh, o.batch)) for o in search.options(src, dst)]
+    assert found == want
+
+
+def test_different_reductions_keep_nothing() -> None:
+    src, dst = Layout(GRID, [None], ["x"], "max"), Layout(GRID, [None], ["x"], "sum")
+    first = next(iter(plan_reshard(src, dst, (8,), "float32").search.options(src, dst)))
+    assert ([*map(str, first.pending)], [*map(str, first.fresh)], first.batch) == (["x"], ["x"], ())
+
+
+def test_what_needs_no_moving_has_no_steps() -> None:
+    for dims in ([None], ["x"], [("y", "x")], [Cut("y", halo=1)]):
+        layout = Layout(GRID, dims)
+        assert plan_reshard(layout, layout, (8,), "int8").steps == ()
+
+
+def test_between_meshes_everything_is_one_exchange() -> None:
+    new = mesh_of(16)
+    far = plan_reshard(Layout(GRID, ["x"]), Layout(new, ["x"]), (32,), "int8")
+    assert [step.kind for step in far.steps] == ["exchange"]
+    assert far.steps[0].time == pytest.approx(1e-5 + far.steps[0].estimates[0] / 25e9)

@@ -80,13 +80,13 @@ UFUNCS: dict[ReduceOp | None, Any] = {
 LONG = pytest.param(1, marks=pytest.mark.long)
 
 
-@pytest.mark.parametrize("every", [5, LONG])
+@pytest.mark.parametrize("every", [9, LONG])
 def test_devices_get_what_they_lack(every: int) -> None:
     for src, dst in list(product(DIMS, DIMS))[::every]:
         check(Layout(MESH, src), Layout(MESH, dst), (7, 5))
 
 
-@pytest.mark.parametrize("every", [7, LONG])
+@pytest.mark.parametrize("every", [11, LONG])
 def test_devices_that_reduce_get_what_others_contribute(every: int) -> None:
     pending: list[Any] = [([None, None], [X]), ([None, None], [Y]), ([None, None], [X, Y])]
     pending += [([X, None], [Y]), ([None, Y], [X])]
@@ -97,7 +97,7 @@ def test_devices_that_reduce_get_what_others_contribute(every: int) -> None:
 @pytest.mark.parametrize("op", [op for op in UFUNCS if op is not None], ids=str)
 def test_every_reduction(op: ReduceOp) -> None:
     check(Layout(MESH, [None], [Y], op), Layout(MESH, [Y]), (7,), op)
-    if op in (ReduceOp.SUM, ReduceOp.MAX, ReduceOp.MIN, ReduceOp.PROD):
+    if op in (ReduceOp.SUM, ReduceOp.MIN):
         check(Layout(MESH, [None], [Y], op), Layout(MESH, [Y]), (7,), op, "float32")
 
 
