@@ -102,7 +102,7 @@ HALOS = [
     (Cut("y"), Cut(("y", "x"), halo=1), ["exchange over x, y"]),
     (Cut("y"), Cut(("y", "x"), halo=(0, 1)), ["exchange over x, y"]),
     (Cut("y"), Cut(("y", "x"), halo=(1, 0)), ["exchange over x, y"]),
-    (Cut(("x", "y"), halo=1), Cut(("x", "z"), halo=1), ["exchange over x, y, z"]),
+    (Cut(("x", "y"), halo=1), Cut(("x", "z:(1)2"), halo=1), ["exchange over x, y, z"]),
     (Cut("y", halo=1), Cut(), ["exchange over y"]),
     # a dim that is not split has no neighbours, and what lies outside is only there to be filled
     (Cut((), halo=1, edge="pad"), Cut(), ["slice"]),
@@ -115,6 +115,9 @@ HALOS = [
 @pytest.mark.parametrize(("old", "new", "want"), HALOS, ids=str)
 def test_a_halo_that_grows_is_exchanged_and_one_that_shrinks_is_sliced(old, new, want):
     assert steps(Layout(MESH, [old]), Layout(MESH, [new]), (24,)) == want
+    for other in (None, "z:(2)2"):  # what happens in one dim does not depend on another that stays
+        assert steps(Layout(MESH, [old, other]), Layout(MESH, [new, other]), (24, 6)) == want
+        assert steps(Layout(MESH, [other, old]), Layout(MESH, [other, new]), (6, 24)) == want
 
 
 @given(transitions(partial=True))
