@@ -123,7 +123,7 @@ def test_a_halo_that_grows_is_exchanged_and_one_that_shrinks_is_sliced(old, new,
 @given(transitions(partial=True))
 def test_a_layout_is_its_own_target_without_a_step(case: Transition):
     for layout in case[:2]:
-        plan = plan_reshard(layout, layout, case.shape, "int8")
+        plan = plan_reshard(layout, layout, case.shape, "int8", memory_limit=0)
         assert (plan.steps, plan.time, plan.rounds, plan.staging_bytes) == ((), 0, 0, 0)
 
 
@@ -236,6 +236,14 @@ def test_cuts_nest_exactly_when_every_boundary_does():
             assert nested(fine, coarse) == (ends[0][::ratio] == ends[1]), (fine, coarse)
             nests += ends[0][::ratio] == ends[1]
     assert nests > 1000
+
+
+def test_even_cuts_nest_exactly_when_every_boundary_does():
+    for size, parts, ratio in product(range(40), range(1, 10), range(1, 4)):
+        for splits in product(SPLITS, repeat=2):
+            fine, coarse = DimTiling(size, parts * ratio, splits[0]), DimTiling(size, parts, splits[1])
+            ends = [[0, *(cut.interval(i)[1] for i in range(cut.parts))] for cut in (fine, coarse)]
+            assert nested(fine, coarse) == (ends[0][::ratio] == ends[1]), (fine, coarse)
 
 
 SPLITS: list[Any] = ["balanced", "chunk"]
