@@ -3,7 +3,7 @@
 import pytest
 from hypothesis import given
 
-from shardwise import Layout, P, plan_reshard
+from shardwise import Layout, Link, P, plan_reshard
 from shardwise.plan import explain
 from tests.plan.cases import Transition, mesh_of, transitions
 
@@ -84,8 +84,13 @@ def test_what_needs_no_bytes_says_so(src, dst, why):
 
 
 def test_more_steps_or_a_longer_time_are_given_as_the_reason():
-    found = explained(P(("x", "y")), P(), (8,))
-    assert "axis by axis would move as much, but take 2 times as long" in found.why
+    src, dst = P(("x", "y")), P()
+    assert "axis by axis would move as much, but take 2 times as long" in explained(src, dst, (8,)).why
+    at_once = plan_reshard(src.to_layout(1, MESH), dst.to_layout(1, MESH), (8,), "int8", links=Link(0, 1e9))
+    assert at_once.explain().why == (
+        "gather, then slice comes to the same; axis by axis would need 2 steps instead of 1; "
+        "one direct exchange comes to the same."
+    )
 
 
 @given(transitions(partial=True))

@@ -102,7 +102,7 @@ HALOS = [
     (Cut("y"), Cut(("y", "x"), halo=1), ["exchange over x, y"]),
     (Cut("y"), Cut(("y", "x"), halo=(0, 1)), ["exchange over x, y"]),
     (Cut("y"), Cut(("y", "x"), halo=(1, 0)), ["exchange over x, y"]),
-    (Cut(("x", "y"), halo=1), Cut(("x", "z"), halo=1), ["exchange over x, y, z"]),
+    (Cut(("x", "y"), halo=1), Cut(("x", "z:(1)2"), halo=1), ["exchange over x, y, z"]),
     (Cut("y", halo=1), Cut(), ["exchange over y"]),
     # a dim that is not split has no neighbours, and what lies outside is only there to be filled
     (Cut((), halo=1, edge="pad"), Cut(), ["slice"]),
@@ -115,12 +115,15 @@ HALOS = [
 @pytest.mark.parametrize(("old", "new", "want"), HALOS, ids=str)
 def test_a_halo_that_grows_is_exchanged_and_one_that_shrinks_is_sliced(old, new, want):
     assert steps(Layout(MESH, [old]), Layout(MESH, [new]), (24,)) == want
+    for other in (None, "z:(2)2"):  # what happens in one dim does not depend on another that stays
+        assert steps(Layout(MESH, [old, other]), Layout(MESH, [new, other]), (24, 6)) == want
+        assert steps(Layout(MESH, [other, old]), Layout(MESH, [other, new]), (6, 24)) == want
 
 
 @given(transitions(partial=True))
 def test_a_layout_is_its_own_target_without_a_step(case: Transition):
     for layout in case[:2]:
-        plan = plan_reshard(layout, layout, case.shape, "int8")
+        plan = plan_reshard(layout, layout, case.shape, "int8", memory_limit=0)
         assert (plan.steps, plan.time, plan.rounds, plan.staging_bytes) == ((), 0, 0, 0)
 
 
@@ -233,6 +236,14 @@ def test_cuts_nest_exactly_when_every_boundary_does():
             assert nested(fine, coarse) == (ends[0][::ratio] == ends[1]), (fine, coarse)
             nests += ends[0][::ratio] == ends[1]
     assert nests > 1000
+
+
+def test_even_cuts_nest_exactly_when_every_boundary_does():
+    for size, parts, ratio in product(range(40), range(1, 10), range(1, 4)):
+        for splits in product(SPLITS, repeat=2):
+            fine, coarse = DimTiling(size, parts * ratio, splits[0]), DimTiling(size, parts, splits[1])
+            ends = [[0, *(cut.interval(i)[1] for i in range(cut.parts))] for cut in (fine, coarse)]
+            assert nested(fine, coarse) == (ends[0][::ratio] == ends[1]), (fine, coarse)
 
 
 SPLITS: list[Any] = ["balanced", "chunk"]

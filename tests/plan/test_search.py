@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 
-from shardwise import Cut, DeviceMesh, Layout, Link, Links, P, plan_reshard
+from shardwise import CPU, Cut, DeviceMesh, Layout, Link, Links, P, plan_reshard
 from shardwise.layout.placement import reductions_of
 from tests.plan import oracle
 from tests.plan.cases import all_transitions, mesh_of, sub_axis_layouts, transitions
@@ -152,6 +152,27 @@ def test_no_links_are_worth_a_byte_more(partial):
             assert plan.received.total == (oracle.least_total(plan) if partial else sum(oracle.missing_bytes(plan)))
             assert plan.time <= plan_reshard(*case, "int8", links=SLOW).time
             oracle.run(plan)
+
+
+SIX = mesh_of(2, 3)
+FOUR = DeviceMesh((4,), ("u",), [CPU(i) for i in (1, 3, 7, 9)])
+HALO = Cut("y", halo=1)
+AROUND = [
+    (Layout(SIX, [None], ["x"]), Layout(SIX, [HALO]), "reduce_scatter; all_gather; halo_exchange"),
+    (Layout(SIX, ["y"], ["x"]), Layout(SIX, [HALO]), "all_reduce; halo_exchange"),
+    (Layout(SIX, ["y"], ["x"]), Layout(SIX, [Cut("y", halo=(1, 0), edge="pad")]), "all_reduce; halo_exchange"),
+    (Layout(SIX, [HALO], ["x"]), Layout(SIX, ["x"]), "slice; reduce_scatter; all_gather"),
+    (Layout(SIX, [HALO]), Layout(SIX, [None], ["x"]), "slice; all_gather; fill"),
+    (Layout(SIX, ["y"], ["x"]), Layout(FOUR, [Cut("u", halo=1)]), "reduce_scatter; halo_exchange"),
+    (Layout(SIX, ["y"]), Layout(FOUR, [Cut("u:(1)2", halo=1)], ["u:(2)2"]), "exchange; fill; halo_exchange"),
+]
+
+
+@pytest.mark.parametrize(("src", "dst", "want"), AROUND)
+def test_halos_are_dropped_before_a_reduction_and_made_after_it(src, dst, want):
+    plan = plan_reshard(src, dst, (12,), "int8")
+    assert "; ".join(step.kind for step in plan.steps) == want
+    oracle.run(plan)
 
 
 def test_the_time_of_a_plan_is_that_of_its_steps():

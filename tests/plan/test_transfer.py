@@ -64,5 +64,16 @@ def test_a_box_is_cut_along_its_first_dim_if_that_divides_and_else_along_its_lon
     assert cut == {first if lengths[first] % count == 0 else lengths.index(max(lengths))}
 
 
+@given(st.sampled_from([4, 6, 9, 10, 15]), st.integers(5, SIZE))
+def test_the_factors_of_a_count_go_to_the_longest_pieces(count, size):
+    # A square that the count does not divide is cut both ways, so that portions have short sides.
+    if size % count == 0:
+        return
+    found = [portion(((0, size), (0, size)), count, i) for i in range(count)]
+    cuts = [len({box[dim] for box in found}) for dim in range(2)]
+    big = max(p for p in (2, 3, 5) if count % p == 0)
+    assert cuts == [big, count // big]
+
+
 def test_a_transfer_counts_its_elements():
     assert Transfer(0, 1, ((0, 2), (3, 6))).size == 6

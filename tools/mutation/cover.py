@@ -19,7 +19,7 @@ import pytest
 
 from tools.mutation.changes import Place, compile_tree, is_docstring, places_of, start_of
 from tools.mutation.fork import Task, run_tasks
-from tools.mutation.hook import CODES, MARKS, install, write_codes
+from tools.mutation.hook import CODES, MARKS, import_files, install, write_codes
 
 QUIET = ["-q", "-p", "no:cacheprovider", "-n0", "--no-header", "--no-summary"]
 QUIET += ["-W", "ignore::pytest.PytestAssertRewriteWarning"]  # plugins are imported before pytest starts
@@ -144,6 +144,7 @@ def _record(root: Path, test: Path, output: Path, marked: Path, count: int) -> N
     marks.write_bytes(bytes(count + 1))
     os.environ |= {CODES: str(marked), MARKS: str(marks)}
     recorder = _Recorder(install())
+    import_files(str(root), [str(test)])
     pytest.main([*QUIET, f"--rootdir={root}", str(test)], plugins=[recorder])
     marks.unlink()
     passed = {name: found for name, found in recorder.tests.items() if name not in recorder.failed}

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import importlib
 import marshal
 import mmap
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from importlib.abc import MetaPathFinder
 from importlib.machinery import ModuleSpec, PathFinder, SourceFileLoader
 from types import CodeType, ModuleType
@@ -40,6 +41,17 @@ class _Finder(MetaPathFinder):
             return None
         spec.loader = _Loader(fullname, spec.origin, self._codes[spec.origin], self._marks)
         return spec
+
+
+def import_files(root: str, files: Iterable[str]) -> None:
+    """Import those of the files that are sources, by their names.
+
+    pytest would import a file whose examples it is asked to run by itself, and not by this hook.
+    """
+    for file in files:
+        inside = os.path.relpath(file, os.path.join(root, "src"))
+        if not inside.startswith(os.pardir):
+            importlib.import_module(inside.removesuffix(".py").replace(os.sep, ".").removesuffix(".__init__"))
 
 
 def write_codes(path: str, codes: dict[str, CodeType]) -> None:

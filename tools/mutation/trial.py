@@ -14,7 +14,7 @@ import pytest
 from tools.mutation.changes import Change
 from tools.mutation.cover import QUIET, Cover, Test
 from tools.mutation.fork import Task
-from tools.mutation.hook import CODES, install, write_codes
+from tools.mutation.hook import CODES, import_files, install, write_codes
 
 
 @dataclass(frozen=True)
@@ -138,6 +138,11 @@ def _try(root: Path, change: Change, tests: Sequence[Test], output: Path, codes:
     install()
     signal.signal(signal.SIGPROF, signal.SIG_DFL)
     signal.setitimer(signal.ITIMER_PROF, 60)
+    try:
+        import_files(str(root), dict.fromkeys([str(root / change.path), *(str(root / t.file) for t in tests)]))
+    except Exception as error:
+        output.write_text(f"its import: {type(error).__name__}", encoding="utf-8")
+        return
     near = [t for t in tests if t.file == tests[0].file or t.file == change.path]
     for group in (near, [t for t in tests if t not in near]):
         files = [str(root / file) for file in dict.fromkeys(t.file for t in group)]
