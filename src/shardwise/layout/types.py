@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from shardwise.errors import BindingError
+from shardwise.errors import BindingError, seal
 from shardwise.layout.context import current_mesh
 from shardwise.layout.conversion import LayoutLike, as_layout
 from shardwise.layout.device import Device
@@ -20,6 +20,7 @@ from shardwise.layout.shape import Dim, checked_dims, local_shard_shape_from_glo
 from shardwise.layout.spec import P
 
 
+@seal
 @dataclass(frozen=True, slots=True)
 class LocalType:
     """The dtype, shape and device of one shard.
@@ -34,6 +35,7 @@ class LocalType:
     device: Device
 
 
+@seal
 @dataclass(frozen=True, slots=True)
 class DistributedType:
     """What `DistributedTensorType` and `DistributedBufferType` share: global shape and shards' shapes.
@@ -77,6 +79,7 @@ class DistributedType:
         return [LocalType(self.dtype, s, d) for s, d in zip(shapes, self.mesh.devices, strict=True)]
 
 
+@seal
 @dataclass(frozen=True, slots=True)
 class DistributedTensorType(DistributedType):
     """The type of a tensor that is spread over a mesh.
@@ -88,6 +91,7 @@ class DistributedTensorType(DistributedType):
     """
 
 
+@seal
 @dataclass(frozen=True, slots=True)
 class DistributedBufferType(DistributedType):
     """The type of a mutable buffer that is spread over a mesh.
@@ -98,6 +102,7 @@ class DistributedBufferType(DistributedType):
     """
 
 
+@seal
 @dataclass(frozen=True, slots=True)
 class TensorLayout:
     """What a rule needs to know of a tensor: dtype, global shape and mapping.

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from shardwise.errors import seal
 from shardwise.layout.axis import Axis, common, merged, without
 from shardwise.layout.cut import Cut
 from shardwise.layout.layout import Layout
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
     from shardwise.plan.plan import Plan
 
 
+@seal
 @dataclass(frozen=True, slots=True)
 class Alternative:
     """One way to make a transition: its steps, the bytes that devices receive, its modelled time, and its memory.
@@ -37,6 +39,7 @@ class Alternative:
     memory: int
 
 
+@seal
 @dataclass(frozen=True, slots=True)
 class Explanation:
     """A plan beside the obvious alternatives, and why it won."""

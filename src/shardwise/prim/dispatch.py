@@ -12,7 +12,7 @@ from shardwise.engine.arrays import Array, dtype_of, is_torch
 from shardwise.engine.held import Held, sample
 from shardwise.engine.job import Job
 from shardwise.engine.storage import storage_of
-from shardwise.errors import LayoutError
+from shardwise.errors import LayoutError, seal
 from shardwise.layout.cut import Cut
 from shardwise.layout.layout import Layout, Shape
 from shardwise.layout.mesh import DeviceMesh
@@ -23,6 +23,7 @@ from shardwise.prim.solvers import Question, Solver, as_spec, current_solver, re
 from shardwise.prim.tensor import Tensor, operand
 
 
+@seal
 @dataclass(frozen=True, slots=True)
 class Decision:
     """How an op is run: the way that the solver chose, and the work of each device."""

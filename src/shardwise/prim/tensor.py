@@ -17,13 +17,13 @@ from shardwise.engine.execute import Program, compiled
 from shardwise.engine.grid import Grid, tiles_of
 from shardwise.engine.held import Held
 from shardwise.engine.storage import Storage, region, storage_of
-from shardwise.errors import ArgumentError, BindingError, ConversionError, EngineError
+from shardwise.errors import ArgumentError, BindingError, ConversionError, EngineError, seal
 from shardwise.layout.context import current_mesh
 from shardwise.layout.conversion import LayoutLike, as_layout
 from shardwise.layout.device import Device, default_device
 from shardwise.layout.drawn import Drawn
 from shardwise.layout.layout import Layout, Shape, checked_shape
-from shardwise.layout.mesh import DeviceMesh
+from shardwise.layout.mesh import DeviceMesh, place_of
 from shardwise.layout.placement import ReduceOp
 from shardwise.layout.spec import ShardingSpec
 from shardwise.layout.tiling import Box
@@ -31,6 +31,7 @@ from shardwise.plan.plan import plan_reshard
 from shardwise.prim.methods import Methods
 
 
+@seal
 @dataclass(frozen=True, slots=True)
 class Shard:
     """What one device holds: the box, halo included, in global coordinates, and the array.
@@ -171,7 +172,7 @@ class Tensor(Methods, Drawn):
         arrays = self._real()
         if isinstance(arrays, Held) and not arrays.is_whole:
             raise EngineError(
-                f"this process holds a part of {self.type_text} on ({str(self.mesh) or self.mesh.device(0)}) only, and "
+                f"this process holds a part of {self.type_text} on ({place_of(self.mesh)}) only, and "
                 "reading never communicates.\n  x.gather().numpy() in all processes gives all of it to each; x.shards "
                 "is what this one holds."
             )
@@ -230,7 +231,7 @@ class Tensor(Methods, Drawn):
         return type_text(self.dtype, self.shape, self.layout)
 
     def __repr__(self) -> str:
-        where = str(self.mesh) or self.mesh.device(0)
+        where = place_of(self.mesh)
         if self._engine.name == "abstract":
             return f"Tensor({self.type_text} on {where}, abstract)"
         if isinstance(self._arrays, Held) and not self._arrays.is_whole:
