@@ -188,5 +188,5 @@ def test_a_reduction_is_equal_to_its_name_and_prints_as_it():
         assert isinstance(op, str)
         assert ReduceOp(op.value) is ReduceOp.of(op.value.upper()) is op
         assert repr(op) == f"ReduceOp.{op.name}"
-        assert {op: 1}[op.value] == 1
+        assert hash(op) == hash(op.value)
     assert ReduceOp.SUM != "max"
