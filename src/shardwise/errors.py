@@ -23,10 +23,13 @@ Texts say what was got, what was expected and what is available; further lines a
 """
 
 from collections.abc import Iterable, Mapping, Set
+from dataclasses import FrozenInstanceError
 from difflib import get_close_matches
 from numbers import Complex, Real
 from operator import index
-from typing import Any
+from typing import Any, TypeVar
+
+T = TypeVar("T")
 
 
 class ShardwiseError(Exception):
@@ -330,3 +333,27 @@ def listed(values: object, wanted: str) -> tuple[Any, ...]:
         return tuple(values)
     except TypeError:  # arrays of no dims, and tensors, say that they are iterable and are not
         raise ArgumentError(f"{wanted}, got {values!r}.") from None
+
+
+def seal(cls: type[T]) -> type[T]:
+    """Make a frozen dataclass with slots refuse every name as it refuses those of its fields.
+
+    Python's own refusal of other names speaks of `super`: with slots the class is made anew, and the method still asks
+    for the old one.
+
+    >>> from shardwise import Link
+    >>> Link().speed = 3
+    Traceback (most recent call last):
+    dataclasses.FrozenInstanceError: a Link does not change; make a new one instead of setting 'speed'.
+    """
+
+    def refuse_set(self: object, key: str, value: object) -> None:
+        raise FrozenInstanceError(
+            f"a {type(self).__name__} does not change; make a new one instead of setting {key!r}."
+        )
+
+    def refuse_del(self: object, key: str) -> None:
+        raise FrozenInstanceError(f"a {type(self).__name__} does not change; {key!r} cannot be deleted.")
+
+    cls.__setattr__, cls.__delattr__ = refuse_set, refuse_del
+    return cls

@@ -25,6 +25,11 @@ from shardwise import (
     Layout,
     LayoutError,
     MeshError,
+    P,
+    Partial,
+    PlacementMapping,
+    Replicated,
+    Sharded,
     current_mesh,
     mesh_context,
 )
@@ -267,7 +272,12 @@ def test_a_single_device():
     assert mesh.devices == (Accelerator(3),)
     assert mesh.is_single
     assert not mesh.is_simulated
-    assert mesh is DeviceMesh((), (), [Accelerator(3)])
+    assert mesh is DeviceMesh((1,), ("_",), [Accelerator(3)])
+    assert (repr(mesh), str(mesh)) == ("DeviceMesh(_=1, devices=[Accelerator(3)])", "_=1")
+    assert (mesh.ndim, mesh.num_devices, mesh.axis_size("_")) == (1, 1, 1)
+    for placement in (Replicated(), Sharded(0), Partial()):  # whose axis has one position
+        assert PlacementMapping(mesh, [placement]).to_layout(1) is Layout.replicated(mesh, 1)
+    assert P("_", unreduced=()).to_layout(2, mesh) is Layout.replicated(mesh, 2)
     assert DeviceMesh((1, 1), ("x", "y")).is_single
 
 
@@ -606,3 +616,27 @@ def test_a_huge_sub_axis_is_unknown(digits):
 
 def test_the_sizes_make_the_number_of_devices():
     assert DeviceMesh((10**6, 10**6), ("x", "y")).num_devices == prod((10**6, 10**6))
+
+
+ORDER = "a DeviceMesh is made of its shape, its axis names, and then its devices, in this order, got "
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ([CPU(0), CPU(1)], (2,), ("x",)),
+        (CPU(0), ("x",)),
+        ([CPU(0)], ("x",)),
+        ("pod", (2,), ("x",)),
+        (("x", "y"), (2, 4)),
+        (("x",), [CPU(0)]),
+        (2, 4),
+        (2, 4, ("x", "y")),
+    ],
+    ids=repr,
+)
+def test_whoever_begins_with_something_else_is_told_the_order(arguments):
+    with pytest.raises(ArgumentError) as caught:
+        DeviceMesh(*arguments)
+    assert str(caught.value).startswith(ORDER)
+    assert "write DeviceMesh((2, 4), ('x', 'y'))" in str(caught.value)

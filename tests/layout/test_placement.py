@@ -180,3 +180,13 @@ def test_errors_say_what_was_got_and_what_there_is(action, kind, text):
         action()
     assert type(caught.value) is kind
     assert str(caught.value) == text
+
+
+def test_a_reduction_is_equal_to_its_name_and_prints_as_it():
+    for op in ReduceOp:
+        assert op == op.value == str(op) == f"{op}" == "%s" % op  # noqa: UP031
+        assert isinstance(op, str)
+        assert ReduceOp(op.value) is ReduceOp.of(op.value.upper()) is op
+        assert repr(op) == f"ReduceOp.{op.name}"
+        assert hash(op) == hash(op.value)
+    assert ReduceOp.SUM != "max"

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 
-from shardwise import DeviceMesh, Layout, Link, P, Plan, picture, plan_reshard
+from shardwise import Cut, DeviceMesh, Layout, Link, P, Plan, Transfer, picture, plan_reshard
 from shardwise.pictures.traffic import MOST_SENDERS, rounds
 from tests.pictures.scene import overlaps, read
 from tests.plan.cases import Transition, mesh_of, transitions
@@ -187,3 +187,21 @@ def test_only_so_many_steps_are_drawn(monkeypatch):
     monkeypatch.setattr("shardwise.pictures.plan_text.MOST_STEPS", 2)
     assert "… and 1 more steps" in picture(found).svg
     assert dedent(picture(found).text).endswith("... and 1 more steps")
+
+
+def test_a_transpose_of_many_devices_shows_transfers_though_the_first_device_has_all_it_needs():
+    found = plan(P("x", "y"), P("y", "x"), (64, 64), DeviceMesh((8, 8), ("x", "y")))
+    ((shown,),) = [rounds(step) for step in found.steps]
+    assert shown.listed == (Transfer(8, 1, ((8, 16), (0, 8))),)
+    drawn = picture(found)
+    for text in (drawn.text, drawn.svg):
+        assert "8 → 1: [8:16, 0:8], 256 B" in text
+
+
+def test_a_group_that_sends_nothing_is_not_the_one_that_is_shown():
+    mesh = DeviceMesh((16, 2), ("x", "y"))
+    src, dst = Layout(mesh, [Cut("x", offsets=[0, *[1] * 15, 16])]), Layout(mesh, [Cut(("x", "y"))])
+    found = plan_reshard(src, dst, (16,), "int8")
+    for step in found.steps:
+        for shown in rounds(step):
+            assert step.received.total == 0 or shown.flows or shown.listed

@@ -117,3 +117,25 @@ def test_a_million_devices_are_explained_by_the_cost_model():
     names = [way.name for way in found.alternatives]
     assert names == ["gather, then slice", "axis by axis", "one direct exchange"]
     assert found.chosen.received_total == found.chosen.received_max * 2**20
+
+
+def test_above_the_counted_devices_a_transpose_has_bytes_and_says_that_they_are_estimates():
+    found = explained(P("x", "y"), P("y", "x"), (2**14, 2**14), mesh_of(128, 64))
+    direct = found.alternatives[-1]
+    assert (direct.received_max, direct.received_total) == (found.chosen.received_max, found.chosen.received_total)
+    assert direct.received_max == 2**15
+    assert all(way.is_estimate for way in (found.chosen, *found.alternatives))
+    assert "~32 KiB" in str(found)
+    assert "about 8.19e+03 times the bytes" in found.why
+    assert "one direct exchange comes to the same" in found.why
+    small = explained(P("x", "y"), P("y", "x"), (64, 64), mesh_of(8, 8))
+    assert not any(way.is_estimate for way in (small.chosen, *small.alternatives))
+    assert "~" not in str(small)
+
+
+def test_no_alternative_is_free_where_the_plan_is_not():
+    sizes = (72, 64)  # more devices than are counted
+    for src, dst in ((P("x"), P("y")), (P("x", "y"), P()), (P(unreduced=["x"]), P("x")), (P("x", "y"), P(("y", "x")))):
+        found = explained(src, dst, (72 * 64, 72 * 64), mesh_of(*sizes))
+        assert found.chosen.received_total > 0
+        assert all(way.received_total > 0 for way in found.alternatives), (src, dst)

@@ -16,6 +16,7 @@ from shardwise.engine.execute import Program, Stage, StepNote, notes
 from shardwise.engine.job import Job
 from shardwise.engine.log import Record, active_logs, user_line
 from shardwise.engine.storage import Storage, storage_of
+from shardwise.errors import seal
 from shardwise.layout.device import Device
 from shardwise.layout.layout import Layout, Shape
 from shardwise.layout.mesh import DeviceMesh
@@ -26,6 +27,7 @@ LISTED = 64  # devices up to which the program is compiled, to count what the lo
 EXACT = 512  # devices up to which the bytes of reductions are counted device by device
 
 
+@seal
 @dataclass(frozen=True, slots=True)
 class AbstractArray:
     """The shape and dtype of an array that is not there."""

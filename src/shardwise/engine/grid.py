@@ -16,6 +16,7 @@ import numpy as np
 
 from shardwise.engine.arrays import Array, is_torch
 from shardwise.engine.storage import Storage
+from shardwise.errors import seal
 from shardwise.layout.layout import Shape
 
 LONG = 1 << 14  # bytes of a run from which NumPy's own loops are as good as copying it as one element
@@ -66,6 +67,7 @@ def whole_of(arrays: Sequence[Array]) -> Array | None:
     return arrays[0][(None,) * arrays[0].ndim] if len(arrays) == 1 else None
 
 
+@seal
 @dataclass(frozen=True, slots=True)
 class Regrid:
     """How the whole of one grid becomes that of another.

@@ -10,6 +10,7 @@ import numpy as np
 from shardwise.engine.arrays import Array, is_torch
 from shardwise.engine.storage import Storage
 from shardwise.errors import EngineError
+from shardwise.layout.mesh import place_of
 
 
 class Held(Sequence[Array]):
@@ -72,7 +73,7 @@ class Held(Sequence[Array]):
             return IndexError(index)
         layout = self.storage.layout
         return EngineError(
-            f"a tensor laid out {layout} on ({str(layout.mesh) or layout.mesh.device(0)}) has its array {index} in the "
+            f"a tensor laid out {layout} on ({place_of(layout.mesh)}) has its array {index} in the "
             f"process of {layout.mesh.device(self.storage.holder(index))!r}; this is the process with rank {self.rank}."
             "\n  x.gather() brings the value to every process of its mesh; x.shards is what this one holds."
         )

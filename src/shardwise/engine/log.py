@@ -11,7 +11,7 @@ from pathlib import Path
 from types import FrameType
 from typing import TYPE_CHECKING
 
-from shardwise.errors import ArgumentError
+from shardwise.errors import ArgumentError, seal
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 PACKAGE = str(Path(__file__).parent.parent)
 
 
+@seal
 @dataclass(frozen=True, slots=True)
 class Record:
     """One step that was run.

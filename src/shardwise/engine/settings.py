@@ -5,13 +5,14 @@ from __future__ import annotations
 import os
 from dataclasses import dataclass
 
-from shardwise.errors import ArgumentError
+from shardwise.errors import ArgumentError, seal
 
 TIMES = {"timeout": "SHARDWISE_TIMEOUT", "heartbeat": "SHARDWISE_HEARTBEAT", "start": "SHARDWISE_START_TIMEOUT"}
 DEFAULTS = {"timeout": 60.0, "heartbeat": 5.0, "start": 120.0}
 YES, NO = ("1", "true", "yes", "on"), ("0", "false", "no", "off")
 
 
+@seal
 @dataclass(frozen=True, slots=True)
 class Settings:
     """What the processes of a program agree about: seconds for an operation, between heartbeats and to start.

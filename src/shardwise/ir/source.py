@@ -3,12 +3,13 @@
 from bisect import bisect_right
 from dataclasses import dataclass, field
 
-from shardwise.errors import ParseError
+from shardwise.errors import ParseError, seal
 
 # Longer lines are cut in errors: a module may be one line of megabytes.
 SHOWN = 100
 
 
+@seal
 @dataclass(frozen=True, slots=True)
 class Source:
     """A text with a name; lines and columns count from one.

@@ -6,13 +6,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from shardwise.errors import listed
+from shardwise.errors import listed, seal
 from shardwise.layout.axis import Axis
 from shardwise.layout.placement import Edge, Split, checked_cut, cut_text
 
 AxisLike = str | Axis
 
 
+@seal
 @dataclass(frozen=True, slots=True, init=False, repr=False)
 class Cut:
     """How one tensor dim is cut: by which axes, major to minor, and where.

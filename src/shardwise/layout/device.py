@@ -8,9 +8,10 @@ from importlib import import_module
 from importlib.util import find_spec
 from typing import ClassVar, overload
 
-from shardwise.errors import ArgumentError, MeshError, as_int
+from shardwise.errors import ArgumentError, MeshError, as_int, seal
 
 
+@seal
 @dataclass(frozen=True, slots=True, repr=False)
 class Device:
     """One device: a kind, given by the class, and a number.
@@ -37,6 +38,7 @@ class Device:
         return f"{self.label}:{self.id}"
 
 
+@seal
 @dataclass(frozen=True, slots=True, repr=False)
 class CPU(Device):
     """A CPU, or one virtual device that lives in this process.
@@ -48,6 +50,7 @@ class CPU(Device):
     label: ClassVar[str] = "cpu"
 
 
+@seal
 @dataclass(frozen=True, slots=True, repr=False)
 class Accelerator(Device):
     """A GPU or another accelerator.

@@ -90,6 +90,9 @@ class Layout(Drawn):
     def __setattr__(self, key: str, value: object) -> None:
         raise AttributeError(f"a Layout does not change; make a new one instead of setting {key!r}.")
 
+    def __delattr__(self, key: str) -> None:
+        raise AttributeError(f"a Layout does not change; {key!r} cannot be deleted.")
+
     def __str__(self) -> str:
         """Return the short form used in tables: axes per dim between bars, then what is pending."""
         dims = "|".join(" ".join(map(str, cut.axes)) + _marks(cut) or "-" for cut in self.dims)

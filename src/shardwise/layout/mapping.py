@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from shardwise.errors import ArgumentError, BindingError, ConversionError, LayoutError, listed
+from shardwise.errors import ArgumentError, BindingError, ConversionError, LayoutError, listed, seal
 from shardwise.layout.context import current_mesh
 from shardwise.layout.cut import Cut
 from shardwise.layout.layout import Layout, checked_rank
@@ -48,6 +48,7 @@ class DeviceMapping(ABC):
         return NamedMapping.from_layout(self.to_layout(rank))
 
 
+@seal
 @dataclass(frozen=True, slots=True)
 class PlacementMapping(DeviceMapping):
     """One placement per mesh axis, as in PyTorch's DTensor.
@@ -151,6 +152,7 @@ class PlacementMapping(DeviceMapping):
         return cls(layout.mesh, [found.get(name, Replicated()) for name in names])
 
 
+@seal
 @dataclass(frozen=True, slots=True, init=False, repr=False)
 class NamedMapping(DeviceMapping):
     """Axis names per tensor dim, as in JAX's PartitionSpec; `unreduced` axes have a reduction pending.

@@ -61,6 +61,7 @@ class DeviceMesh(Drawn):
         name: str = "mesh",
     ) -> DeviceMesh:
         """Return the mesh of this shape; without `devices`, of as many distinct virtual CPU devices."""
+        _check_order_of_arguments(mesh_shape, axis_names)
         shape, names = _checked_shape(mesh_shape), _checked_names(axis_names)
         if len(shape) != len(names):
             raise MeshError(
@@ -78,6 +79,9 @@ class DeviceMesh(Drawn):
 
     def __setattr__(self, key: str, value: object) -> None:
         raise AttributeError(f"a DeviceMesh does not change; make a new one instead of setting {key!r}.")
+
+    def __delattr__(self, key: str) -> None:
+        raise AttributeError(f"a DeviceMesh does not change; {key!r} cannot be deleted.")
 
     def __str__(self) -> str:
         return ", ".join(f"{n}={s}" for n, s in zip(self.axis_names, self.mesh_shape, strict=True))
@@ -134,12 +138,12 @@ class DeviceMesh(Drawn):
 
     @classmethod
     def single(cls, device: Device) -> DeviceMesh:
-        """Return the mesh of one device, which has no axes.
+        """Return the mesh of one device, which has one axis, `"_"`, of size 1.
 
-        >>> DeviceMesh.single(Device(0)).is_single
-        True
+        >>> DeviceMesh.single(Device(3)), DeviceMesh.single(Device(3)).is_single
+        (DeviceMesh(_=1, devices=[Device(3)]), True)
         """
-        return cls((), (), [device])
+        return cls((1,), ALONE, [device])
 
     # -- axes and coordinates ----------------------------------------------------------------------
 
@@ -389,6 +393,18 @@ class DeviceMesh(Drawn):
         return Axis(name, pre, size, of)
 
 
+ALONE = ("_",)  # the axis names of a mesh that was made of one device
+
+
+def place_of(mesh: DeviceMesh) -> str:
+    """Return where a mesh is, in short: its axes, or its device if it was made of one.
+
+    >>> place_of(DeviceMesh((2, 4), ("x", "y"))), place_of(DeviceMesh.single(Device(3)))
+    ('x=2, y=4', 'device:3')
+    """
+    return str(mesh.device(0)) if mesh.axis_names in ((), ALONE) else str(mesh)
+
+
 def _intern(
     cls: type[DeviceMesh], shape: tuple[int, ...], names: tuple[str, ...], order: Order, name: str
 ) -> DeviceMesh:
@@ -408,6 +424,19 @@ def _intern(
                 object.__setattr__(mesh, slot, value)
             _interned[key] = mesh
     return mesh
+
+
+def _check_order_of_arguments(shape: object, names: object) -> None:
+    # Whoever gives the devices, a name or the names of the axes first is told the whole order.
+    first = shape[0] if isinstance(shape, Sequence) and shape and not isinstance(shape, str) else shape
+    second = names[0] if isinstance(names, Sequence) and names and not isinstance(names, str) else names
+    swapped = isinstance(first, str) and (first is not shape or not isinstance(second, str))
+    if isinstance(first, Device) or swapped or (as_int(shape) is not None and as_int(names) is not None):
+        raise ArgumentError(
+            "a DeviceMesh is made of its shape, its axis names, and then its devices, in this order, "
+            f"got {shape!r} and {names!r}.\n"
+            "  write DeviceMesh((2, 4), ('x', 'y')), or DeviceMesh((2,), ('x',), [CPU(0), CPU(1)], name='pod')."
+        )
 
 
 def _checked_shape(shape: Sequence[int]) -> tuple[int, ...]:

@@ -7,6 +7,7 @@ from math import prod
 
 import numpy as np
 
+from shardwise.errors import seal
 from shardwise.layout.device import CPU, Accelerator, Device
 
 KINDS: dict[str, type[Device]] = {"cpu": CPU, "gpu": Accelerator}
@@ -15,6 +16,7 @@ KINDS: dict[str, type[Device]] = {"cpu": CPU, "gpu": Accelerator}
 Factors = tuple[tuple[int, int], ...]
 
 
+@seal
 @dataclass(frozen=True, slots=True)
 class RegularOrder:
     """Devices of one kind whose id is `start` plus one stride per factor of each mesh axis.

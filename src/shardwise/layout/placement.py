@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from enum import Enum
+from enum import StrEnum
 from functools import lru_cache
 from itertools import pairwise
 from typing import Any, Literal
@@ -12,7 +12,7 @@ from typing import Any, Literal
 import ml_dtypes
 import numpy as np
 
-from shardwise.errors import ArgumentError, BindingError, LayoutError, as_int, did_you_mean, listed
+from shardwise.errors import ArgumentError, BindingError, LayoutError, as_int, did_you_mean, listed, seal
 
 Split = Literal["balanced", "chunk", "offsets"]
 Edge = Literal["clip", "pad"]
@@ -21,9 +21,11 @@ SPLITS: tuple[Split, ...] = ("balanced", "chunk", "offsets")
 EDGES: tuple[Edge, ...] = ("clip", "pad")
 
 
-class ReduceOp(Enum):
-    """How partial values combine into the global value.
+class ReduceOp(StrEnum):
+    """How partial values combine into the global value; each is equal to its name.
 
+    >>> ReduceOp.SUM == "sum", f"{ReduceOp.SUM}", ReduceOp("max")
+    (True, 'sum', ReduceOp.MAX)
     >>> ReduceOp.of("max"), ReduceOp.of(ReduceOp.SUM)
     (ReduceOp.MAX, ReduceOp.SUM)
     >>> [op.value for op in ReduceOp if op.is_idempotent]  # x with itself is x
@@ -175,6 +177,7 @@ class Placement:
     __slots__ = ()
 
 
+@seal
 @dataclass(frozen=True, slots=True)
 class Replicated(Placement):
     """Every device along the axis holds the same copy.
@@ -184,6 +187,7 @@ class Replicated(Placement):
     """
 
 
+@seal
 @dataclass(frozen=True, slots=True, repr=False)
 class Partial(Placement):
     """Every device along the axis holds a contribution; the value is their reduction.
@@ -201,6 +205,7 @@ class Partial(Placement):
         return f"Partial({str(self.reduce_op)!r})"
 
 
+@seal
 @dataclass(frozen=True, slots=True, repr=False, init=False)
 class Sharded(Placement):
     """Each device along the axis holds one piece of dim `axis`.

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
 
-from shardwise.errors import ArgumentError, BindingError, ConversionError, LayoutError, checked_int, listed
+from shardwise.errors import ArgumentError, BindingError, ConversionError, LayoutError, checked_int, listed, seal
 from shardwise.layout.axis import check_disjoint
 from shardwise.layout.context import current_mesh
 from shardwise.layout.layout import Layout, checked_rank
@@ -44,6 +44,9 @@ class P:
 
     def __setattr__(self, key: str, value: object) -> None:
         raise AttributeError(f"a P does not change; make a new one instead of setting {key!r}.")
+
+    def __delattr__(self, key: str) -> None:
+        raise AttributeError(f"a P does not change; {key!r} cannot be deleted.")
 
     def __reduce__(self) -> tuple[Any, ...]:
         return _restore, (self.entries, dict(self.unreduced))
@@ -93,6 +96,7 @@ def _restore(entries: tuple[SpecEntry, ...], unreduced: dict[str, ReduceOp]) -> 
     return P(*entries, unreduced=unreduced)
 
 
+@seal
 @dataclass(frozen=True, slots=True)
 class DimSpec:
     """The axes that split one dim; propagation may add more if it `is_open`, lower `priority` first.
@@ -115,6 +119,7 @@ class DimSpec:
             raise LayoutError(f"DimSpec.priority is 0 (first) or more, got {self.priority}.")
 
 
+@seal
 @dataclass(frozen=True, slots=True)
 class ShardingSpec:
     """A layout request: one `DimSpec` per dim, and what propagation must leave replicated.

@@ -8,13 +8,14 @@ from dataclasses import dataclass
 from itertools import product
 from math import prod
 
-from shardwise.errors import BindingError
+from shardwise.errors import BindingError, seal
 from shardwise.layout.placement import Edge, Split
 
 Interval = tuple[int, int]
 Box = tuple[Interval, ...]
 
 
+@seal
 @dataclass(frozen=True, slots=True)
 class DimTiling:
     """One dim of `size` elements cut into `parts` intervals.
@@ -188,6 +189,7 @@ def tile_of(radix: Radix, device: int) -> tuple[int, ...]:
     return tuple(out)
 
 
+@seal
 @dataclass(frozen=True, slots=True)
 class Tiling:
     """All tiles of a layout on one shape: each dim's cut, and how a device finds its part.

@@ -8,18 +8,20 @@ from typing import Any
 
 import numpy as np
 
-from shardwise.errors import ArgumentError, BindingError
+from shardwise.errors import ArgumentError, BindingError, ConversionError, seal
+from shardwise.layout.accessors import LayoutAccessors, mapping_of
 from shardwise.layout.context import current_mesh
 from shardwise.layout.conversion import LayoutLike, as_layout
 from shardwise.layout.device import Device
 from shardwise.layout.layout import Layout
-from shardwise.layout.mapping import DeviceMapping, PlacementMapping
+from shardwise.layout.mapping import DeviceMapping
 from shardwise.layout.mesh import DeviceMesh
 from shardwise.layout.placement import Placement, checked_dtype
 from shardwise.layout.shape import Dim, checked_dims, local_shard_shape_from_global, shard_shape
 from shardwise.layout.spec import P
 
 
+@seal
 @dataclass(frozen=True, slots=True)
 class LocalType:
     """The dtype, shape and device of one shard.
@@ -40,37 +42,55 @@ class LocalType:
             raise ArgumentError(f"LocalType.device is a Device such as CPU(0), got {self.device!r}.")
 
 
-@dataclass(frozen=True, slots=True)
-class DistributedType:
+@seal
+@dataclass(frozen=True, slots=True, init=False, repr=False)
+class DistributedType(LayoutAccessors):
     """What `DistributedTensorType` and `DistributedBufferType` share: global shape and shards' shapes.
 
     >>> from shardwise import DeviceMesh, P
     >>> kind = DistributedType("float32", (10, 4), DeviceMesh((4,), ("x",)), P("x"))
     >>> kind.layout, kind.to_layout(2) is kind.layout, kind.local_types[3].shape
     (Layout(mesh(x=4), ['x', None]), True, (2, 4))
+    >>> kind.placements, kind.mapping.placements, len(kind.local_shards)
+    ((Sharded(0),), (Sharded(0),), 4)
     """
 
-    dtype: Any
+    dtype: np.dtype
     shape: tuple[Dim, ...]
     mesh: DeviceMesh
-    placements: Sequence[Placement] | LayoutLike
+    layout: Layout
 
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "dtype", checked_dtype(self.dtype))
-        object.__setattr__(self, "shape", checked_dims(self.shape))
-        object.__setattr__(self, "mesh", current_mesh(self.mesh))
-        if isinstance(self.placements, Sequence):
-            object.__setattr__(self, "placements", tuple(self.placements))
-        layout = self.layout
-        if layout.mesh is not self.mesh:
-            raise BindingError(f"the placements belong to the mesh ({layout.mesh}), the type to ({self.mesh}).")
+    def __init__(
+        self, dtype: Any, shape: Sequence[Dim], mesh: DeviceMesh | None, placements: Sequence[Placement] | LayoutLike
+    ) -> None:
+        """Describe a tensor of this dtype and global shape; `placements` say its layout in any vocabulary."""
+        sizes, own = checked_dims(shape), current_mesh(mesh)
+        layout = as_layout(placements, len(sizes), own)
+        values = {"dtype": checked_dtype(dtype), "shape": sizes, "mesh": own, "layout": layout}
+        for slot, value in values.items():
+            object.__setattr__(self, slot, value)
+        if layout.mesh is not own:
+            raise BindingError(f"the placements belong to the mesh ({layout.mesh}), the type to ({own}).")
         layout.check_dtype(self.dtype)
-        shard_shape(self.shape, layout)
+        shard_shape(sizes, layout)
+
+    def __repr__(self) -> str:
+        try:
+            said: object = self.placements
+        except ConversionError:
+            said = self.layout
+        name = type(self).__name__
+        return f"{name}(dtype={self.dtype!r}, shape={self.shape}, mesh={self.mesh!r}, placements={said!r})"
 
     @property
-    def layout(self) -> Layout:
-        """The canonical layout."""
-        return as_layout(self.placements, len(self.shape), self.mesh)
+    def mapping(self) -> DeviceMapping:
+        """The layout as placements or, where those cannot say it, as axis names."""
+        return mapping_of(self.layout)
+
+    @property
+    def local_shards(self) -> tuple[LocalType, ...]:
+        """The type of every device's shard, in device order."""
+        return tuple(self.local_types)
 
     def to_layout(self, rank: int | None = None) -> Layout:
         """Return the canonical layout."""
@@ -83,7 +103,8 @@ class DistributedType:
         return [LocalType(self.dtype, s, d) for s, d in zip(shapes, self.mesh.devices, strict=True)]
 
 
-@dataclass(frozen=True, slots=True)
+@seal
+@dataclass(frozen=True, slots=True, init=False, repr=False)
 class DistributedTensorType(DistributedType):
     """The type of a tensor that is spread over a mesh.
 
@@ -94,7 +115,8 @@ class DistributedTensorType(DistributedType):
     """
 
 
-@dataclass(frozen=True, slots=True)
+@seal
+@dataclass(frozen=True, slots=True, init=False, repr=False)
 class DistributedBufferType(DistributedType):
     """The type of a mutable buffer that is spread over a mesh.
 
@@ -104,8 +126,9 @@ class DistributedBufferType(DistributedType):
     """
 
 
+@seal
 @dataclass(frozen=True, slots=True)
-class TensorLayout:
+class TensorLayout(LayoutAccessors):
     """What a rule needs to know of a tensor: dtype, global shape and mapping.
 
     >>> from shardwise import DeviceMesh, NamedMapping
@@ -127,7 +150,7 @@ class TensorLayout:
         shard_shape(self.shape, self.layout)
 
     @property
-    def layout(self) -> Layout:
+    def layout(self) -> Layout:  # type: ignore[override]
         """The canonical layout."""
         return as_layout(self.mapping, len(self.shape))
 
@@ -135,11 +158,6 @@ class TensorLayout:
     def mesh(self) -> DeviceMesh:
         """The mesh of the mapping."""
         return self.layout.mesh
-
-    @property
-    def placements(self) -> tuple[Placement, ...]:
-        """One placement per mesh axis, or a ConversionError."""
-        return tuple(PlacementMapping.from_layout(self.layout).placements)
 
     def to_layout(self, rank: int | None = None) -> Layout:
         """Return the canonical layout."""

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from shardwise.errors import ArgumentError, BindingError, as_int
+from shardwise.errors import ArgumentError, BindingError, as_int, seal
 from shardwise.layout.device import Device
 from shardwise.layout.layout import Layout
 from shardwise.layout.mesh import DeviceMesh
@@ -18,6 +18,7 @@ from shardwise.prim.shards import local_map
 from shardwise.prim.tensor import Tensor, asarray
 
 
+@seal
 @dataclass(frozen=True, slots=True)
 class SignalBuffer:
     """Says that a device takes part in a collective.

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from shardwise.errors import ArgumentError
 from shardwise.layout.conversion import HasLayout, as_layout
 from shardwise.layout.layout import Layout
-from shardwise.layout.mesh import DeviceMesh
+from shardwise.layout.mesh import DeviceMesh, place_of
 from shardwise.layout.shape import Dim
 
 if TYPE_CHECKING:
@@ -190,7 +190,7 @@ def _of_layout(layout: Layout, shape: Sequence[Dim] | None, kind: str | None) ->
 
 
 def _mesh_text(mesh: DeviceMesh) -> str:
-    return str(mesh) or str(mesh.device(0))
+    return place_of(mesh)
 
 
 def _layout_svg(drawn: Bound, title: str) -> str:
@@ -211,7 +211,7 @@ def _layout_shown(drawn: Bound, title: str, width: int | None) -> RenderableType
 def _of_mesh(mesh: DeviceMesh) -> Picture:
     name = "mesh" if mesh.name == "mesh" else f"mesh {mesh.name!r}"
     count = f"{mesh.num_devices} device{'' if mesh.num_devices == 1 else 's'}"
-    title = f"{name} {mesh}: {count}" if mesh.ndim else f"{name} of {mesh.device(0)!r}"
+    title = f"{name} {mesh}: {count}" if place_of(mesh) == str(mesh) else f"{name} of {mesh.device(0)!r}"
     return Picture(title, lambda: _mesh_svg(mesh, title), lambda width: _mesh_shown(mesh, title, width))
 
 

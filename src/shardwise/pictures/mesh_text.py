@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from rich.text import Text
 
-from shardwise.layout.mesh import DeviceMesh
+from shardwise.layout.mesh import DeviceMesh, place_of
 from shardwise.pictures.mesh_svg import node_label, place_head
 from shardwise.pictures.palette import INKS, hue
 from shardwise.pictures.text import fitting
@@ -25,7 +25,8 @@ def _panels(mesh: DeviceMesh, unfolding: Unfolding) -> Text:
 def _panel(mesh: DeviceMesh, unfolding: Unfolding, lead: Lead) -> Text:
     if None in lead:
         return Text("...", style="dim")
-    names, rows, columns = mesh.axis_names, unfolding.rows, unfolding.columns
+    names = () if place_of(mesh) != str(mesh) else mesh.axis_names  # of one device, its name says all
+    rows, columns = unfolding.rows, unfolding.columns
     heads = [place_head(names[-1], column, "...") if names else "" for column in columns]
     sides = [place_head(names[-2], row, "...") if len(names) > 1 else "" for row in rows]
     cells = [[_cell(mesh, unfolding.tile(lead, row, column)) for column in columns] for row in rows]

@@ -9,6 +9,7 @@ from rich.console import Console, Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
+from shardwise.layout.mesh import place_of
 from shardwise.plan.steps import COUNTED
 
 if TYPE_CHECKING:
@@ -50,7 +51,8 @@ WAYS = ("way", "steps", "receives at most", "all devices", "memory", "time")
 
 def way_row(way: Alternative) -> list[str]:
     """Return one way to make a transition as the texts of a row; a device needs so much memory."""
-    sizes = map(size_text, (way.received_max, way.received_total, way.memory))
+    about = "~" if way.is_estimate else ""
+    sizes = about + size_text(way.received_max), about + size_text(way.received_total), size_text(way.memory)
     return [way.name, ", ".join(way.steps) or "nothing", *sizes, time_text(way.time)]
 
 
@@ -70,7 +72,8 @@ def plan_table(plan: Plan) -> RenderableType:
 def plan_title(plan: Plan) -> str:
     """Return what a plan is for: layouts, dtype, shape and mesh."""
     shape = "x".join(map(str, plan.shape)) or "0-d"
-    where = f"on {plan.src.mesh}" if plan.src.mesh is plan.dst.mesh else f"from {plan.src.mesh} to {plan.dst.mesh}"
+    src, dst = place_of(plan.src.mesh), place_of(plan.dst.mesh)
+    where = f"on {src}" if plan.src.mesh is plan.dst.mesh else f"from {src} to {dst}"
     return f"{plan.src} -> {plan.dst}  {plan.dtype}[{shape}] {where}"
 
 

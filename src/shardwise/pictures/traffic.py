@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import islice, product
 from math import prod
 
+from shardwise.layout.axis import Axis
 from shardwise.layout.layout import Layout
+from shardwise.layout.mesh import DeviceMesh
 from shardwise.layout.tiling import Box, box_size
 from shardwise.pictures.binding import span_text
 from shardwise.pictures.plan import size_text
@@ -96,15 +98,25 @@ def _round(step: Step, index: int) -> Round:
         group = _group_size(step)
         slots = tuple(_first_group(step)) if group <= MOST_SENDERS and _sharing(move) <= MOST_SHARING else ()
     if slots:
-        flows: dict[tuple[int, int], tuple[Box, ...]] = {}
-        for slot in slots:
-            for source, target, box in _incoming(step, move, slot):
-                flows[source, target] = (*flows.get((source, target), ()), box)
+        flows = _flows(step, move, slots)
+        if not flows and group < count:  # another group may have something to send
+            others = islice(_groups(step), MOST_ASKED // group)
+            slots, flows = next(((s, f) for s in others if (f := _flows(step, move, s))), (slots, flows))
         return Round(step, index, slots, flows, group, count // group)
     listed = ()
     if group <= MOST_ASKED and _sharing(move) <= MOST_SHARING:
-        listed = tuple(Transfer(*found) for found in islice(_incoming(step, move, 0), MOST_LISTED))
+        # The first device may have all that it needs, as on the diagonal of a transpose.
+        each = (tuple(islice(_incoming(step, move, slot), MOST_LISTED)) for slot in _members(step))
+        listed = tuple(Transfer(*found) for found in next(filter(None, each), ()))
     return Round(step, index, (), {}, group, count // group, listed)
+
+
+def _flows(step: Step, move: Move, slots: Sequence[int]) -> dict[tuple[int, int], tuple[Box, ...]]:
+    flows: dict[tuple[int, int], tuple[Box, ...]] = {}
+    for slot in slots:
+        for source, target, box in _incoming(step, move, slot):
+            flows[source, target] = (*flows.get((source, target), ()), box)
+    return flows
 
 
 def _incoming(step: Step, move: Move, slot: int) -> Iterator[tuple[int, int, Box]]:
@@ -128,9 +140,26 @@ def _group_size(step: Step) -> int:
     return prod(axis.size for axis in step.axes)
 
 
+def _members(step: Step) -> Iterable[int]:
+    # All who are looked at: one group, or everybody where groups say nothing.
+    return range(step.ground.count) if _group_size(step) == step.ground.count else _first_group(step)
+
+
 def _first_group(step: Step) -> list[int]:
-    mesh = (step.before if isinstance(step.before, Layout) else step.before.src.layout).mesh
-    return [sum(at) for at in product(*(range(0, a.size * mesh.divisor(a), mesh.divisor(a)) for a in step.axes))]
+    return list(_offsets(_mesh(step), step.axes))
+
+
+def _groups(step: Step) -> Iterator[tuple[int, ...]]:
+    mesh, first = _mesh(step), _first_group(step)
+    return (tuple(base + slot for slot in first) for base in _offsets(mesh, mesh.rest(step.axes)))
+
+
+def _mesh(step: Step) -> DeviceMesh:
+    return (step.before if isinstance(step.before, Layout) else step.before.src.layout).mesh
+
+
+def _offsets(mesh: DeviceMesh, axes: Sequence[Axis]) -> Iterator[int]:
+    return (sum(at) for at in product(*(range(0, a.size * mesh.divisor(a), mesh.divisor(a)) for a in axes)))
 
 
 UNITS = ("B", "KiB", "MiB", "GiB", "TiB", "PiB")

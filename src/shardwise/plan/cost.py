@@ -7,11 +7,12 @@ from dataclasses import dataclass, field
 from math import prod
 from numbers import Real
 
-from shardwise.errors import ArgumentError, PlanError
+from shardwise.errors import ArgumentError, PlanError, seal
 from shardwise.layout.axis import Axis, check_disjoint, overlap
 from shardwise.layout.mesh import DeviceMesh
 
 
+@seal
 @dataclass(frozen=True, slots=True)
 class Link:
     """How fast neighbours along one mesh axis talk: seconds per message round, bytes per second.
@@ -36,6 +37,7 @@ class Link:
 COMPUTE = 8e11  # multiplications a second: what a CPU with wide vectors does in float32; accelerators do far more
 
 
+@seal
 @dataclass(frozen=True, slots=True, init=False)
 class Links:
     """The link along each mesh axis, and how fast devices compute; axes that are not named have the default link.

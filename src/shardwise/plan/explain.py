@@ -9,11 +9,13 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from shardwise.errors import seal
 from shardwise.layout.axis import Axis, common, merged, without
 from shardwise.layout.cut import Cut
 from shardwise.layout.layout import Layout
 from shardwise.layout.tiling import Box, box_size, intersect
 from shardwise.plan.cost import move_time
+from shardwise.plan.search import kept_part, volume
 from shardwise.plan.steps import COUNTED, State, Step, added
 
 if TYPE_CHECKING:
@@ -22,11 +24,13 @@ if TYPE_CHECKING:
     from shardwise.plan.plan import Plan
 
 
+@seal
 @dataclass(frozen=True, slots=True)
 class Alternative:
     """One way to make a transition: its steps, the bytes that devices receive, its modelled time, and its memory.
 
     `memory` is the most that a device needs at once: a step's old and new shard, and what is staged between them.
+    On very large meshes the bytes are an estimate, that of the cost model.
     """
 
     name: str
@@ -35,8 +39,10 @@ class Alternative:
     received_total: int
     time: float
     memory: int
+    is_estimate: bool = False
 
 
+@seal
 @dataclass(frozen=True, slots=True)
 class Explanation:
     """A plan beside the obvious alternatives, and why it won."""
@@ -70,7 +76,7 @@ def _alternative(name: str, steps: Sequence[Step], plan: Plan) -> Alternative:
     memory = max((_memory(step, plan) for step in steps), default=_held(plan.src, plan))
     if count > COUNTED:
         most = round(sum(sum(step.estimates) for step in steps))
-        return Alternative(name, kinds, most, most * count, time, memory)
+        return Alternative(name, kinds, most, most * count, time, memory, is_estimate=True)
     each = sum((step.received.each for step in steps if not step.is_local), np.zeros(1, dtype=np.int64))
     return Alternative(name, kinds, int(each.max()), added(each), time, memory)
 
@@ -103,7 +109,10 @@ def _fetched(plan: Plan) -> Alternative:
     pending = next(search.options(search.src, search.dst)).pending
     crowd = search.crowd(search.src, search.dst) if search.is_crowded else None
     each, count = [], search.ground.count
-    for slot in range(count) if count <= COUNTED else (0, count - 1):
+    if count > COUNTED:
+        own = kept_part(search.src, search.dst, search.shape) if search.numbers is None else 0.0
+        each = [round(volume(dst) * (prod(a.size for a in pending) - own)) * search.itemsize]
+    for slot in range(count) if count <= COUNTED else ():
         if crowd is not None:
             each.append(crowd.fetched(slot) * search.itemsize)
             continue
@@ -114,9 +123,10 @@ def _fetched(plan: Plan) -> Alternative:
     levels = [(search.ground.count, search.links.default)]
     if search.numbers is None:
         levels = search.links.on(search.src.mesh, [search.src.mesh.axis(n) for n in search.src.mesh.axis_names])
-    total = sum(each) if len(each) == count else max(each) * count
+    total = sum(each) if count <= COUNTED else max(each) * count
     memory = _held(plan.src, plan) + _held(plan.dst, plan) + min(max(each), plan.memory_limit)
-    return Alternative("one direct exchange", ("exchange",), max(each), total, move_time(levels, max(each)), memory)
+    time, is_estimate = move_time(levels, max(each)), count > COUNTED
+    return Alternative("one direct exchange", ("exchange",), max(each), total, time, memory, is_estimate)
 
 
 def _size(box: Box | None) -> int:
@@ -148,7 +158,8 @@ def _why(chosen: Alternative, others: tuple[Alternative, ...]) -> str:
     for other in others:
         if other.received_total > chosen.received_total:
             ratio = other.received_total / chosen.received_total
-            out.append(f"{other.name} would move {ratio:.3g} times the bytes")
+            about = "about " if other.is_estimate else ""
+            out.append(f"{other.name} would move {about}{ratio:.3g} times the bytes")
         elif other.time > chosen.time * 1.001:
             out.append(f"{other.name} would move as much, but take {other.time / chosen.time:.3g} times as long")
         elif len(other.steps) > len(chosen.steps):

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from math import prod
 from typing import Literal
 
+from shardwise.errors import seal
 from shardwise.layout.axis import Axis, merged, overlap, without
 from shardwise.layout.cut import Cut
 from shardwise.layout.layout import Layout, Shape
@@ -26,6 +27,7 @@ Kind = Literal[
 ]
 
 
+@seal
 @dataclass(frozen=True, slots=True)
 class Change:
     """What a transition does: the kind of its communication, over which axes, and what is sliced first."""

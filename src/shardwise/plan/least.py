@@ -5,11 +5,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 from math import prod
 
+from shardwise.errors import seal
 from shardwise.layout.axis import Axis
 from shardwise.layout.tiling import box_size, intersect
 from shardwise.plan.side import Side
 
 
+@seal
 @dataclass(frozen=True, slots=True)
 class Option:
     """One way to treat partial axes: those reduced, those that become partial, those left as they are."""

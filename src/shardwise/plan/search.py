@@ -107,7 +107,7 @@ class Search:
         # No reduction: slice what can be sliced, then one round.
         if self.numbers is not None and not after:
             a, b = self.side(src, 0), self.side(dst, 1)
-            return [self._step("exchange", (), src, dst, (DirectMove(a, b),), (float(_volume(b)),))]
+            return [self._step("exchange", (), src, dst, (DirectMove(a, b),), (float(volume(b)),))]
         change = change_of(src, dst, self.shape)
         if change.kind is None:
             return []
@@ -117,7 +117,7 @@ class Search:
         steps = [self._step("slice", _added(src, first), src, first)] if first is not src else []
         which = 1 if after else 0
         a, b = self.side(first, which), self.side(dst, 1)
-        estimate = _volume(b) * (1 - _overlap(first, dst, self.shape))
+        estimate = volume(b) * (1 - kept_part(first, dst, self.shape))
         return [
             *steps,
             self._step(change.kind, change.axes, first, dst, (DirectMove(a, b, batch),), (estimate,)),
@@ -126,7 +126,7 @@ class Search:
     def _reduced(self, src: Layout, dst: Layout, shares: Shares) -> list[Step]:
         targets = dst.mesh.rest((*dst.sharded_axes, *shares.fresh, *shares.batch))
         change = change_of(src, dst, self.shape) if self.numbers is None else Change("exchange")
-        size = _volume(shares.dst) / prod(a.size for a in (*targets, *shares.fresh))
+        size = volume(shares.dst) / prod(a.size for a in (*targets, *shares.fresh))
         reduce_bytes = size * (prod(a.size for a in shares.pending) - (change.kind in (None, "slice")))
         spread_bytes = size * (prod(a.size for a in targets) - 1)
         moves: list[tuple[Move, float]] = [(ReduceMove(shares), reduce_bytes)]
@@ -158,7 +158,7 @@ class Search:
             axes = change.axes
         else:
             kind, axes = "exchange", ()
-        size = _volume(shares.dst) / prod(a.size for a in shares.fresh)
+        size = volume(shares.dst) / prod(a.size for a in shares.fresh)
         move = DirectMove(shares.src, shares.dst, shares.batch, shares)
         return [self._step(kind, axes, src, shares, (move,), (size,)), self._fill(shares, dst, shares)]
 
@@ -253,7 +253,8 @@ class Search:
         return least(self.side(src.without_halo(), 0), self.side(dst.without_halo(), 1), option)
 
 
-def _volume(side: Side) -> int:
+def volume(side: Side) -> int:
+    """Return how many elements the largest shard has."""
     return prod(side.tiling.largest)
 
 
@@ -261,8 +262,8 @@ def _added(src: Layout, dst: Layout) -> list[Axis]:
     return [a for old, new in zip(src.dims, dst.dims, strict=True) for a in remainder(new.axes, old.axes) or ()]
 
 
-def _overlap(src: Layout, dst: Layout, shape: Shape) -> float:
-    # The part of its target that the worst-off device holds already.
+def kept_part(src: Layout, dst: Layout, shape: Shape) -> float:
+    """Return the part of its target that the worst-off device holds already, as the cost model sees it."""
     out = 1.0
     before, after = src.tiling(shape).dims, dst.tiling(shape).dims
     for old, new, s, d in zip(src.dims, dst.dims, before, after, strict=True):

@@ -12,7 +12,7 @@ from shardwise.engine.arrays import Array, dtype_of, is_torch
 from shardwise.engine.held import sample
 from shardwise.engine.job import Job
 from shardwise.engine.storage import storage_of
-from shardwise.errors import ArgumentError, BindingError, ShardwiseError
+from shardwise.errors import ArgumentError, BindingError, ShardwiseError, seal
 from shardwise.layout.cut import Cut
 from shardwise.layout.layout import Layout, Shape
 from shardwise.layout.mesh import DeviceMesh
@@ -23,6 +23,7 @@ from shardwise.prim.solvers import Question, Solver, current_solver, report
 from shardwise.prim.tensor import Tensor, operand
 
 
+@seal
 @dataclass(frozen=True, slots=True)
 class Decision:
     """How an op is run: the way that the solver chose, and the work of each device."""

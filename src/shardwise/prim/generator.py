@@ -12,7 +12,7 @@ from functools import lru_cache
 
 import numpy as np
 
-from shardwise.errors import ArgumentError, BindingError, as_int
+from shardwise.errors import ArgumentError, BindingError, as_int, seal
 
 WORD = 1 << 32
 PARITY = 0x1BD11BDA  # of the key schedule
@@ -22,6 +22,7 @@ _SHIFTS = [[(np.array(r, np.uint32), np.array(32 - r, np.uint32)) for r in four]
 _LAST = 2**64 - 1  # here and just before are positions that no tensor, split or fold_in reaches
 
 
+@seal
 @dataclass(frozen=True, slots=True)
 class Key:
     """What a random tensor is made from: 64 bits, as two words.

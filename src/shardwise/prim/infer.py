@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from itertools import product
 from math import prod
 
+from shardwise.errors import seal
 from shardwise.layout.axis import Axis, is_disjoint, overlap
 from shardwise.layout.cut import Cut
 from shardwise.layout.layout import Layout, Shape
@@ -17,6 +18,7 @@ from shardwise.prim.rule import Factor, Rule
 MOST = 256  # candidates that are looked at
 
 
+@seal
 @dataclass(frozen=True, slots=True)
 class Candidate:
     """One way to run an op: the layout that each operand is brought into, that of the result, the work of a device."""

@@ -9,7 +9,7 @@ from typing import Literal, Protocol
 
 import numpy as np
 
-from shardwise.errors import BindingError
+from shardwise.errors import BindingError, seal
 from shardwise.layout.cut import Cut
 from shardwise.layout.layout import Shape
 from shardwise.layout.placement import ReduceOp, kind_of
@@ -35,6 +35,7 @@ class Reach(Protocol):
         ...
 
 
+@seal
 @dataclass(frozen=True, slots=True)
 class Rule:
     """One op on tensors of known rank: a factor per dim, those that are reduced, those that must be whole.

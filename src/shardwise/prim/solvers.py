@@ -13,7 +13,7 @@ from typing import Literal
 import numpy as np
 
 from shardwise.engine.log import calls, user_line
-from shardwise.errors import ArgumentError, LayoutError
+from shardwise.errors import ArgumentError, LayoutError, seal
 from shardwise.layout.layout import Layout, Shape
 from shardwise.layout.mesh import DeviceMesh
 from shardwise.layout.placement import ReduceOp, reductions_of
@@ -42,6 +42,7 @@ class ReshardWarning(UserWarning):
     """
 
 
+@seal
 @dataclass(frozen=True, slots=True)
 class Question:
     """What a solver is asked: an op, what its operands are, and the shape of its result.
@@ -103,6 +104,7 @@ def _sent(plan: Plan) -> int:
     return plan.received.total if plan.search.ground.count <= COUNTED else plan.estimate
 
 
+@seal
 @dataclass(frozen=True, slots=True)
 class GreedyReshard:
     """Takes the cheapest way by the planner's cost, that of resolving the result included.

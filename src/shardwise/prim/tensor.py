@@ -17,13 +17,15 @@ from shardwise.engine.execute import Program, compiled
 from shardwise.engine.grid import Grid, tiles_of
 from shardwise.engine.held import Held
 from shardwise.engine.storage import Storage, region, storage_of
-from shardwise.errors import ArgumentError, BindingError, ConversionError, EngineError, listed
+from shardwise.errors import ArgumentError, BindingError, ConversionError, EngineError, listed, seal
+from shardwise.layout.accessors import LayoutAccessors, mapping_of
 from shardwise.layout.context import current_mesh
 from shardwise.layout.conversion import LayoutLike, as_layout
 from shardwise.layout.device import Device, default_device
 from shardwise.layout.drawn import Drawn
 from shardwise.layout.layout import Layout, Shape, checked_shape
-from shardwise.layout.mesh import DeviceMesh
+from shardwise.layout.mapping import DeviceMapping
+from shardwise.layout.mesh import DeviceMesh, place_of
 from shardwise.layout.placement import ReduceOp
 from shardwise.layout.spec import ShardingSpec
 from shardwise.layout.tiling import Box
@@ -32,6 +34,7 @@ from shardwise.prim.fixed import Fixed
 from shardwise.prim.methods import Methods
 
 
+@seal
 @dataclass(frozen=True, slots=True)
 class Shard:
     """What one device holds: the box, halo included, in global coordinates, and the array.
@@ -47,7 +50,7 @@ class Shard:
     array: Array
 
 
-class Tensor(Methods, Drawn):
+class Tensor(Methods, Drawn, LayoutAccessors):
     """An immutable value, seen as a whole, that is spread over a mesh by a layout.
 
     >>> from shardwise import DeviceMesh, P, shard
@@ -135,6 +138,33 @@ class Tensor(Methods, Drawn):
         """Which device holds which of the arrays."""
         return storage_of(self._layout, self._shape)
 
+    # -- as its type says it -----------------------------------------------------------------------
+
+    @property
+    def mapping(self) -> DeviceMapping:
+        """The layout as placements or, where those cannot say it, as axis names.
+
+        >>> asarray([1.0]).mapping.placements
+        (Replicated(),)
+        """
+        return mapping_of(self.layout)
+
+    @property
+    def local_shards(self) -> tuple[Tensor, ...]:
+        """What each device that this process can address holds, as a tensor on that device alone.
+
+        >>> from shardwise import DeviceMesh, P, shard
+        >>> [y.shape for y in shard([1.0, 2.0, 3.0], DeviceMesh((2,), ("x",)), P("x")).local_shards]
+        [(2,), (1,)]
+        """
+        out, engine, storage, arrays = [], self._engine, self.storage, self.arrays
+        for index in engine.addressable(self.mesh):
+            layout = Layout.replicated(DeviceMesh.single(self.mesh.device(index)), self.ndim)
+            shape, array = storage.local_shape(storage.index(index)), arrays[storage.index(index)]
+            made = engine.each(storage_of(layout, shape), self.dtype, lambda i, at, own=array: own, like=array)
+            out.append(Tensor(made, layout, shape, self.dtype, engine))
+        return tuple(out)
+
     # -- reading -----------------------------------------------------------------------------------
 
     def local(self, device: int) -> Array:
@@ -165,7 +195,7 @@ class Tensor(Methods, Drawn):
         arrays = self._seen()
         if isinstance(arrays, Held) and not arrays.is_whole:
             raise EngineError(
-                f"this process holds a part of {self.type_text} on ({str(self.mesh) or self.mesh.device(0)}) only, and "
+                f"this process holds a part of {self.type_text} on ({place_of(self.mesh)}) only, and "
                 "reading never communicates.\n  x.gather().numpy() in all processes gives all of it to each; x.shards "
                 "is what this one holds."
             )
@@ -228,7 +258,7 @@ class Tensor(Methods, Drawn):
         return type_text(self.dtype, self.shape, self.layout)
 
     def __repr__(self) -> str:
-        where = str(self.mesh) or self.mesh.device(0)
+        where = place_of(self.mesh)
         if self._engine.name == "abstract":
             return f"Tensor({self.type_text} on {where}, abstract)"
         arrays = self._seen()

@@ -9,7 +9,7 @@ import numpy as np
 from xdsl.dialects.func import FuncOp
 from xdsl.ir import Operation, SSAValue
 
-from shardwise.errors import ProgramError
+from shardwise.errors import ProgramError, seal
 from shardwise.ir.interpret.constants import constant
 from shardwise.ir.interpret.groups import group_of
 from shardwise.ir.interpret.positions import POSITIONS
@@ -19,6 +19,7 @@ from shardwise.ir.interpret.values import Poisoned, Value, defined, type_text
 from shardwise.ir.shard import ShardingOp, ShardOp
 
 
+@seal
 @dataclass(frozen=True, slots=True)
 class Boundary:
     """The shardings of the arguments and of the results of a function; None is the whole on every device."""

@@ -8,9 +8,12 @@ from functools import lru_cache
 from itertools import product
 from math import prod
 
+from shardwise.errors import seal
+
 Shape = tuple[int, ...]
 
 
+@seal
 @dataclass(frozen=True, slots=True)
 class Group:
     """The devices of a group, numbered row-major in the grid, and the sizes of the axes they differ along."""

@@ -11,12 +11,13 @@ from numpy.lib.stride_tricks import as_strided
 from xdsl.ir import Operation
 from xdsl.ir.affine import AffineBinaryOpExpr, AffineBinaryOpKind, AffineConstantExpr, AffineDimExpr, AffineExpr
 
-from shardwise.errors import ProgramError
+from shardwise.errors import ProgramError, seal
 from shardwise.ir.interpret.program import op_text
 
 Map = Sequence[AffineExpr]  # per dim of an operand, its index as a function of the loops
 
 
+@seal
 @dataclass(frozen=True, slots=True)
 class View:
     """An operand over the loops that it depends on, in the order of the loops."""

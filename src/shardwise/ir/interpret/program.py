@@ -13,7 +13,7 @@ from xdsl.dialects.builtin import ModuleOp
 from xdsl.dialects.func import FuncOp
 from xdsl.ir import Block, Operation, SSAValue
 
-from shardwise.errors import ArgumentError, ProgramError, did_you_mean
+from shardwise.errors import ArgumentError, ProgramError, did_you_mean, seal
 from shardwise.ir.interpret.values import DYNAMIC, Poisoned
 from shardwise.ir.place import place_of
 
@@ -59,6 +59,7 @@ class Program:
         return self.grids[name]
 
 
+@seal
 @dataclass(frozen=True, slots=True)
 class Scope:
     """Where an op runs: in which program, on which device (None for the global view), and what values there are."""

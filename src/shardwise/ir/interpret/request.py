@@ -8,10 +8,12 @@ from typing import Any
 
 from xdsl.ir import Operation
 
+from shardwise.errors import seal
 from shardwise.ir.interpret.program import op_text
 from shardwise.ir.interpret.values import Value
 
 
+@seal
 @dataclass(frozen=True, slots=True, eq=False)
 class Request:
     """One device at one communication op."""
@@ -20,6 +22,7 @@ class Request:
     device: int
 
 
+@seal
 @dataclass(frozen=True, slots=True, eq=False)
 class Collective(Request):
     """All devices of a group take part; `finish` makes their results of their values, in the order of the group."""
@@ -35,6 +38,7 @@ class Collective(Request):
         return self.op.name, self.details
 
 
+@seal
 @dataclass(frozen=True, slots=True, eq=False)
 class Sending(Request):
     """A message to another device, which does not wait to be received."""
@@ -43,6 +47,7 @@ class Sending(Request):
     value: Value
 
 
+@seal
 @dataclass(frozen=True, slots=True, eq=False)
 class Receiving(Request):
     """Waits for a message from one of some devices; only a receive that names no source has several."""

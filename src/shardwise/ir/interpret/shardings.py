@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from math import prod
 
-from shardwise.errors import ProgramError
+from shardwise.errors import ProgramError, seal
 from shardwise.ir.interpret.groups import Shape, multi_index
 from shardwise.layout.cut import Cut
 from shardwise.layout.layout import Layout
@@ -14,6 +14,7 @@ from shardwise.layout.mesh import DeviceMesh
 from shardwise.layout.tiling import Box
 
 
+@seal
 @dataclass(frozen=True, slots=True)
 class Sharding:
     """How a tensor is spread over a grid.

@@ -26,7 +26,7 @@ from xdsl.dialects.builtin import (
 )
 from xdsl.ir import Attribute
 
-from shardwise.errors import ProgramError
+from shardwise.errors import ProgramError, seal
 
 DYNAMIC = DYNAMIC_INDEX  # of a size that a tensor type leaves open
 
@@ -65,6 +65,7 @@ def dtype_of(kind: Attribute) -> np.dtype:
     )
 
 
+@seal
 @dataclass(frozen=True, slots=True, eq=False)
 class Poisoned:
     """A tensor or scalar of which some elements are undefined: the data, where it is undefined, and who left it so.

@@ -8,11 +8,13 @@ from xdsl.dialects.builtin import TensorType
 from xdsl.dialects.func import FuncOp, ReturnOp
 from xdsl.ir import SSAValue
 
+from shardwise.errors import seal
 from shardwise.ir.passes.layouts import Grids
 from shardwise.ir.shard import ShardOp
 from shardwise.layout.layout import Layout
 
 
+@seal
 @dataclass(frozen=True, slots=True)
 class Boundary:
     """The layouts of arguments and results; None is the whole on every device."""

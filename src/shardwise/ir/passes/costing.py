@@ -10,6 +10,7 @@ from xdsl.dialects.builtin import DYNAMIC_INDEX, ModuleOp, TensorType
 from xdsl.dialects.func import FuncOp
 from xdsl.ir import Block, Operation, SSAValue
 
+from shardwise.errors import seal
 from shardwise.ir.interpret.run import is_partitioned
 from shardwise.ir.interpret.values import dtype_of
 from shardwise.ir.passes.layouts import Grids, grids_of, numbers
@@ -21,6 +22,7 @@ from shardwise.plan.cost import Link, Links, move_time
 from shardwise.plan.steps import Step
 
 
+@seal
 @dataclass(frozen=True, slots=True)
 class Line:
     """One collective: where and what it is, over which grid axes, and its bytes and seconds; None is not known."""
@@ -34,6 +36,7 @@ class Line:
     time: float | None
 
 
+@seal
 @dataclass(frozen=True, slots=True)
 class Cost:
     """What a module costs: its collectives, and the bytes that one device holds at most at a time.

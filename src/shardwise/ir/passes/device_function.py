@@ -13,7 +13,7 @@ from xdsl.dialects.builtin import IndexType, IntegerAttr, TensorType
 from xdsl.dialects.func import CallOp, FuncOp, ReturnOp
 from xdsl.ir import Block, Operation, Region, SSAValue
 
-from shardwise.errors import ProgramError
+from shardwise.errors import ProgramError, seal
 from shardwise.ir.interpret.program import op_text
 from shardwise.ir.interpret.values import dtype_of
 from shardwise.ir.passes.boundaries import Boundary, made_as, producer, said
@@ -30,6 +30,7 @@ from shardwise.layout.mesh import DeviceMesh
 from shardwise.plan.plan import Plan
 
 
+@seal
 @dataclass(frozen=True, slots=True)
 class Reshard:
     """A change of layout that partitioning wrote: for which op, and by which plan."""

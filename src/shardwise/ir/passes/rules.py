@@ -11,6 +11,7 @@ from xdsl.dialects.linalg.abstract_ops import LinalgStructuredOperation
 from xdsl.ir import Attribute, Block, Operation, SSAValue
 from xdsl.ir.affine import AffineDimExpr
 
+from shardwise.errors import seal
 from shardwise.ir.interpret.elementwise import ELEMENTWISE
 from shardwise.ir.interpret.program import integer, ints, property_of
 from shardwise.ir.interpret.values import DYNAMIC
@@ -21,6 +22,7 @@ from shardwise.prim.reduce import reduction_rule
 from shardwise.prim.rule import Dims, Factor, Rule, elementwise_rule
 
 
+@seal
 @dataclass(frozen=True, slots=True)
 class OpRule:
     """The rule of one op: the factors of each operand (None if it is no tensor) and of each result.

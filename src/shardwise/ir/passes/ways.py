@@ -10,6 +10,7 @@ from math import prod
 
 import numpy as np
 
+from shardwise.errors import seal
 from shardwise.ir.passes.layouts import is_sayable
 from shardwise.ir.passes.rules import OpRule
 from shardwise.layout.axis import overlap
@@ -23,6 +24,7 @@ from shardwise.prim.rule import Dims, Factor
 MOST = 256  # ways that are looked at
 
 
+@seal
 @dataclass(frozen=True, slots=True)
 class End:
     """An operand or result: its shape and dtype, how it is spread (None if that is free), and how firmly."""
@@ -33,6 +35,7 @@ class End:
     hard: bool = False
 
 
+@seal
 @dataclass(frozen=True, slots=True)
 class Way:
     """The layout that each operand is brought into (None if it is no tensor), and that of each result."""

@@ -25,6 +25,7 @@ from xdsl.ir import Attribute, SSAValue
 from xdsl.parser import AttrParser, Parser, UnresolvedOperand
 from xdsl.printer import Printer
 
+from shardwise.errors import seal
 from shardwise.ir.shard.attributes import ReductionKind, ReductionKindAttr, ShardAxesArrayAttr
 
 if TYPE_CHECKING:
@@ -89,6 +90,7 @@ def print_ints(printer: Printer, ints: Sequence[int]) -> None:
     printer.print_string(f"[{', '.join(map(str, ints))}]")
 
 
+@seal
 @dataclass(frozen=True, slots=True)
 class OperandClause:
     """A value: `%t`, `to %s` or `sharding = %s`."""
@@ -108,6 +110,7 @@ class OperandClause:
         printer.print_ssa_value(getattr(op, self.name))
 
 
+@seal
 @dataclass(frozen=True, slots=True)
 class OperandsClause:
     """Values in brackets: `[%i, %j]`."""
@@ -126,6 +129,7 @@ class OperandsClause:
             printer.print_list(getattr(op, self.name), printer.print_ssa_value)
 
 
+@seal
 @dataclass(frozen=True, slots=True)
 class GridClause:
     """The grid: `on @g`, or `@g` alone."""
@@ -144,6 +148,7 @@ class GridClause:
         printer.print_attribute(op.properties["grid"])
 
 
+@seal
 @dataclass(frozen=True, slots=True)
 class AxesClause:
     """Grid axes: `grid_axes = [0, 1]`, absent where there are none."""
@@ -168,6 +173,7 @@ class AxesClause:
         print_ints(printer, axes)
 
 
+@seal
 @dataclass(frozen=True, slots=True)
 class AxisListsClause:
     """Grid axes per dim: `split_axes = [[0], []]`."""
@@ -188,6 +194,7 @@ class AxisListsClause:
             printer.print_list(lists.axes.data, lambda axes: print_ints(printer, axes.get_values()))
 
 
+@seal
 @dataclass(frozen=True, slots=True)
 class IntClause:
     """One int: `gather_axis = 1`."""
@@ -206,6 +213,7 @@ class IntClause:
         printer.print_string(f" {self.name} = {getattr(op, self.name).value.data}")
 
 
+@seal
 @dataclass(frozen=True, slots=True)
 class ReductionClause:
     """The reduction: `reduction = max`, absent for the sum; `<max>` is read too."""
@@ -229,6 +237,7 @@ class ReductionClause:
             printer.print_string(str(kind))
 
 
+@seal
 @dataclass(frozen=True, slots=True)
 class PartialClause:
     """Partial axes, `partial = max [1]`, as LLVM 20 wrote them; kept and printed among the attributes."""
@@ -243,6 +252,7 @@ class PartialClause:
         """Print nothing: newer tools have no such clause."""
 
 
+@seal
 @dataclass(frozen=True, slots=True)
 class MixedClause:
     """Ints and values in one list: `root = [1, %i]`; an empty optional one is not printed."""
@@ -298,6 +308,7 @@ def _print_entry(printer: Printer, entry: int | SSAValue | None) -> None:
         printer.print_string("?" if entry is None else str(entry))
 
 
+@seal
 @dataclass(frozen=True, slots=True)
 class FlagClause:
     """A word that is there or not: `rotate`."""

@@ -20,6 +20,7 @@ from xdsl.parser import Parser
 from xdsl.printer import Printer
 from xdsl.traits import Pure
 
+from shardwise.errors import seal
 from shardwise.ir.shard.assembly import (
     AxisListsClause,
     Clause,
@@ -109,6 +110,7 @@ class ShardingOp(GridUser):
         )
 
 
+@seal
 @dataclass(frozen=True, slots=True)
 class AnnotationClause:
     """The sharding a tensor gets: `to %s`, or `to <@g, [[0]]>` as LLVM 19 writes it."""

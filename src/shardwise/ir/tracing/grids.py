@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from math import prod
 
-from shardwise.errors import ProgramError
+from shardwise.errors import ProgramError, seal
 from shardwise.layout.axis import Axis
 from shardwise.layout.cut import Cut
 from shardwise.layout.layout import Layout, Shape
@@ -77,6 +77,7 @@ def _chain(name: str, size: int, cuts: set[int]) -> tuple[int, ...]:
     return bounds
 
 
+@seal
 @dataclass(frozen=True, slots=True)
 class Split:
     """A layout as the dialect says it: grid axes per dim, and halos or the bounds of shards, dim by dim."""

@@ -8,7 +8,7 @@ from typing import Any
 from xdsl.dialects.builtin import DYNAMIC_INDEX, DenseArrayBase, ModuleOp, StringAttr
 from xdsl.ir import Operation
 
-from shardwise.errors import did_you_mean
+from shardwise.errors import did_you_mean, seal
 from shardwise.ir.shard import (
     GridOp,
     GridShapeOp,
@@ -22,6 +22,7 @@ from shardwise.ir.verifier.complaint import Check, Complaints, Sizes, counted, s
 VISIBILITIES = ("public", "private", "nested")
 
 
+@seal
 @dataclass(frozen=True, slots=True)
 class Grid:
     """The name and the sizes of a grid, None where a size is not known.
