@@ -170,7 +170,7 @@ def _reduce_wide(out: Array, terms: Sequence[Array], op: ReduceOp) -> None:
         np.copyto(out, terms[0], casting="unsafe")
         return
     ufunc, wide = UFUNCS[op], accumulator(out.dtype)
-    total = ufunc(terms[0], terms[1], dtype=wide)
+    total = np.asarray(ufunc(terms[0], terms[1], dtype=wide))  # not a scalar
     for term in terms[2:]:
         ufunc(total, term, out=total, dtype=wide)
     if op is ReduceOp.AVG:
