@@ -228,23 +228,25 @@ def test_other_numbers_are_added_up_in_their_own_dtype() -> None:
         assert not is_low(np.dtype(name))
 
 
-@pytest.mark.parametrize("count", [1, 2, 3, 300])
+@pytest.mark.parametrize(("count", "shape"), [(1, (7,)), (2, (7,)), (3, ()), (2, ()), (300, (7,))])
 @pytest.mark.parametrize("name", ["float16", "bfloat16", "float8_e4m3fn", "float8_e5m2"])
 @pytest.mark.parametrize("op", [ReduceOp.SUM, ReduceOp.AVG, ReduceOp.PROD])
-def test_contributions_of_small_floats_are_rounded_once(op: ReduceOp, name: str, count: int) -> None:
+def test_contributions_of_small_floats_are_rounded_once(
+    op: ReduceOp, name: str, count: int, shape: tuple[int, ...]
+) -> None:
     dtype, rng = np.dtype(name), np.random.default_rng(count)
-    terms = [rng.uniform(0.9, 1.1, 7).astype(dtype) for _ in range(count)]
+    terms = [rng.uniform(0.9, 1.1, shape).astype(dtype) for _ in range(count)]
     wide = np.stack(terms).astype("float64")
     want = {ReduceOp.SUM: wide.sum(0), ReduceOp.AVG: wide.mean(0), ReduceOp.PROD: wide.prod(0)}[op]
     for make in (np.array, torch_view):
-        out = make(np.zeros(7, dtype))
+        out = make(np.zeros(shape, dtype))
         reduce_into(out, [make(term) for term in terms], op)
         got = to_numpy(out)
         assert got.dtype == dtype
         # Half a unit in the last place, and what float32 itself rounds.
         unit = np.exp2(np.floor(np.log2(want))) * float(ml_dtypes.finfo(dtype).eps)
         assert (np.abs(got.astype("float64") - want) <= unit * 0.501).all()
-        sums = make(np.zeros(7, "float32"))  # not rounded yet, where there is more to add
+        sums = make(np.zeros(shape, "float32"))  # not rounded yet, where there is more to add
         reduce_into(sums, [make(term) for term in terms], op)
         assert np.allclose(to_numpy(sums), want, rtol=1e-5)
         reduce_into(out, [sums, sums], ReduceOp.AVG)
