@@ -22,8 +22,8 @@
 Texts say what was got, what was expected and what is available; further lines are indented.
 """
 
+import dataclasses
 from collections.abc import Iterable, Mapping, Set
-from dataclasses import FrozenInstanceError
 from difflib import get_close_matches
 from numbers import Complex, Real
 from operator import index
@@ -348,12 +348,12 @@ def seal(cls: type[T]) -> type[T]:
     """
 
     def refuse_set(self: object, key: str, value: object) -> None:
-        raise FrozenInstanceError(
+        raise dataclasses.FrozenInstanceError(
             f"a {type(self).__name__} does not change; make a new one instead of setting {key!r}."
         )
 
     def refuse_del(self: object, key: str) -> None:
-        raise FrozenInstanceError(f"a {type(self).__name__} does not change; {key!r} cannot be deleted.")
+        raise dataclasses.FrozenInstanceError(f"a {type(self).__name__} does not change; {key!r} cannot be deleted.")
 
     cls.__setattr__, cls.__delattr__ = refuse_set, refuse_del
     return cls
