@@ -1,8 +1,10 @@
-"""Values do not change: every dataclass is frozen, but for those that keep a record."""
+"""Conventions that hold in every module: dataclasses are frozen, and rows are called what they are bound to."""
 
 import importlib
 import pkgutil
 from types import ModuleType
+
+from shardwise.prim.row import Row
 
 ROOMS = ["layout", "plan", "pictures", "engine", "prim", "ops", "autodiff"]
 GROWING = {
@@ -13,6 +15,10 @@ GROWING = {
     "shardwise.engine.watchdog.Peer",
     "shardwise.prim.bind.Node",
 }
+
+
+# Rows that people know by another name than the code does.
+KNOWN_AS = {"contract": "einsum", "cumulate": "cumulative_sum", "gather": "take", "permute": "permute_dims"}
 
 
 def modules() -> list[ModuleType]:
@@ -30,3 +36,14 @@ def test_dataclasses_are_frozen():
             if own and settings is not None and not settings.frozen:
                 growing.add(f"{module.__name__}.{name}")
     assert growing == GROWING
+
+
+def test_rows_are_called_what_they_are_bound_to():
+    names: dict[Row, set[str]] = {}
+    for module in modules():
+        if module.__name__.startswith("shardwise.prim."):
+            for name, value in vars(module).items():
+                if isinstance(value, Row):
+                    names.setdefault(value, set()).add(KNOWN_AS.get(name, name))
+    assert {row.name: bound for row, bound in names.items() if row.name not in bound} == {}
+    assert len({row.name for row in names}) == len(names)

@@ -32,7 +32,7 @@ ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
 
 from tools.mutation.changes import Change, changes_of, compile_tree  # noqa: E402
-from tools.mutation.cover import measure  # noqa: E402
+from tools.mutation.cover import CONVENTIONS, measure  # noqa: E402
 from tools.mutation.fork import run_tasks  # noqa: E402
 from tools.mutation.kept import Kept, read_kept, stale  # noqa: E402
 from tools.mutation.trial import Outcome, choose, control, read_killer, task_of  # noqa: E402
@@ -190,7 +190,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     sys.path.insert(0, str(root / "src"))
     os.chdir(root)
     preload(PRELOADED if root == ROOT else [])
-    tests = test_files(root, options.tests if options.tests is not None else TESTS[room])
+    tests = test_files(root, options.tests if options.tests is not None else [*TESTS[room], *CONVENTIONS])
     outcomes = attempt(options, [c for c in drawn if c.key not in kept], tests, root / ".mutants")
     score = report(outcomes, [kept[c.key] for c in drawn if c.key in kept], stale(kept.values(), changes, files))
     return int(options.minimum is not None and score < options.minimum)

@@ -40,9 +40,8 @@ ARITHMETIC: dict[type[ast.operator], type[ast.operator]] = {
 CALLS = {"min": "max", "max": "min", "any": "all", "all": "any", "sorted": "list", "reversed": "list"}
 KEY = re.compile(r"[A-Za-z_][\w.:-]*")  # texts with spaces are for people; those are tested as errors, not as keys
 UNTRIED_NAMES = {"__all__", "__slots__", "__match_args__"}
-# Speed and memory, what is printed, `strict`, which asserts what the code around it makes true, and `frozen`, which
-# tests/test_values.py asks of all dataclasses at once.
-UNTRIED_KEYWORDS = {"maxsize", "slots", "weakref_slot", "stacklevel", "repr", "strict", "frozen"}
+# Speed and memory, what is printed, and `strict`, which asserts what the code around it makes true.
+UNTRIED_KEYWORDS = {"maxsize", "slots", "weakref_slot", "stacklevel", "repr", "strict"}
 UNTRIED_CALLS = {"TypeVar", "ParamSpec", "NewType", "TypeVarTuple", "getLogger"}
 UNTRIED_DECORATORS = {"cache", "lru_cache", "overload"}
 TYPES = {"Literal", "Union", "Optional", "Callable", "Annotated"}

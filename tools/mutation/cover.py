@@ -21,6 +21,7 @@ from tools.mutation.changes import Place, compile_tree, is_docstring, places_of,
 from tools.mutation.fork import Task, run_tasks
 from tools.mutation.hook import CODES, MARKS, import_files, install, write_codes
 
+CONVENTIONS = {"tests/test_values.py"}  # what holds in every module
 QUIET = ["-q", "-p", "no:cacheprovider", "-n0", "--no-header", "--no-summary"]
 QUIET += ["-W", "ignore::pytest.PytestAssertRewriteWarning"]  # plugins are imported before pytest starts
 
@@ -47,12 +48,15 @@ class Cover:
     numbers: dict[tuple[str, Place], int]
 
     def reaching(self, path: str, place: Place | None) -> list[Test]:
-        """Return the tests that run a place; those that run anything of the file, where it runs at import."""
+        """Return the tests that run a place.
+
+        What runs at import is seen by those that run anything of the file, and by those that look at all modules.
+        """
         if place is not None:
-            wanted = {self.numbers[path, place]}
-        else:
-            wanted = {number for (file, _), number in self.numbers.items() if file == path}
-        return [test for test in self.tests if not wanted.isdisjoint(test.marks)]
+            number = self.numbers[path, place]
+            return [test for test in self.tests if number in test.marks]
+        wanted = {number for (file, _), number in self.numbers.items() if file == path}
+        return [t for t in self.tests if t.file in CONVENTIONS or not wanted.isdisjoint(t.marks)]
 
 
 def measure(root: Path, sources: Sequence[Path], tests: Sequence[Path], folder: Path, jobs: int) -> Cover:
