@@ -13,6 +13,7 @@ GROWING = {
     "shardwise.engine.log.CommunicationLog",
     "shardwise.engine.output.Stream",
     "shardwise.engine.watchdog.Peer",
+    "shardwise.plan.crowd.Work",
     "shardwise.prim.bind.Node",
 }
 

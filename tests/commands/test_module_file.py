@@ -122,7 +122,7 @@ MISTAKES = [
     ("exec open.mlir --inputs x.npy --grid g=2x2", 1, "Error: the grid @g is ?, which (2, 2) does not fit."),
     ("exec open.mlir --inputs x.npy --grid g=-1", 1, "Error: --grid is given as NAME=2x4, got 'g=-1'."),
     ("exec f.mlir --inputs x.npy --grid h=2", 1, "Error: a shape was given for the grid @h, which the module does not"),
-    ("exec huge.mlir", 1, "Error: there is not enough memory: Unable to allocate 36.4 TiB"),
+    ("exec huge.mlir", 1, "Error: on device 0: there is not enough memory: Unable to allocate 36.4 TiB"),
 ]
 
 

@@ -97,9 +97,8 @@ class Setting:
 
     def everyone(self) -> str:
         """The name of a mesh that every process has a device of."""
-        if self._among is None:
-            return "mesh"
-        mesh = DeviceMesh((self._among,), ("everyone",))
+        ranks = self._among or 1 + max(device.id for device in self.mesh.devices)
+        mesh = DeviceMesh((ranks,), ("everyone",))
         self.names["everyone"] = (mesh_code(mesh), mesh)
         return "everyone"
 

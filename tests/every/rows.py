@@ -41,6 +41,14 @@ REASONS = {
     ),
     **dict.fromkeys(("Tensor.__iter__", "Tensor.__setitem__"), "is refused always; tests/prim/test_tensor.py"),
     "Tensor.__array_priority__": "a number for NumPy",
+    **dict.fromkeys(
+        ("Tensor.is_distributed", "Tensor.is_fully_replicated", "Tensor.is_fully_resolved", "Tensor.local_shards",
+         "Tensor.mapping", "Tensor.num_shards", "Tensor.placements", "Tensor.rank", "Tensor.to_named_sharding"),
+        "says how a tensor is laid out; tests/layout/test_accessors.py",
+    ),
+    **dict.fromkeys(
+        ("Tensor.__contains__", "Tensor.__index__"), "of local values, refused always; tests/ops/test_local_view.py"
+    ),
 }  # fmt: skip
 
 

@@ -4,13 +4,13 @@ import warnings
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from inspect import signature
-from typing import Any, NamedTuple, cast
+from typing import Any, NamedTuple
 
 import numpy as np
 import optree
 
 from shardwise import LocalEngine, ReduceOp, ShardwiseError, Tensor, current_engine, engine_context, explain, init
+from shardwise.engine.current import use
 from tests.every.calls import Call
 from tests.every.comparison import Rule, difference
 from tests.every.operands import Operand, part
@@ -205,15 +205,11 @@ def compare(call: Call, first: Outcome, other: Outcome, view: str) -> None:
 
 
 def strict_engine() -> Any:
-    """The local engine in its strict form, where there is one."""
-    if "strict" not in signature(init).parameters:
-        return None
+    """The local engine in its strict form."""
     before = current_engine()
     try:
-        return cast(Any, init)("local", strict=True)
+        return init("local", strict=True)
     finally:
-        from shardwise.engine.current import use
-
         use(before)
 
 
@@ -225,12 +221,10 @@ def check_here(call: Call) -> Outcome:
         check(call, outcome, "local engine")
     if call.abstract:
         compare(call, outcome, _abstract(call), "abstract engine")
-    strict = strict_engine()
-    if strict is not None:
-        with engine_context(strict):
-            other = run(call, "strict engine")
-        check(call, other, "strict engine")
-        compare(call, outcome, other, "strict engine")
+    with engine_context(strict_engine()):
+        other = run(call, "strict engine")
+    check(call, other, "strict engine")
+    compare(call, outcome, other, "strict engine")
     return outcome
 
 

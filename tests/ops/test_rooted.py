@@ -162,7 +162,7 @@ def test_one_sends_to_one(source: int, target: int) -> None:
 @pytest.mark.parametrize("name", ["broadcast", "reduce", "gather", "scatter"])
 def test_a_root_is_a_position_along_the_axis(name: str) -> None:
     function = {"broadcast": broadcast, "reduce": reduce, "gather": gather, "scatter": scatter}[name]
-    for root in (-1, 3, True):
+    for root in (-1, 3):
         with pytest.raises(LayoutError) as caught:
             run(lambda a, root=root: function(a, "y", root))
         assert str(caught.value) == f"{name}: root {root!r} is no position along 'y', which has 3."

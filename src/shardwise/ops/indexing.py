@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from shardwise.engine.arrays import dtype_of
-from shardwise.errors import ArgumentError, BindingError, RangeError, checked_int
+from shardwise.errors import ArgumentError, BindingError, RangeError, ShardwiseError, checked_int
 from shardwise.layout.cut import Cut
 from shardwise.layout.layout import Layout, Shape, checked_shape
 from shardwise.ops.reductions import dim_of
@@ -259,6 +259,8 @@ def _spelled_out(x: Tensor | _Shaped, key: tuple[Any, ...]) -> Iterator[Any]:
 def _bounds(entry: slice, size: int) -> tuple[int, int, int]:
     try:
         return entry.indices(size)
+    except ShardwiseError:  # what is no one number says so itself
+        raise
     except TypeError:
         raise ArgumentError(f"a slice is made of integers and None, got {entry!r}.") from None
     except ValueError:

@@ -27,7 +27,9 @@ class Fixed(property):
     @classmethod
     def slot(cls, slot: str, doc: str) -> Any:
         """Return the attribute that shows what a private slot holds."""
-        return cls(attrgetter(slot), doc=doc)
+        shown = cls(attrgetter(slot))
+        shown.__doc__ = doc  # given to a subclass of property, it would be hidden by the docstring of the class
+        return shown
 
     def __set_name__(self, owner: type, name: str) -> None:
         self._name = name
