@@ -259,3 +259,31 @@ def test_an_average_of_large_numbers_is_as_large() -> None:
         out = make(np.zeros(3, "float16"))
         reduce_into(out, terms, ReduceOp.AVG)
         assert to_numpy(out).tolist() == [60000.0] * 3
+
+
+ODD_COMPLEX = [
+    complex(-0.0, np.inf),
+    complex(np.inf, 1.0),
+    complex(-np.inf, -np.inf),
+    2 + 3j,
+    complex(-0.0, -0.0),
+    1 + 0j,
+]
+
+
+@pytest.mark.parametrize("library", ["numpy", "torch"])
+@pytest.mark.parametrize("dtype", ["complex64", "complex128"])
+def test_ones_leave_every_complex_number_as_it_is(dtype: str, library: str) -> None:
+    value = np.array(ODD_COMPLEX, dtype)
+    for at in range(3):
+        terms: list[Any] = [np.ones_like(value)] * 3
+        terms[at] = value
+        out: Any = np.zeros_like(value)
+        if library == "torch":
+            terms, out = [torch.tensor(term) for term in terms], torch.tensor(out)
+        reduce_into(out, terms, ReduceOp.PROD)
+        assert str(np.asarray(out).tolist()) == str(value.tolist())
+    plain = np.array([2 - 1j, 3j, -0.5], dtype)
+    out = np.zeros_like(plain)
+    reduce_into(out, [plain, plain, plain], ReduceOp.PROD)
+    assert np.allclose(out, plain**3)

@@ -127,8 +127,16 @@ def reduce_terms(terms: Sequence[np.ndarray], op: ReduceOp) -> np.ndarray:
         if dtype.kind in "biu" or op in (ReduceOp.MAX, ReduceOp.MIN):
             return np.asarray(reduce(UFUNC[op], terms)).astype(dtype)
         wide = np.stack(terms).astype("complex128" if dtype.kind == "c" else "float64")
-        out = reduce(UFUNC[op], wide)
+        # NaN is the other part of one times an infinite complex number: who contributes nothing is left out.
+        alone = op is ReduceOp.PROD and dtype.kind == "c"
+        out = reduce(_product_but_ones, wide) if alone else reduce(UFUNC[op], wide)
         return np.asarray(out / len(terms) if op is ReduceOp.AVG else out).astype(dtype)
+
+
+def _product_but_ones(a: np.ndarray, b: np.ndarray) -> np.ndarray:
+    return np.array([y if x == 1 else x if y == 1 else x * y for x, y in zip(a.flat, b.flat, strict=True)]).reshape(
+        a.shape
+    )
 
 
 UFUNC: dict[ReduceOp, np.ufunc] = {

@@ -8,6 +8,7 @@ from typing import Any
 
 import ml_dtypes
 import numpy as np
+from array_api_compat import array_namespace
 
 from shardwise.errors import ArgumentError, EngineError
 from shardwise.layout.device import Accelerator, Device, accelerator_count
@@ -145,6 +146,9 @@ def reduce_into(out: Array, terms: Sequence[Array], op: ReduceOp) -> None:
     if op in ADDING and (is_low(dtype_of(out)) or terms[0].dtype is not out.dtype):
         _reduce_wide(out, terms, op)
         return
+    if op is ReduceOp.PROD and len(terms) > 1 and dtype_of(out).kind == "c":
+        copy_into(out, _multiply_complex(terms))
+        return
     if is_torch(out):
         _torch_reduce(out, terms, op)
         return
@@ -183,6 +187,17 @@ def _reduce_wide(out: Array, terms: Sequence[Array], op: ReduceOp) -> None:
     if op is ReduceOp.AVG:
         np.divide(total, wide.type(len(terms)), out=total)
     np.copyto(out, total, casting="unsafe")
+
+
+def _multiply_complex(terms: Sequence[Array]) -> Array:
+    # One times an infinite complex number is not that number: its other part becomes NaN. But devices that contribute
+    # nothing hold ones, so they are left out.
+    names, total = array_namespace(terms[0]), terms[0]
+    for term in terms[1:]:
+        with np.errstate(all="ignore"):  # of the products that are not taken
+            product = total * term
+        total = names.where(term == 1, total, names.where(total == 1, term, product))
+    return total
 
 
 def _torch_reduce(out: Array, terms: Sequence[Array], op: ReduceOp) -> None:
