@@ -105,6 +105,14 @@ LEVELS = [
     # one axis over two kinds of links
     (P("x"), P(), INNER_SLOW, SPANNING, (SIZE,), "all_gather over x:(8)2; all_gather over x:(1)8"),
     (P("x"), P("x:(1)2"), INNER_SLOW, SPANNING, (SIZE,), "all_gather over x:(8)2; all_gather over x:(2)4"),
+    (
+        P("x", "y"),
+        P(),
+        {**INNER_SLOW, "y": MIDDLE},
+        mesh_of(16, 4),
+        (1024, 1024),
+        "all_gather over x:(8)2; all_gather over y; all_gather over x:(1)8",
+    ),
     (P("x"), P(), {"x:(1)2": SLOW, "x:(2)8": FAST}, SPANNING, (SIZE,), "all_gather over x"),
     (P("x", None), P(None, "x"), INNER_SLOW, SPANNING, (1024, 1024), "all_to_all over x"),
 ]
@@ -142,11 +150,11 @@ def test_every_choice_gives_the_right_values_and_the_same_total(links):
         oracle.run(plan)
 
 
-@pytest.mark.parametrize("partial", [False, True])
-def test_no_links_are_worth_a_byte_more(partial):
+@pytest.mark.parametrize(("partial", "shape"), [(False, (8, 12)), (False, (9, 5)), (True, (8, 12))])
+def test_no_links_are_worth_a_byte_more(partial, shape):
     # Whatever the links, the bytes are the least; a detour is taken only where it moves no more.
     links = [{n: Link(0, link.bandwidth) for n, link in found.items()} for found in (ASCENDING, DESCENDING)]
-    for case in list(all_transitions(mesh_of(2, 2, 2), (8, 12), partial))[:: 193 if partial else 83]:
+    for case in list(all_transitions(mesh_of(2, 2, 2), shape, partial))[:: 193 if partial else 83]:
         for found in links:
             plan = plan_reshard(*case, "int8", links=found)
             assert plan.received.total == (oracle.least_total(plan) if partial else sum(oracle.missing_bytes(plan)))
@@ -173,6 +181,29 @@ def test_halos_are_dropped_before_a_reduction_and_made_after_it(src, dst, want):
     plan = plan_reshard(src, dst, (12,), "int8")
     assert "; ".join(step.kind for step in plan.steps) == want
     oracle.run(plan)
+
+
+@pytest.mark.parametrize("edge", ["clip", "pad"])
+def test_levels_of_links_do_not_disturb_a_halo(edge):
+    mesh = mesh_of(2, 3, 2)
+    src = Layout(mesh, [Cut("y", halo=1, edge=edge), None], ["x", "z"])
+    dst = Layout(mesh, [Cut("y", halo=1, edge=edge), None])
+    plan = plan_reshard(src, dst, (12, 32), "int8", links={"x": Link(0, 1e9), "z": Link(0, 4e11)})
+    assert plan.received.total == plan_reshard(src, dst, (12, 32), "int8").received.total
+    oracle.run(plan)
+
+
+def test_an_uneven_gather_is_not_cut_into_levels():
+    # Of 9 rows the halves of a half are no quarters: what is gathered first would not be what is needed.
+    mesh, links = mesh_of(2, 2, 2), {"x": Link(0, 4e11), "y": Link(0, 2e10), "z": Link(0, 1e9)}
+    for dims in ([("x", "y", "z")], [("x", "z", "y")], [("z", "y")]):
+        for size in range(1, 18):
+            src, dst = Layout(mesh, dims), Layout(mesh, [None])
+            plan = plan_reshard(src, dst, (size,), "int8", links=links)
+            assert plan.received.each.tolist() == oracle.missing_bytes(plan)
+            if len(plan.steps) > 1:
+                assert {step.kind for step in plan.steps} == {"all_gather"}
+            oracle.run(plan)
 
 
 def test_the_time_of_a_plan_is_that_of_its_steps():

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import builtins
 import re
 from collections.abc import Iterator
 from copy import deepcopy
@@ -227,7 +228,9 @@ def _alternatives(node: ast.AST, parent: ast.AST) -> Iterator[ast.AST]:
                 new = deepcopy(node)
                 new.ops[k] = COMPARISONS[type(op)]()
                 yield new
-        case ast.BinOp(op=op) if type(op) in ARITHMETIC and not _is_string(node.left) and not _is_string(node.right):
+        case ast.BinOp(op=op, left=left, right=right) if (
+            type(op) in ARITHMETIC and not any(map(_is_string, (left, right))) and not _is_type(node)
+        ):
             yield ast.BinOp(node.left, ARITHMETIC[type(op)](), node.right)
         case ast.BoolOp(op=op):
             yield ast.BoolOp(ast.Or() if isinstance(op, ast.And) else ast.And(), node.values)
@@ -254,6 +257,14 @@ def _alternatives(node: ast.AST, parent: ast.AST) -> Iterator[ast.AST]:
 
 def _is_string(node: ast.expr) -> bool:
     return isinstance(node, ast.JoinedStr) or (isinstance(node, ast.Constant) and isinstance(node.value, str))
+
+
+def _is_type(node: ast.expr) -> bool:
+    # Whether it names a type, or a union of some: any change of those is an error at once, and says nothing.
+    if isinstance(node, ast.BinOp) and isinstance(node.op, ast.BitOr):
+        return _is_type(node.left) or _is_type(node.right)
+    name = _name(node.value if isinstance(node, ast.Subscript) else node)
+    return isinstance(getattr(builtins, name, None), type) or (name[:1].isupper() and not name.isupper())
 
 
 def _values(value: object) -> Iterator[Any]:

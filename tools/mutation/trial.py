@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from tools.mutation.changes import Change
-from tools.mutation.cover import QUIET, Cover, Test
+from tools.mutation.cover import CONVENTIONS, QUIET, Cover, Test
 from tools.mutation.fork import Task
 from tools.mutation.hook import CODES, import_files, install, write_codes
 
@@ -46,7 +46,7 @@ def choose(change: Change, cover: Cover, limit: float, first: str | None) -> tup
     room, stem = Path(change.path).parent.name, Path(change.path).stem
 
     def rank(test: Test) -> tuple[bool, bool, bool, float, str]:
-        own = test.file in (change.path, f"tests/{room}/test_{stem}.py")
+        own = test.file in (change.path, f"tests/{room}/test_{stem}.py", *CONVENTIONS)
         return test.id != first, not own, f"/{room}/" not in test.file, test.seconds, test.id
 
     out, left = [], limit
