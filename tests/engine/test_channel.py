@@ -4,13 +4,16 @@ import socket
 import struct
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from time import monotonic
+from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from shardwise import EngineError
-from shardwise.engine.channel import LIMIT, Address, Channel, connected, listening
+from shardwise.engine import channel as channel_module
+from shardwise.engine.channel import LIMIT, Address, Channel, _accepted, _call, connected, listening
 
 
 @pytest.fixture
@@ -105,3 +108,181 @@ def test_who_does_not_connect_is_named() -> None:
         connected(0, listener, {1: Address("127.0.0.1", 1), 2: Address("127.0.0.1", 1)}, b"token", 0.1)
     with listening("127.0.0.1", 2) as listener, pytest.raises(EngineError, match="rank 1 cannot reach rank 0 at 127"):
         connected(1, listener, {0: Address("127.0.0.1", 1)}, b"token", 0.5)
+
+
+def test_a_message_of_the_limit_is_ours_and_a_longer_one_is_not() -> None:
+    for size, ours in [(LIMIT, True), (LIMIT + 1, False)]:
+        one, other = socket.socketpair()
+        channel = Channel(one, 1)
+        channel.came = struct.pack("!I", size) + bytes(size)
+        got = channel.receive()
+        assert (got == bytes(size)) == ours
+        assert channel.closed == (not ours)
+        channel.close()
+        other.close()
+    assert LIMIT == 1 << 20
+
+
+def test_what_comes_after_a_message_stays_for_the_next(pair: tuple[Channel, socket.socket]) -> None:
+    channel, other = pair
+    other.sendall(struct.pack("!I", 2) + b"ab" + struct.pack("!I", 0) + b"\0\0")
+    assert channel.receive() == b"ab"
+    assert channel.came == bytes(6)
+    assert channel.receive() == b""
+    assert channel.receive() is None
+    other.sendall(b"\0\1x" + struct.pack("!I", 1) + b"y")
+    assert list(channel.messages()) == [b"x", b"y"]
+    assert not channel.closed
+
+
+def test_a_channel_over_a_network_does_not_wait_to_send() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        one = socket.create_connection(server.getsockname())
+        other, _ = server.accept()
+        channel = Channel(one, 1)
+        assert one.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY)
+        assert not one.getblocking()
+        assert (channel.fd, channel.rank, channel.closed) == (one.fileno(), 1, False)
+        channel.close()
+        assert one.fileno() == -1
+        other.close()
+
+
+class Refuses:
+    """A connection that is broken."""
+
+    family = socket.AF_UNIX
+
+    def setblocking(self, flag: bool) -> None: ...
+
+    def fileno(self) -> int:
+        return 5
+
+    def send(self, data: bytes) -> int:
+        raise ConnectionResetError
+
+    def recv(self, size: int) -> bytes:
+        raise ConnectionResetError
+
+    def shutdown(self, how: int) -> None:
+        raise OSError
+
+
+def test_a_broken_connection_is_closed_and_nothing_is_kept_for_it() -> None:
+    broken: Any = Refuses()
+    channel = Channel(broken, 1)
+    channel.send(b"hello")
+    assert channel.flush()
+    assert channel._going == b""
+    assert channel.receive() is None
+    assert channel.closed
+    channel.finish()  # which is no error
+
+
+def test_who_finishes_sends_the_rest_and_still_hears(pair: tuple[Channel, socket.socket]) -> None:
+    channel, other = pair
+    channel._going = struct.pack("!I", 3) + b"bye"
+    channel.finish()
+    theirs = Channel(other, 0)
+    assert list(theirs.messages()) == [b"bye"]
+    assert theirs.closed
+    theirs.send(b"heard")
+    assert channel.receive() == b"heard"
+
+
+def test_a_listener_takes_two_connections_of_each(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[int] = []
+
+    class Listens(socket.socket):
+        def listen(self, backlog: int = 0, /) -> None:
+            asked.append(backlog)
+            super().listen(backlog)
+
+    monkeypatch.setattr(socket, "socket", Listens)
+    with listening("127.0.0.1", 3) as listener:
+        assert asked == [6]
+        assert listener.type == socket.SOCK_STREAM
+        assert listener.getsockname()[0] == "127.0.0.1"
+        assert listener.getsockname()[1] > 0
+
+
+def test_who_connects_says_the_token_its_kind_and_its_rank() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        where = Address(*server.getsockname())
+        channels = connected(2, server, {0: where, 1: where}, b"token", 5.0)
+        for other in (0, 1):
+            for kind, name in enumerate(("calls", "beats")):
+                end, _ = server.accept()
+                said = end.recv(100)
+                assert said == struct.pack("!I", 10) + b"token" + struct.pack("!BI", kind, 2)
+                assert channels[name][other].rank == other
+                end.close()
+                channels[name][other].close()
+
+
+def call_in(listener: socket.socket, said: bytes) -> socket.socket:
+    out = socket.create_connection(listener.getsockname())
+    out.sendall(said)
+    out.shutdown(socket.SHUT_WR)
+    return out
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        b"",
+        struct.pack("!I", 10) + b"tokem" + struct.pack("!BI", 0, 1),  # another secret
+        struct.pack("!I", 10) + b"token" + struct.pack("!BI", 2, 1),  # no such kind
+        struct.pack("!I", 10) + b"token" + struct.pack("!BI", 1, 1),  # who is there already
+        struct.pack("!I", 10) + b"token" + struct.pack("!BI", 0, 7),  # who is not of these
+        (struct.pack("!I", 10) + b"token" + struct.pack("!BI", 0, 1))[:-1],  # too short
+    ],
+)
+def test_strangers_are_sent_away(said: bytes) -> None:
+    with listening("127.0.0.1", 2) as listener:
+        end = call_in(listener, said)
+        assert _accepted(listener, b"token", monotonic() + 5, {("calls", 1)}) is None
+        end.settimeout(5)
+        assert end.recv(1) == b""  # closed at once
+        end.close()
+
+
+def test_who_is_expected_is_taken_even_in_pieces() -> None:
+    with listening("127.0.0.1", 2) as listener:
+        said = struct.pack("!I", 10) + b"token" + struct.pack("!BI", 1, 3) + b"\0\0\0\1x"
+        end = call_in(listener, said)
+        found = _accepted(listener, b"token", monotonic() + 5, {("calls", 1), ("beats", 3)})
+        assert found is not None
+        kind, channel = found
+        assert (kind, channel.rank) == ("beats", 3)
+        assert channel.receive() == b"x"  # nothing but the greeting was taken
+        channel.close()
+        end.close()
+
+
+def test_waits_are_as_long_as_is_left_and_never_none(monkeypatch: pytest.MonkeyPatch) -> None:
+    waits: list[float] = []
+
+    def refuse(address: Address, timeout: float) -> socket.socket:
+        waits.append(timeout)
+        raise OSError("no route")
+
+    class Deaf:
+        def settimeout(self, seconds: float) -> None:
+            waits.append(seconds)
+
+        def accept(self) -> None:
+            raise TimeoutError
+
+    deaf: Any = Deaf()
+    monkeypatch.setattr(channel_module, "monotonic", lambda: 10.0)
+    monkeypatch.setattr(socket, "create_connection", refuse)
+    for end in (13.0, 9.0):
+        with pytest.raises(EngineError, match=r"rank 1 cannot reach rank 0 at host:7: no route\."):
+            _call(1, "calls", 0, Address("host", 7), b"token", end)
+        with pytest.raises(EngineError, match=r"ranks \[2, 3\] did not connect in time, though they had started"):
+            _accepted(deaf, b"token", end, {("calls", 3), ("beats", 3), ("calls", 2)})
+    assert waits == [3.0, 3.0, 0.1, 0.1]
+    with pytest.raises(EngineError, match="did not connect"):
+        connected(0, deaf, {1: Address("host", 7)}, b"token", 2.5)
+    assert waits[-1] == 2.5

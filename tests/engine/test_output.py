@@ -48,3 +48,50 @@ def test_a_traceback_is_printed_when_its_process_goes_on(monkeypatch: pytest.Mon
     monkeypatch.setattr(output, "PATIENCE", -1.0)
     stream.look()
     assert to.getvalue() == "Traceback (most recent call last):\n"
+
+
+def test_patience_is_counted_from_the_beginning_of_the_traceback(monkeypatch: pytest.MonkeyPatch) -> None:
+    now, to = [10.0], StringIO()
+    monkeypatch.setattr(output, "monotonic", lambda: now[0])
+    stream = Stream("", to, holds=True)
+    stream.take(b"fine\n")
+    stream.look()
+    stream.take(b"Traceback (most recent call last):\n")
+    assert stream.began == 10.0
+    now[0] = 15.0
+    stream.take(b"Traceback (most recent call last):\nCollectiveError: x\n")
+    assert (stream.began, stream.is_consequence) == (10.0, True)  # the first of those that are held
+    stream.look()
+    assert to.getvalue() == "fine\n"  # five seconds are not over
+    now[0] = 15.1
+    stream.look()
+    assert to.getvalue().count("\n") == 4
+    stream.look()
+    assert to.getvalue().count("\n") == 4
+    stream.take(b"Fatal Python error: oh\n")
+    assert (stream.began, stream.is_consequence) == (15.1, False)
+    assert to.getvalue().count("\n") == 4
+
+
+def test_an_output_that_does_not_hold_prints_tracebacks_at_once() -> None:
+    to = StringIO()
+    stream = Stream("[0] ", to)
+    assert (stream.holds, stream.began, stream.is_consequence) == (False, None, False)
+    stream.take(b"  + Exception Group Traceback\nRankLost: x\n")
+    assert to.getvalue() == "[0]   + Exception Group Traceback\n[0] RankLost: x\n"
+    assert (stream.began, stream.is_consequence) == (None, False)
+    stream.end()
+    stream.release()
+    assert to.getvalue().count("\n") == 2
+
+
+def test_each_line_is_on_the_terminal_at_once() -> None:
+    class Terminal(StringIO):
+        flushes = 0
+
+        def flush(self) -> None:
+            self.flushes += 1
+
+    to = Terminal()
+    Stream("", to).take(b"one\ntwo\nthr")
+    assert to.flushes == 2
