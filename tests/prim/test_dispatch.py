@@ -8,6 +8,7 @@ import pytest
 import shardwise as sw
 from shardwise import (
     CPU,
+    ArgumentError,
     BindingError,
     Cut,
     DeviceMesh,
@@ -23,7 +24,7 @@ from shardwise import (
     shard,
 )
 from shardwise.engine.job import RESULT
-from shardwise.prim.dispatch import apply, reached
+from shardwise.prim.dispatch import apply, passing, reached
 from shardwise.prim.infer import Candidate
 from shardwise.prim.rule import Rule, elementwise_rule
 from tests.plan.cases import mesh_of
@@ -176,3 +177,181 @@ def test_what_reaches_over_ends_has_cuts_of_its_own() -> None:
     assert found.operands == (Layout(MESH, [Cut("y", halo=(0, 1))], ["x"], "max"),)
     assert found.out is Layout(MESH, [Cut("y", split="chunk")], ["x"], "max")
     assert found.work == 7
+
+
+# -- pending sums ----------------------------------------------------------------------------------------
+
+
+WHOLE, PENDING = Layout(MESH, [None]), Layout(MESH, [None], ["x"])
+PRODUCT, SUMMED = elementwise_rule(((4,), (4,)), "each"), Rule((("a",),), (), (("a", ReduceOp.SUM),), linear="joint")
+SUM = elementwise_rule(((4,), (4,)), "joint")
+
+
+@pytest.mark.parametrize(
+    ("rule", "layouts", "dtypes", "resolve", "passes"),
+    [
+        (PRODUCT, [PENDING, WHOLE], ["float32", "float32"], False, True),
+        (PRODUCT, [PENDING, WHOLE], ["float32", "float64"], False, True),  # floats may become wider term by term
+        (PRODUCT, [PENDING, WHOLE], ["float32", "float32"], True, False),
+        (PRODUCT, [WHOLE, PENDING], ["float32", "float32"], True, False),
+        (PRODUCT, [PENDING, WHOLE], ["int8", "int8"], False, True),
+        (PRODUCT, [PENDING, WHOLE], ["int8", "int8"], True, False),
+        (PRODUCT, [PENDING, WHOLE], ["int8", "int16"], False, False),
+        (PRODUCT, [PENDING, WHOLE], ["int8", "float32"], False, False),
+        (PRODUCT, [PENDING, WHOLE], ["float32", "int8"], False, True),  # what is pending is a float
+        (PRODUCT, [WHOLE, PENDING], ["float32", "int8"], False, False),
+        (SUM, [PENDING, PENDING], ["float32", "float32"], True, True),  # an addition is no product
+        (SUM, [PENDING, PENDING], ["int8", "int8"], True, True),
+        (SUM, [PENDING, PENDING], ["int8", "int64"], False, False),
+        (SUM, [PENDING, PENDING], ["int64", "int64"], False, True),
+        (SUMMED, [PENDING], ["int32"], False, False),  # a sum of int32 is an int64
+        (SUMMED, [PENDING], ["int64"], False, True),
+        (SUMMED, [PENDING], ["uint8"], True, False),
+        (SUMMED, [PENDING], ["float16"], False, True),
+    ],
+)
+def test_what_pending_sums_may_pass_through(
+    rule: Rule, layouts: list[Layout], dtypes: list[str], resolve: bool, passes: bool
+) -> None:
+    got = passing(rule, layouts, [np.dtype(t) for t in dtypes], GreedyReshard(resolve_products=resolve))
+    assert got.linear == (rule.linear if passes else None)
+    assert (got.operands, got.out, got.reduced) == (rule.operands, rule.out, rule.reduced)
+    assert not passes or got is rule
+
+
+@pytest.mark.parametrize("resolve", [False, True])
+@pytest.mark.parametrize("dtype", ["float32", "int8"])
+def test_rules_stay_the_same_where_nothing_is_pending_or_could_pass(resolve: bool, dtype: str) -> None:
+    solver, kinds = GreedyReshard(resolve_products=resolve), [np.dtype(dtype)] * 2
+    assert passing(PRODUCT, [WHOLE, WHOLE], kinds, solver) is PRODUCT
+    stiff = elementwise_rule(((4,), (4,)))
+    assert passing(stiff, [PENDING, WHOLE], [np.dtype("int8"), np.dtype(dtype)], solver) is stiff
+
+
+# -- errors of kernels -----------------------------------------------------------------------------------
+
+
+def fails_with(error: Exception) -> Exception:
+    x, _ = spread(Layout(MESH, ["y"]), (5,), "int8")
+    y, _ = spread(Layout(MESH, ["y"]), (5,), "float32")
+
+    def kernel(*arrays: Any) -> Any:
+        raise error
+
+    with pytest.raises(Exception) as found:  # noqa: PT011 (which one is what is asked)
+        apply("twist", kernel, elementwise_rule(((5,), (5,), (5,))), [x, y, x])
+    return found.value
+
+
+@pytest.mark.parametrize("error", [OverflowError("too large."), ValueError("no negative integer powers here")])
+def test_values_without_a_result_are_said_with_the_op_and_its_dtypes(error: Exception) -> None:
+    found = fails_with(error)
+    assert type(found) is BindingError
+    assert str(found) == f"twist of int8, float32: {str(error).rstrip('.')}."
+    assert found.__cause__ is error
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        TypeError("no loop"),
+        RuntimeError("'twist' not implemented for 'Char'."),
+        ValueError("not supported"),
+    ],
+)
+def test_dtypes_without_a_result_are_said_with_what_helps(error: Exception) -> None:
+    found = fails_with(error)
+    assert type(found) is ArgumentError
+    text = str(error).rstrip(".")
+    assert str(found) == f"twist is not defined for int8, float32: {text}.\n  convert first: x.astype('float32')."
+    assert found.__cause__ is error
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        ValueError("something else"),
+        RuntimeError("something else"),
+        ArgumentError("not supported: said by ourselves"),
+        BindingError("negative integer powers: said by ourselves"),
+    ],
+)
+def test_other_errors_of_a_kernel_stay_what_they_are(error: Exception) -> None:
+    assert fails_with(error) is error
+
+
+# -- operands of two libraries ---------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("which", ["nt", "tn", "nnt", "ntn", "tnn", "ttn", "tnt", "ntt"])
+def test_one_operand_of_another_library_is_enough_to_make_all_alike(which: str) -> None:
+    torch = pytest.importorskip("torch")
+    makers = {"n": lambda: np.arange(6.0), "t": lambda: torch.arange(6.0, dtype=torch.float64)}
+    seen = []
+
+    def kernel(*arrays: Any) -> Any:
+        seen.extend(map(type, arrays))
+        return sum(arrays[1:], arrays[0])
+
+    operands = [shard(makers[kind](), MESH, P("y")) for kind in which]
+    out = apply("add", kernel, elementwise_rule(((6,),) * len(which)), operands)
+    assert set(seen) == {torch.Tensor}
+    assert isinstance(out.local(0), torch.Tensor)
+    assert np.array_equal(out.numpy(), len(which) * np.arange(6.0))
+
+
+def test_operands_of_one_library_stay_in_it() -> None:
+    seen = []
+
+    def kernel(*arrays: Any) -> Any:
+        seen.extend(map(type, arrays))
+        return arrays[0]
+
+    x = shard(np.arange(6.0), MESH, P("y"))
+    apply("first", kernel, elementwise_rule(((6,),) * 3), [x, x, shard(np.arange(6.0), MESH, P("y"))])
+    assert set(seen) == {np.ndarray}
+
+
+# -- ways that are not there -----------------------------------------------------------------------------
+
+
+class Unsplit:
+    """An op that cannot reach over the ends of shards at all."""
+
+    shape = (3,)
+
+    def cuts(self, operands: Any, out: Any) -> Any:
+        return None if any(cut.axes for dims in operands for cut in dims) else (operands, out)
+
+
+def test_ways_that_reach_too_far_are_passed_over() -> None:
+    x, value = spread(Layout(MESH, ["y"]), (6,))
+    rule = Rule((("a",),), ("a",), reach=Unsplit())
+    out = apply("every other", lambda a: a[::2], rule, [x])
+    assert_holds(out, Layout(MESH, [None]), value[::2])
+
+
+def test_a_way_of_nothing_pending_is_cut_anew_too() -> None:
+    own = Layout(MESH, ["y"])
+    found = reached(Shifted(True), Candidate((own,), own))
+    assert found is not None
+    assert found.out is Layout(MESH, [Cut("y", split="chunk")])
+
+
+def test_silence_is_the_default_and_a_way_that_sends_nothing_is_not_reported() -> None:
+    x, _ = spread(Layout(MESH, ["x", None]), (4, 6))
+    y, _ = spread(Layout(MESH, [None, "x"]), (4, 6))
+    apply("add", np.add, ADD, [x, y])  # a warning would be an error here
+    with mode(GreedyReshard(on_reshard="raise")):
+        assert apply("add", np.add, ADD, [x, x]).layout is x.layout
+        for _ in range(2):
+            with pytest.raises(LayoutError, match=r"^add at .*test_dispatch.py:\d+ reshards its operands"):
+                apply("add", np.add, ADD, [x, y])
+
+
+def test_each_call_of_a_kernel_is_counted() -> None:
+    counters = current_engine().counters
+    x, _ = spread(Layout(MESH, ["y"]), (6,))
+    counters.reset()
+    apply("negative", np.negative, elementwise_rule(((6,),)), [x])
+    assert counters.kernel_calls == 3

@@ -3,8 +3,20 @@
 import numpy as np
 import pytest
 
-from shardwise import DeviceMesh, GreedyReshard, Layout, LayoutError, NoReshard, P, PartialsOnly, mode, roll, shard
-from shardwise.prim.needs import brought, carried, rehearsed, whole
+from shardwise import (
+    DeviceMesh,
+    GreedyReshard,
+    Layout,
+    LayoutError,
+    NoReshard,
+    P,
+    PartialsOnly,
+    mode,
+    plan_reshard,
+    roll,
+    shard,
+)
+from shardwise.prim.needs import brought, carried, may_carry, may_send, rehearsed, whole
 from tests.ops.cases import sent
 
 MESH = DeviceMesh((4,), ("x",))
@@ -46,3 +58,65 @@ def test_a_rehearsal_sends_nothing_and_finds_all_plans():
     plans, size = sent(lambda: rehearsed(lambda x: roll(x, 3), X))
     assert size == 0
     assert sum(plan.received.total for plan in plans) == sent(lambda: roll(X, 3))[1] > 0
+
+
+class Asked(GreedyReshard):
+    questions: list = []  # noqa: RUF012
+
+    def choose(self, question, ways):
+        ways = list(ways)
+        self.questions.append((question, ways))
+        return super().choose(question, ways)
+
+
+def test_a_question_says_what_the_operands_are_and_where_they_go():
+    y = shard(np.ones((2, 3), "float32"), MESH, P(None, "x"))
+    flat = Layout.replicated(MESH, 2)
+    Asked.questions.clear()
+    with mode(Asked()):
+        got = brought("an op", [X, y], [WHOLE, flat])
+    ((question, (way,)),) = Asked.questions
+    assert [t.layout for t in got] == [WHOLE, flat]
+    assert [t.numpy().tolist() for t in got] == [X.numpy().tolist(), y.numpy().tolist()]
+    assert (question.op, question.layouts, question.shapes) == ("an op", (X.layout, y.layout), ((8,), (2, 3)))
+    assert (question.dtypes, question.out, question.own, question.along) == ((X.dtype, y.dtype), (8,), (), ())
+    assert (way.operands, way.out, way.work) == ((WHOLE, flat), WHOLE, 0)
+
+
+def test_what_an_op_sends_of_its_own_is_asked_with_the_operands_as_they_are():
+    y = shard(np.ones((2, 3), "float32"), MESH, P(None, "x"))
+    plan = plan_reshard(X.layout, WHOLE, (8,), X.dtype)
+    for given, layouts, shapes in ((X, (X.layout,), ((8,),)), ([X, y], (X.layout, y.layout), ((8,), (2, 3)))):
+        Asked.questions.clear()
+        with mode(Asked()):
+            may_send("an op", given, [0, 2], plan, plan)
+        ((question, (way,)),) = Asked.questions
+        assert (question.layouts, question.shapes, question.out) == (layouts, shapes, (8,))
+        assert (question.own, question.along) == ((plan, plan), (0, 2))
+        assert (way.operands, way.out) == (layouts, X.layout)
+
+
+def test_nobody_is_asked_about_what_stays_where_it_is():
+    Asked.questions.clear()
+    with mode(Asked()):
+        assert carried("an op", X, (0,), X, X.layout) is X
+        may_carry("an op", X, (0,), X, X.layout)
+        assert whole("an op", X, (0,), X) is X
+        assert Asked.questions == []
+        may_carry("an op", X, (0,), X, WHOLE)
+        assert len(Asked.questions) == 1
+
+
+def test_a_value_that_was_carried_is_whole_everywhere():
+    got = carried("an op", X, (0,), X, WHOLE)
+    assert got.layout is WHOLE
+    assert got.numpy().tolist() == X.numpy().tolist()
+    pending = shard(np.array([1.0, 2.0]), MESH, P(unreduced=["x"]))
+    made = whole("an op", X, (0,), pending)
+    assert made.layout is WHOLE
+    assert made.numpy().tolist() == [1.0, 2.0]
+
+
+def test_a_rehearsal_hears_of_operands_that_are_brought_and_begins_anew():
+    plans = [rehearsed(lambda x, y: x + y, X, shard(np.ones(8), MESH, Layout(MESH, [None], ["x"]))) for _ in range(2)]
+    assert [[plan.received.total for plan in heard] for heard in plans] == [[4 * 3 * 2 * 8]] * 2

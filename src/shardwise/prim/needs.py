@@ -87,13 +87,20 @@ def rehearsed(call: Callable[..., Any], *given: Tensor) -> list[Plan]:
 
 
 class _Listening(GreedyReshard):
-    # Allows everything, and remembers what that sends.
+    # Allows everything, and remembers what that sends. It is equal to itself only: decisions are remembered by solver,
+    # and another listener has to hear of them too.
+
+    heard: list[Plan]
 
     def __init__(self) -> None:
         super().__init__()
         object.__setattr__(self, "heard", [])
 
-    heard: list[Plan]
+    def __eq__(self, other: object) -> bool:
+        return self is other
+
+    def __hash__(self) -> int:
+        return id(self)
 
     def choose(self, question: Question, ways: Iterable[Candidate]) -> Candidate:
         way = super().choose(question, ways)
