@@ -216,10 +216,7 @@ class Setting:
             return mapped
 
         scale = each(call.scale) if call.scale is not None else None
-        refusal = call.refusal if call.local else "call it on tensors, outside shard_map"
-        return replace(
-            call, code=code, operands=operands, oracle=each(call.oracle), scale=scale, verify=None, refusal=refusal
-        )
+        return replace(call, code=code, operands=operands, oracle=each(call.oracle), scale=scale, verify=None)
 
 
 __all__ = ["Call", "P", "Setting", "is_float"]

@@ -1,13 +1,30 @@
 """Functions of tensors in the local view: on every device what NumPy makes of its array, and JAX's derivatives."""
 
+import re
 from collections.abc import Callable
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
+import optree
 import pytest
 
 import shardwise as sw
-from shardwise import ArgumentError, BindingError, DeviceMesh, P, current_engine, shard, shard_map, stop_gradient, vjp
+from shardwise import (
+    ArgumentError,
+    BindingError,
+    DeviceMesh,
+    LocalTensor,
+    P,
+    Tensor,
+    current_engine,
+    shard,
+    shard_map,
+    stop_gradient,
+    vjp,
+)
+from shardwise.ops.local_view import constant
+from shardwise.prim.explanation import Explanation
+from tests.ops.calls import calls
 from tests.prim.cases import jax_of_eight
 
 MESH = DeviceMesh((2, 4), ("a", "b"))
@@ -106,3 +123,47 @@ def test_a_local_value_can_be_a_constant_to_derivatives() -> None:
 def test_errors_speak_of_the_local_array(program: Any, error: type[Exception], text: str) -> None:
     with pytest.raises(error, match=text):
         shard_map(program, MESH, P("a", "b"), P("a", "b"))(X)
+
+
+# -- what has no local form ------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", sorted({call.name for call in calls()}))
+def test_every_function_has_a_local_form_or_says_by_name_that_it_has_none(name: str) -> None:
+    for call in (call for call in calls() if call.name == name):
+        leaves, tree = optree.tree_flatten(cast(Any, (call.args, call.kwargs)), none_is_leaf=True)
+        if not any(isinstance(leaf, Tensor) for leaf in leaves):
+            continue
+
+        outcomes: list[Any] = []
+
+        def local(x: Any, call: Any = call, leaves: Any = leaves, tree: Any = tree, outcomes: Any = outcomes) -> Any:
+            values = [constant(leaf.numpy(), x.mesh) if isinstance(leaf, Tensor) else leaf for leaf in leaves]
+            args, kwargs = optree.tree_unflatten(tree, values)
+            try:
+                outcomes.append(call.function(*args, **kwargs))
+            except ArgumentError as error:
+                outcomes.append(str(error))
+            return x
+
+        with np.errstate(all="ignore"):
+            shard_map(local, MESH, P("a", "b"), P("a", "b"))(X)
+        (outcome,), own = outcomes, name.removeprefix("random.")
+        if not isinstance(outcome, LocalTensor | Explanation):
+            assert f"{own} is not defined for" in outcome or f"{own} has no local form" in outcome
+            assert "is not defined" in outcome or "call it on tensors, outside shard_map" in outcome
+
+
+@pytest.mark.parametrize("dtype", [None, "float32"])
+def test_methods_updates_and_functions_of_numpy_say_that_they_have_no_local_form(dtype: Any) -> None:
+    y = shard(X, MESH, P("a", "b"))
+    for program, says in {
+        (lambda x: x.flip(0)): "flip has no local form yet, and inside shard_map it was given LocalTensor(",
+        (lambda x: x.at[0].set(1.0)): "x.at[...] has no local form",
+        (lambda x: sw.concat([x, x])): "concat has no local form",
+        (lambda x: sw.shard(x, MESH, P())): "shard has no local form",
+        (lambda x: np.asarray(x, dtype)): "a function of NumPy's has no local form",
+        (lambda x: np.exp(x)): "a function of NumPy's has no local form",
+    }.items():
+        with pytest.raises(ArgumentError, match=re.escape(says)):
+            shard_map(program, MESH, P("a", "b"), P("a", "b"))(y)

@@ -133,3 +133,27 @@ def test_the_table_has_a_row_for_equal_steps():
     assert head.split() == ["times", "step", "over", "from", "to", "bytes", "per", "device", "line"]
     assert row.split()[:5] == ["3", "all_gather", "dp", "[dp|-]", "[-|-]"]
     assert last.startswith("3 steps, 3 KiB between 8 devices; at most ")
+
+
+@pytest.mark.parametrize(
+    "fn",
+    [
+        lambda x, a: x * a,
+        lambda x, a: a + x,
+        lambda x, a: sw.matmul(x, a),
+        lambda x, a: sw.concat([x, a]),
+        lambda x, a: sw.where(x > 0, x, a),
+        lambda x, a: value_and_grad(lambda x: (x * a).sum())(x)[1],
+        lambda x, a: shard(a, MESH, P("dp")) + x,
+        lambda x, a: sw.sum(a) + a.sum(),
+    ],
+)
+def test_an_array_of_the_host_is_sent_only_where_the_program_sends_it(fn: Any) -> None:
+    x, a = shard(np.ones((4, 4)), MESH, P("dp", "tp")), np.arange(16.0).reshape(4, 4)
+    counters = current_engine().counters
+    counters.reset()
+    made = fn(x, a)
+    moved = {kind: size for kind, size in counters.bytes_moved.items() if size}
+    found = explain(fn, x, a)
+    assert found.bytes_by_kind == moved
+    assert (found.result.layout, found.result.shape) == (made.layout, made.shape)

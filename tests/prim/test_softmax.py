@@ -5,7 +5,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from shardwise import DeviceMesh, P, current_engine, grad, jvp, shard, softmax, vjp
+from shardwise import DeviceMesh, Layout, P, current_engine, grad, jvp, log_softmax, shard, softmax, vjp
 from shardwise import sum as total
 from tests.prim.cases import jax_of_eight
 
@@ -48,7 +48,21 @@ def test_second_derivatives() -> None:
 def test_infinities_overflow_and_nothing_at_all(spec: P) -> None:
     big = np.array([[1000.0, 1000.0, 0.0], [-np.inf, 0.0, -np.inf]])
     np.testing.assert_allclose(softmax(shard(big, MESH, spec)).numpy(), [[0.5, 0.5, 0.0], [0.0, 1.0, 0.0]])
-    assert softmax(np.zeros((2, 0))).shape == (2, 0)
+
+
+@pytest.mark.parametrize("function", [softmax, log_softmax])
+@pytest.mark.parametrize("dtype", ["float64", "bfloat16", "int32"])
+def test_of_nothing_there_is_nothing_in_any_layout(function: Any, dtype: str) -> None:
+    of_one = function(np.ones(1, np.dtype(dtype))).dtype
+    pending = Layout(MESH, [None, None], ["a"])
+    for spec in (P(), P("a"), P("b", "a"), P(None, ("a", "b")), pending):
+        for shape, axis in (((2, 0), 1), ((2, 0), 0), ((0, 3), 0), ((0, 0), -1)):
+            if spec is pending and np.dtype(dtype).kind == "i":
+                continue
+            found = function(shard(np.zeros(shape, np.dtype(dtype)), MESH, spec), axis=axis)
+            assert (found.shape, found.dtype, found.numpy().size) == (shape, of_one, 0)
+    x = shard(np.zeros((2, 0)), MESH, P(None, "a"))
+    assert grad(lambda x: total(function(x)))(x).shape == (2, 0)
 
 
 @pytest.mark.parametrize("dtype", ["float16", "float32", "bfloat16"])

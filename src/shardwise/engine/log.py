@@ -136,3 +136,16 @@ def calls() -> tuple[FrameType | None, FrameType | None]:
     while frame is not None and frame.f_code.co_filename.startswith(PACKAGE):
         frame, inner = frame.f_back, frame
     return frame, inner
+
+
+def called_functions() -> list[str]:
+    """Return the names of the functions of this package that are running, up to the one called from outside.
+
+    >>> called_functions()
+    []
+    """
+    names, frame = [], sys._getframe(1)
+    while frame is not None and frame.f_code.co_filename.startswith(PACKAGE):
+        names.append(frame.f_code.co_name)
+        frame = frame.f_back
+    return names

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from contextvars import ContextVar
+from importlib import import_module
 from math import prod
 from typing import Any, NoReturn, cast
 
@@ -17,6 +18,7 @@ import optree
 from array_api_compat import array_namespace
 
 from shardwise.engine.arrays import to_numpy
+from shardwise.engine.log import called_functions
 from shardwise.engine.storage import storage_of
 from shardwise.errors import ArgumentError, BindingError, LayoutError, as_int, checked_function
 from shardwise.layout.axis import Axis, check_disjoint
@@ -130,6 +132,24 @@ class LocalTensor(Methods):
         raise ArgumentError(
             f"{self!r} is not iterable: it is one value, which differs from device to device.\n"
             "  x[i] is a part of it on every device; use where(c, a, b) to choose element by element."
+        )
+
+    # -- what has no local form ------------------------------------------------------------------------
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> NoReturn:
+        public = import_module("shardwise")
+        names = [name for name in called_functions() if hasattr(public, name) or hasattr(public.random, name)]
+        raise self._has_no_local_form(names[-1] if names else "a function of NumPy's")
+
+    @Fixed
+    def at(self) -> Any:
+        """Refused: updates of some elements have no local form."""
+        raise self._has_no_local_form("x.at[...]")
+
+    def _has_no_local_form(self, function: str) -> ArgumentError:
+        return ArgumentError(
+            f"{function} has no local form yet, and inside shard_map it was given {self!r}.\n"
+            "  call it on tensors, outside shard_map: before the values go in, or on what comes out."
         )
 
     def _differs(self, what: str, also: str = "") -> ArgumentError:

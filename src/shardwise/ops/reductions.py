@@ -270,6 +270,8 @@ def log_softmax(x: Any, /, *, axis: int = -1) -> Tensor:
 
 
 def _log_softmax(x: Tensor, dims: tuple[int, ...]) -> Tensor:
+    if not product(x.shape[k] for k in dims):  # of nothing there is no largest, and none is needed
+        return rows.log(rows.exp(rows.widen(x)))
     return rows.subtract(rows.widen(x), wide_logsumexp(x, dims, True))
 
 

@@ -14,7 +14,7 @@ from shardwise.engine.log import Record, trace_communication
 from shardwise.errors import ArgumentError
 from shardwise.layout.layout import Layout
 from shardwise.layout.types import DistributedType
-from shardwise.prim.tensor import Tensor, asarray
+from shardwise.prim.tensor import Tensor
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -96,13 +96,11 @@ def explain(fn: Callable[..., Any], *args: Any) -> Explanation:
 
 
 def abstract(leaf: Any, engine: AbstractEngine) -> Any:
-    """Return a tensor without values in the place of a tensor, a type or an array; anything else as it is."""
+    """Return a tensor without values in the place of a tensor or a type; anything else, arrays too, as it is."""
     if isinstance(leaf, DistributedType):
         return _blank(leaf.layout, cast(Any, leaf.shape), leaf.dtype, engine)
     if isinstance(leaf, Tensor):
         return _blank(leaf.layout, leaf.shape, leaf.dtype, engine)
-    if hasattr(leaf, "__array__") or hasattr(leaf, "__dlpack__"):
-        return asarray(leaf)
     return leaf
 
 

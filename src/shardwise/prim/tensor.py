@@ -17,7 +17,7 @@ from shardwise.engine.execute import Program, compiled
 from shardwise.engine.grid import Grid, tiles_of
 from shardwise.engine.held import Held
 from shardwise.engine.storage import Storage, region, storage_of
-from shardwise.errors import ArgumentError, BindingError, ConversionError, EngineError, listed, seal
+from shardwise.errors import ArgumentError, BindingError, ConversionError, EngineError, ShardwiseError, listed, seal
 from shardwise.layout.accessors import LayoutAccessors, mapping_of
 from shardwise.layout.context import current_mesh
 from shardwise.layout.conversion import LayoutLike, as_layout
@@ -427,6 +427,8 @@ def host_array(data: Any, dtype: Any = None) -> Array:
         data = np.from_dlpack(data)
     try:
         array = np.asarray(data, dtype=None if dtype is None else np.dtype(dtype))
+    except ShardwiseError:  # of a local value, which says what it is
+        raise
     except (TypeError, ValueError, RuntimeError) as error:  # the last from torch
         raise ArgumentError(f"an array or nested numbers were expected, got {type(data).__name__}: {error}.") from None
     if (array.dtype.kind not in "fciub" and array.dtype.kind != "V") or array.dtype.names:
