@@ -147,7 +147,8 @@ def two(setting: Setting, name: str) -> Call:
     how["rule"] = _rule(setting, name)
     operator = OPERATORS.get(name)
     if operator and not draws.below(3):
-        return setting.call(f"{args[0]} {operator} {args[1]}", oracle, **how)
+        left = f"({args[0]})" if args[0].startswith("-") else args[0]  # -2 ** x is -(2 ** x)
+        return setting.call(f"{left} {operator} {args[1]}", oracle, **how)
     method = name if name in METHODS_OF_TWO and kind != "reflected" else None
     return setting.call(setting.spell(name, *args, method=method), oracle, **how)
 
