@@ -139,7 +139,7 @@ def test_every_function_has_a_local_form_or_says_by_name_that_it_has_none(name: 
 
         def local(x: Any, call: Any = call, leaves: Any = leaves, tree: Any = tree, outcomes: Any = outcomes) -> Any:
             values = [constant(leaf.numpy(), x.mesh) if isinstance(leaf, Tensor) else leaf for leaf in leaves]
-            args, kwargs = optree.tree_unflatten(tree, values)
+            args, kwargs = cast(Any, optree.tree_unflatten(tree, values))
             try:
                 outcomes.append(call.function(*args, **kwargs))
             except ArgumentError as error:
