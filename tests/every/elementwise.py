@@ -145,11 +145,9 @@ def two(setting: Setting, name: str) -> Call:
     ints = dtype.kind in "iu"
     # What NumPy leaves to the machine: shifts by more than there is.
     domain: Domain = "positive" if name in SHIFTS else "any"
-    number = (
-        draws.choice([2, 3, 1, 0, *([-1] if name == "pow" else [])])
-        if ints
-        else draws.choice([2.0, 0.5, -1.5, 3, 0.0, np.inf, np.nan])
-    )
+    whole: list[Any] = [2, 3, 1, 0, *([-1] if name == "pow" else [])]
+    parts: list[Any] = [2.0, 0.5, -1.5, 3, 0.0, np.inf, np.nan]
+    number: Any = draws.choice(whole if ints else parts)
     number = draws.choice([True, False]) if dtype.kind == "b" else number
     number = max(1, number) if ints and name in ("floor_divide", "remainder", "divide") else number
     kind = draws.choice(["tensors", "tensors", "tensors", "number", "reflected"])
