@@ -1,6 +1,7 @@
 """Rows of the elementwise functions: NumPy's of the same name, or what they are defined as."""
 
 from collections.abc import Callable
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -43,9 +44,24 @@ EXACTLY = {
 }  # fmt: skip
 
 
+@cache
+def _refused(name: str, count: int) -> list[np.dtype]:
+    # The dtypes that NumPy's function of this name is not defined for.
+    found = []
+    for dtype in EVERY:
+        try:
+            getattr(np, name)(*[np.zeros(0, dtype)] * count)
+        except TypeError:
+            found.append(dtype)
+    return found
+
+
 @row(*UNARY)
 def one(setting: Setting, name: str) -> Call:
     """A function of NumPy's."""
+    if setting.draws.rarely(12) and (refused := _refused(name, 1)):
+        a = setting.operand(setting.shape(), setting.draws.choice(refused))
+        return setting.call(f"sw.{name}({a})", getattr(np, name), refusal=f"{name} is not defined for", local=True)
     dtypes, domain = UNARY[name]
     exact = name in EXACTLY
     if not exact and dtypes is FLOATS and setting.draws.rarely(6):
@@ -119,19 +135,31 @@ METHODS_OF_TWO = {"atan2", "copysign", "hypot", "logaddexp", "maximum", "minimum
 def two(setting: Setting, name: str) -> Call:
     """A function of two tensors that broadcast, of a tensor and a number, or of a number and a tensor."""
     draws = setting.draws
+    if draws.rarely(12) and (refused := _refused(name, 2)):
+        dtype, shape = draws.choice(refused), setting.shape()
+        a, b = setting.operand(shape, dtype), setting.beside(_broadcast(setting, shape), dtype)
+        refusal = f"{name} is not defined for"
+        return setting.call(f"sw.{name}({a}, {b})", getattr(np, name), refusal=refusal, local=True)
     dtype = setting.dtype(PAIRS[name])
     shape = setting.shape()
     ints = dtype.kind in "iu"
-    # What NumPy itself refuses or leaves to the machine: negative powers of integers, and shifts by more than there is.
-    domain: Domain = "positive" if name in SHIFTS or (name == "pow" and ints) else "any"
-    number = draws.choice([2, 3, 1, 0]) if ints else draws.choice([2.0, 0.5, -1.5, 3, 0.0, np.inf, np.nan])
+    # What NumPy leaves to the machine: shifts by more than there is.
+    domain: Domain = "positive" if name in SHIFTS else "any"
+    whole: list[Any] = [2, 3, 1, 0, *([-1] if name == "pow" else [])]
+    parts: list[Any] = [2.0, 0.5, -1.5, 3, 0.0, np.inf, np.nan]
+    number: Any = draws.choice(whole if ints else parts)
     number = draws.choice([True, False]) if dtype.kind == "b" else number
     number = max(1, number) if ints and name in ("floor_divide", "remainder", "divide") else number
     kind = draws.choice(["tensors", "tensors", "tensors", "number", "reflected"])
     text = repr(number).replace("nan", "np.nan").replace("inf", "np.inf")
-    function = getattr(np, name)
+    function = getattr(np, name) if name != "pow" else _power
     plain = np.array(number).astype(dtype) if dtype.kind == "V" else number  # which NumPy would widen
     how: dict[str, Any] = {"local": True, "rule": _rule(setting, name)}
+    if name == "pow" and kind == "number" and ints and number < 0:
+        how["refusal"] = "integers to the power of -1 are not integers"
+    if kind == "reflected" and dtype.kind == "u":
+        number = plain = abs(number)
+        text = repr(number)
     if kind != "tensors":
         a = setting.operand(shape, dtype, domain)
         args = (a, text) if kind == "number" else (text, a)
@@ -147,10 +175,18 @@ def two(setting: Setting, name: str) -> Call:
     how["rule"] = _rule(setting, name)
     operator = OPERATORS.get(name)
     if operator and not draws.below(3):
-        left = f"({args[0]})" if args[0].startswith("-") else args[0]  # -2 ** x is -(2 ** x)
+        left = f"({args[0]})" if args[0].startswith("-") else args[0]  # of -1.5 ** a the sign would come last
         return setting.call(f"{left} {operator} {args[1]}", oracle, **how)
     method = name if name in METHODS_OF_TWO and kind != "reflected" else None
     return setting.call(setting.spell(name, *args, method=method), oracle, **how)
+
+
+def _power(x: Any, y: Any) -> Any:
+    # NumPy's; of integers to negative elements, which it refuses, what is left without the fraction.
+    if np.result_type(x, y).kind not in "iu" or not np.any(np.asarray(y) < 0):
+        return np.pow(x, y)
+    rest = np.where(abs(x) == 1, np.pow(x, y & 1), 0)
+    return np.where(y < 0, rest, np.pow(x, np.maximum(y, 0))).astype(np.result_type(x, y))
 
 
 def _rule(setting: Setting, name: str) -> Rule:

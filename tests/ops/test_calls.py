@@ -180,8 +180,8 @@ def test_what_a_dtype_has_no_result_for_says_so():
         shardwise.bitwise_and([1.0], [2.0])
     with pytest.raises(shardwise.ArgumentError, match=r"^mean is not defined for int4.\n  convert first: x.astype\("):
         asarray(np.ones(3, ml_dtypes.int4)).mean()
-    with pytest.raises(shardwise.BindingError, match=r"^pow of int64: Integers to negative integer powers are not "):
-        shardwise.pow(np.array([2]), np.array([-1]))
+    with pytest.raises(shardwise.BindingError, match=r"^pow of int64: integers to the power of -1 are not integers.\n"):
+        shardwise.pow(np.array([2]), -1)
     with pytest.raises(shardwise.BindingError, match=r"^add of int8: Python integer 300 out of bounds for int8.$"):
         shardwise.add(np.array([1], "int8"), 300)
     with pytest.raises(shardwise.ArgumentError, match=r"^concat: bfloat16, int64 have no dtype in common.\n  convert"):

@@ -2,6 +2,7 @@
 
 import operator
 from collections.abc import Callable
+from fractions import Fraction
 from typing import Any
 
 import numpy as np
@@ -9,7 +10,7 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from shardwise import BindingError, Cut, DeviceMesh, Layout, P, asarray, from_shards, jvp, shard, vjp
+from shardwise import BindingError, Cut, DeviceMesh, Layout, P, asarray, explain, from_shards, jvp, shard, vjp
 from shardwise.prim.elementwise import astype, equal, pow
 from tests.layout.oracle import held_box
 from tests.prim.cases import DTYPES, held, host_meshes, layouts_for, same, spread, values
@@ -125,3 +126,41 @@ def test_numpy_and_torch_operands_meet_in_torch() -> None:
         assert y.dtype == "float32"
     small = shard(torch.ones(4, dtype=torch.bfloat16), M4, P("x")) + values((4,), "bfloat16")
     assert small.local(0).dtype == torch.bfloat16
+
+
+# -- powers of integers ----------------------------------------------------------------------------------------
+
+WHOLE = [np.dtype(t) for t in ("int64", "int8", "uint8", "int32", "int4", "bool")]
+
+
+def _to_the_power(base: int, exponent: int) -> int:
+    # By exact fractions, without what is behind the point; 0 has no reciprocal.
+    if exponent >= 0:
+        return base**exponent
+    return 0 if base == 0 else int(Fraction(base) ** exponent)
+
+
+@pytest.mark.parametrize("left", WHOLE, ids=str)
+@pytest.mark.parametrize("right", [t for t in WHOLE if t.kind != "u"], ids=str)
+def test_integers_to_negative_elements_lose_their_fraction(left: np.dtype, right: np.dtype) -> None:
+    signed = right.kind != "b"
+    bases, exponents = np.arange(-3 if left.kind not in "ub" else 0, 4), np.arange(-4 if signed else 0, 3)
+    x, y = (grid.ravel() for grid in np.meshgrid(bases, exponents))
+    x, y = x.astype(left), y.astype(right)
+    dtype = np.pow(np.ones(1, left), np.ones(1, right)).dtype
+    want = [_to_the_power(int(a), int(b)) for a, b in zip(x, y, strict=True)]
+    for spec in (P(), P("x"), Layout(M4, [Cut("x", offsets=(0, 0, 1, 3, x.size))])):
+        found = shard(x, M4, spec) ** shard(y, M4, P("x"))
+        assert (found.dtype, found.numpy().tolist()) == (dtype, np.array(want).astype(dtype).tolist())
+    if str(left) in ("int64", "int8"):
+        assert (2 ** shard(y, M4, P("x"))).numpy().tolist() == [_to_the_power(2, int(b)) for b in y]
+
+
+@pytest.mark.parametrize("dtype", WHOLE, ids=str)
+@pytest.mark.parametrize("size", [0, 5])
+def test_integers_to_a_negative_number_are_refused_wherever_they_are(dtype: np.dtype, size: int) -> None:
+    x = shard(np.ones(size, dtype), M4, P("x"))
+    says = rf"^pow of {dtype}: integers to the power of -2 are not integers.\n  convert first: x.astype\('float32'\).$"
+    for raising in (lambda: x**-2, lambda: explain(lambda x: x**-2, x)):
+        with pytest.raises(BindingError, match=says):
+            raising()

@@ -63,7 +63,11 @@ add = _two(rows.add, "the sum", "add([1, 2], 3).numpy() -> array([4, 5])")
 subtract = _two(rows.subtract, "the difference", "subtract([1, 2], 3).numpy() -> array([-2, -1])")
 multiply = _two(rows.multiply, "the product", "multiply([1, 2], 3).numpy() -> array([3, 6])")
 divide = _two(rows.divide, "the quotient", "divide([1, 2], 4).numpy() -> array([0.25, 0.5 ])")
-pow = _two(rows.pow, "the first to the power of the second", "pow([2, 3], 2).numpy() -> array([4, 9])")
+pow = _two(
+    rows.pow,
+    "the first to the power of the second; the fraction of integers to negative elements is dropped",
+    "pow([2, 1, -1], [-1, -1, -3]).numpy() -> array([ 0,  1, -1])",
+)
 floor_divide = _two(
     rows.floor_divide, "the quotient rounded down", "floor_divide([7, -7], 2).numpy() -> array([ 3, -4])"
 )

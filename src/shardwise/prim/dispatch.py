@@ -73,7 +73,7 @@ def _explained(name: str, dtypes: tuple[np.dtype, ...], error: Exception) -> Exc
     text, kinds = str(error).rstrip("."), ", ".join(dict.fromkeys(map(str, dtypes)))
     if isinstance(error, ShardwiseError):
         return error
-    if isinstance(error, OverflowError) or "negative integer powers" in text:
+    if isinstance(error, OverflowError):
         return BindingError(f"{name} of {kinds}: {text}.")
     if isinstance(error, TypeError) or "not implemented for" in text or "not supported" in text:
         return ArgumentError(f"{name} is not defined for {kinds}: {text}.\n  convert first: x.astype('float32').")

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from shardwise.engine.arrays import accumulator, is_foreign, is_low, is_torch
+from shardwise.errors import BindingError
 from shardwise.layout.placement import kind_of
 from shardwise.prim.broadcast import broadcast, unbroadcast
 from shardwise.prim.dispatch import apply
@@ -104,11 +105,14 @@ def row(
     kernel: Callable[..., Any] | None = None,
     linear: Linear = None,
     monotone: bool = False,
+    check: Callable[..., None] | None = None,
 ) -> Row:
     """Return the row of an elementwise op, with the derivative by each operand."""
     function = kernel or kernel_of(name)
 
     def run(*operands: Any) -> Tensor:
+        if check is not None:
+            check(*operands)
         return elementwise(name, function, operands, linear, monotone)
 
     def vjp(ct: Tensor, out: Tensor, *operands: Any) -> Cotangents:
@@ -145,6 +149,39 @@ def _times(x: Tensor, derivative: Any, operands: tuple[Any, ...], out: Tensor) -
     return multiply(x, derivative(*operands, out))
 
 
+def power(x: Any, y: Any) -> Any:
+    """Return x to the power of y; of integers to negative ones, what is left of it when its fraction is dropped.
+
+    Where a negative element is must not decide whether there is a result: other devices would not know of it.
+
+    >>> power(np.array([2, 1, -1, -1, 0]), np.array([-1, -1, -3, -2, -1]))
+    array([ 0,  1, -1,  1,  0])
+    """
+    if is_torch(x) or is_torch(y):  # which says the same
+        return kernel_of("pow")(x, y)
+    if not _is_whole(x) or not _is_whole(y) or isinstance(y, int):
+        return np.pow(x, y)
+    x, y = (v if isinstance(v, int) or v.dtype.kind != "V" else v.astype("int8") for v in (x, y))  # as NumPy does
+    negative = y < 0
+    if not negative.any() or np.result_type(x, y).kind == "f":  # of uint64 and int64
+        return np.pow(x, y)
+    out = np.pow(x, np.maximum(y, 0))
+    base = np.asarray(x).astype(out.dtype)
+    rest = np.where(base == 1, 1, np.where(base == -1, 1 - 2 * (y & 1), 0))
+    return np.where(negative, rest, out).astype(out.dtype)
+
+
+def _is_whole(x: Any) -> bool:
+    return isinstance(x, int) or (isinstance(x, np.ndarray | np.generic) and kind_of(x.dtype) in "biu")
+
+
+def _check_exponent(x: Any, y: Any) -> None:
+    if isinstance(y, int) and y < 0 and isinstance(x, Tensor) and kind_of(x.dtype) in "biu":
+        raise BindingError(
+            f"pow of {x.dtype}: integers to the power of {y} are not integers.\n  convert first: x.astype('float32')."
+        )
+
+
 # -- arithmetic ----------------------------------------------------------------------------------------
 
 add = row("add", 1, 1, linear="joint")
@@ -154,7 +191,13 @@ positive = row("positive", 1, linear="joint")
 multiply = row("multiply", lambda x, y, o: y, lambda x, y, o: x, linear="each")
 divide = row("divide", lambda x, y, o: divide(1.0, y), lambda x, y, o: negative(divide(o, y)), linear="first")
 reciprocal = row("reciprocal", lambda x, o: negative(multiply(o, o)))
-pow = row("pow", lambda x, y, o: _power_slope(x, y), lambda x, y, o: _exponent_slope(x, y, o))
+pow = row(
+    "pow",
+    lambda x, y, o: _power_slope(x, y),
+    lambda x, y, o: _exponent_slope(x, y, o),
+    kernel=power,
+    check=_check_exponent,
+)
 square = row("square", lambda x, o: multiply(2.0, x))
 sqrt = row("sqrt", lambda x, o: divide(0.5, o))
 abs = row("abs", lambda x, o: sign(x))

@@ -26,6 +26,7 @@ from shardwise.ir.interpret.scalars import (
 )
 from shardwise.ir.interpret.tosas import TOSA
 from shardwise.ir.interpret.values import dtype_of
+from shardwise.prim.elementwise import power
 
 # Where the second operand makes the result undefined: zero divisors, shifts by more than there are bits.
 _DIVIDE = ("divs", "divu", "floordivs", "ceildivs", "ceildivu", "rems", "remu")
@@ -139,7 +140,7 @@ ELEMENTWISE: dict[str, Function] = {
     **{f"arith.{name}": _plain(function) for name, function in FLOATS.items()},
     **{f"math.{name}": _plain(function) for name, function in (UNARY | BINARY).items()},
     "math.absi": _plain(np.abs),
-    "math.ipowi": _plain(np.power),
+    "math.ipowi": _plain(power),
     "math.fma": _plain(lambda a, b, c: a * b + c),
     "math.ctlz": _plain(leading_zeros),
     "math.cttz": _plain(trailing_zeros),
