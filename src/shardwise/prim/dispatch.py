@@ -64,20 +64,23 @@ def apply(
     try:
         arrays = engine.work(kernel, ready, decision.job, dtype)
     except (TypeError, OverflowError, ValueError, RuntimeError) as error:
-        raise _explained(name, dtypes, error) from error
+        explained = _explain(name, dtypes, error)
+        if explained is None:
+            raise
+        raise explained from error
     return Tensor(arrays, out.layout, out.shape, dtype_of(sample(arrays)), engine)
 
 
-def _explained(name: str, dtypes: tuple[np.dtype, ...], error: Exception) -> Exception:
-    # What a library says of dtypes, or of values, for which it has no result; anything else stays what it is.
+def _explain(name: str, dtypes: tuple[np.dtype, ...], error: Exception) -> ShardwiseError | None:
+    # What a library says of dtypes, or of values, for which it has no result, in our words; None of anything else.
     text, kinds = str(error).rstrip("."), ", ".join(dict.fromkeys(map(str, dtypes)))
     if isinstance(error, ShardwiseError):
-        return error
+        return None
     if isinstance(error, OverflowError):
         return BindingError(f"{name} of {kinds}: {text}.")
     if isinstance(error, TypeError) or "not implemented for" in text or "not supported" in text:
         return ArgumentError(f"{name} is not defined for {kinds}: {text}.\n  convert first: x.astype('float32').")
-    return error
+    return None
 
 
 def _mixed(operands: Sequence[Sequence[Array]]) -> bool:
