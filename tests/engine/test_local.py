@@ -272,10 +272,6 @@ def test_an_engine_has_a_thread_per_core_but_at_most_eight(monkeypatch: pytest.M
     assert LocalEngine(pool).pool is pool
 
 
-def test_thresholds_are_what_they_were_measured_to_be() -> None:
-    assert (local.PARALLEL, local.PIECE, local.BLOCK, local.WIDE) == (1 << 25, 1 << 22, 1 << 19, 1 << 15)
-
-
 def stage_of(src: Layout, dst: Layout, shape: tuple[int, ...], dtype: str = "float32") -> Any:
     (stage,) = compiled(plan_reshard(src, dst, shape, dtype)).stages
     return stage
