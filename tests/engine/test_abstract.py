@@ -1,5 +1,6 @@
 """The abstract engine counts what the local engine does, and needs no time for large meshes."""
 
+import gc
 from time import perf_counter
 from typing import Any
 
@@ -11,6 +12,7 @@ from shardwise import DeviceMesh, Layout, plan_reshard
 from shardwise.engine import abstract
 from shardwise.engine.abstract import AbstractArray, AbstractEngine
 from shardwise.engine.execute import compiled, permutation
+from shardwise.engine.job import Job
 from shardwise.engine.local import LocalEngine
 from shardwise.engine.log import trace_communication
 from shardwise.engine.pool import SMALLEST
@@ -112,3 +114,62 @@ def test_permutations_and_kernels() -> None:
     assert engine.counters.kernel_calls == 1
     assert engine.empty((2, 5), INT).nbytes == 80
     assert engine.counters.bytes_allocated == 16 + 80
+
+
+def test_arrays_that_are_not_there_have_indices_all_the_same() -> None:
+    storage = storage_of(Layout(DeviceMesh((4,), ("x",)), [("x",)]), (7,))
+    arrays = AbstractEngine().each(storage, INT, lambda which, device: None)
+    assert [a.shape for a in arrays] == [(2,), (2,), (2,), (1,)]
+    assert (arrays[-1].shape, arrays[-4].shape, arrays.sample.shape, arrays.base) == ((1,), (2,), (2,), None)
+    for index in (4, -5):
+        with pytest.raises(IndexError):
+            arrays[index]
+
+
+def test_memory_is_counted_from_when_arrays_are_made_to_when_they_go() -> None:
+    layout, engine = Layout(DeviceMesh((4,), ("x",)), [("x",)]), AbstractEngine()
+    one = engine.blank(layout, (7,), INT)
+    other = engine.blank(layout, (100,), INT)
+    assert (engine.live, engine.peak) == (216, 216)
+    view = engine.each(other.storage, INT, lambda which, device: None, base=other)
+    assert (engine.live, view.base) == (216, other)  # a view takes none
+    del one
+    gc.collect()
+    assert (engine.live, engine.peak) == (200, 216)
+
+
+def test_kernels_are_counted_for_each_array_and_asked_for_their_dtype() -> None:
+    layout, engine = Layout(DeviceMesh((4,), ("x",)), [("x",)]), AbstractEngine()
+    arrays = engine.blank(layout, (8,), INT)
+    job = Job(arrays.storage, (arrays.storage, arrays.storage))
+    assert engine.work(np.true_divide, [arrays, arrays], job).dtype == np.float64
+    assert engine.work(np.true_divide, [arrays, arrays], job, np.dtype("int8")).dtype == np.int8
+    assert engine.counters.kernel_calls == 8
+
+
+def test_programs_are_compiled_up_to_a_number_of_devices(monkeypatch: pytest.MonkeyPatch) -> None:
+    mesh = DeviceMesh((4,), ("x",))
+    for listed, copies in [(4, 4), (3, 0)]:
+        monkeypatch.setattr(abstract, "LISTED", listed)
+        plan = plan_reshard(Layout(mesh, [("x",)]), Layout(mesh, [()]), (9,), INT)
+        engine = AbstractEngine()
+        with trace_communication() as log:
+            engine.run(compiled(plan), [])
+        assert engine.counters.copies == copies
+        assert [(r.kind, r.bytes, r.seconds) for r in log] == [("all_gather", 3 * 72, 0.0)]
+        assert log.records[0].line.startswith(__file__)
+        assert log.records[0].start > 0
+    assert (AbstractEngine().live, AbstractEngine().peak) == (0, 0)
+
+
+def test_uneven_reductions_are_exact_up_to_a_number_of_devices(monkeypatch: pytest.MonkeyPatch) -> None:
+    mesh = DeviceMesh((4,), ("x",))
+    plan = plan_reshard(Layout(mesh, [()], ["x"]), Layout(mesh, [("x",)]), (5,), INT)
+    (step,) = plan.steps
+    assert abstract._total(step) == step.received.total == 3 * 5 * 8
+    monkeypatch.setattr(abstract, "EXACT", 4)
+    assert abstract._total(step) == 3 * 5 * 8
+    monkeypatch.setattr(abstract, "EXACT", 3)
+    assert abstract._total(step) == 4 * 3 * 2 * 8  # as if all received as much as the busiest
+    (gather,) = plan_reshard(Layout(mesh, [("x",)]), Layout(mesh, [()]), (5,), INT).steps
+    assert abstract._total(gather) == gather.received.total  # what is only moved is exact on any mesh

@@ -9,23 +9,31 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from shardwise import DeviceMesh, Layout, P, ReduceOp, from_shards, plan_reshard, shard
+from shardwise import CPU, Accelerator, DeviceMesh, Layout, P, ReduceOp, from_shards, plan_reshard, shard
+from shardwise.engine import arrays as arrays_module
 from shardwise.engine.arrays import (
     accumulator,
+    cast,
+    copy_into,
     dtype_of,
+    empty_like,
     identity,
+    in_memory,
     is_low,
     is_torch,
     join_into,
+    on_device,
     pieces,
     placed_along,
     readonly,
     reduce_into,
+    room_for,
     runs_of,
     to_numpy,
     torch_view,
 )
-from shardwise.errors import ArgumentError, BindingError
+from shardwise.engine.arrays import torch_of as torch_of_array
+from shardwise.errors import ArgumentError, BindingError, EngineError
 from shardwise.layout.placement import kind_of, reductions_of
 from tests.engine.cases import UFUNC, random_values
 
@@ -287,3 +295,95 @@ def test_ones_leave_every_complex_number_as_it_is(dtype: str, library: str) -> N
     out = np.zeros_like(plain)
     reduce_into(out, [plain, plain, plain], ReduceOp.PROD)
     assert np.allclose(out, plain**3)
+
+
+def test_pieces_are_as_large_as_they_may_be() -> None:
+    for most, sizes in [(16, [16]), (15, [15, 1]), (4, [4] * 4), (1, [1] * 16)]:
+        assert [piece.nbytes for (piece,) in pieces([np.zeros((2, 8), "int8")], most)] == sizes
+    one = np.zeros(1, "int64")
+    assert [piece is one for (piece,) in pieces([one], 1)] == [True]  # an element is never cut
+    turned = np.zeros((8, 2), "int8").T
+    assert [piece.shape for (piece,) in pieces([turned], 8)] == [(1, 8), (1, 8)]
+    assert [piece.shape for (piece,) in pieces([turned], 4)] == [(1, 4)] * 4
+
+
+def test_many_small_floats_are_added_up_in_float64() -> None:
+    half = np.dtype("float16")
+    assert [room_for(half, count) for count in (1 << 12, (1 << 12) + 1)] == [np.float32, np.float64]
+    assert [room_for(half, count, 3) for count in (3, 4)] == [np.float32, np.float64]
+
+
+def test_casts_pass_through_what_has_the_dtype() -> None:
+    array, tensor = np.ones(2, "float32"), torch.ones(2)
+    assert cast(array, np.dtype("float32")) is array
+    assert cast(tensor, np.dtype("float32")) is tensor
+    assert cast(tensor, np.dtype("float16")).dtype == torch.float16
+
+
+def test_copies_are_of_either_library() -> None:
+    for out, source in [(np.zeros(2), np.ones(2)), (torch.zeros(2), torch.ones(2))]:
+        copy_into(out, source)
+        assert out.tolist() == [1.0, 1.0]
+
+
+def test_empty_tensors_are_like_others() -> None:
+    like = torch.zeros(1, dtype=torch.float16)
+    for dtype in ("float16", "int32"):
+        made = empty_like(like, [2, 3], np.dtype(dtype))
+        assert (tuple(made.shape), made.dtype) == ((2, 3), getattr(torch, dtype))
+
+
+@pytest.mark.parametrize("dtype", ["float32", ml_dtypes.bfloat16, ml_dtypes.float8_e5m2], ids=str)
+def test_torch_shares_memory_only_of_what_may_be_written(dtype: Any) -> None:
+    array = np.arange(6).reshape(2, 3).astype(dtype)
+    for make in (torch_of_array, torch_view):
+        tensor = make(array)
+        assert dtype_of(tensor) == array.dtype
+        assert tensor.data_ptr() == array.__array_interface__["data"][0]
+        fixed = make(readonly(array))
+        assert fixed.data_ptr() != array.__array_interface__["data"][0]
+        assert to_numpy(fixed).tobytes() == array.tobytes()
+    turned = torch_of_array(array.T)
+    assert turned.is_contiguous()
+    assert to_numpy(turned).tolist() == array.T.tolist()
+    same = torch_of_array(array)
+    assert torch_view(same) is same
+
+
+def test_an_accelerator_must_be_one_of_those_that_are_there(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[Any] = []
+    monkeypatch.setattr(arrays_module, "accelerator_count", lambda: 2)
+    monkeypatch.setattr(arrays_module, "on_device", lambda array, device: asked.append(device) or array)
+    array = np.ones(2)
+    assert in_memory(array, Accelerator(1)) is array
+    assert in_memory(array, CPU(7)) is array
+    assert asked == [Accelerator(1), CPU(7)]
+    with pytest.raises(EngineError, match=r"Accelerator\(2\) is not there: 2 accelerators were found"):
+        in_memory(array, Accelerator(2))
+
+
+def test_who_is_on_the_host_stays_what_it_is() -> None:
+    array, tensor = np.ones(2), torch.ones(2)
+    assert on_device(array, CPU(0)) is array
+    assert on_device(tensor, CPU(0)).data_ptr() == tensor.data_ptr()
+
+
+def test_identities_are_of_their_dtype() -> None:
+    found = [
+        (identity(op, np.dtype(dtype)), type(identity(op, np.dtype(dtype))))
+        for op, dtype in [
+            (ReduceOp.BAND, "bool"),
+            (ReduceOp.BAND, "int8"),
+            (ReduceOp.BAND, "uint8"),
+            (ReduceOp.MIN, "bool"),
+            (ReduceOp.MAX, "bool"),
+            (ReduceOp.MAX, "int8"),
+            (ReduceOp.MIN, "uint16"),
+            (ReduceOp.PROD, "float32"),
+            (ReduceOp.BXOR, "int8"),
+            (ReduceOp.SUM, "int8"),
+        ]
+    ]
+    expected = [True, -1, 255, True, False, -128, 65535, 1, 0, 0]
+    assert found == [(value, type(value)) for value in expected]
+    assert str(identity(ReduceOp.SUM, np.dtype("float16"))) == "-0.0"

@@ -152,6 +152,41 @@ def test_a_reduction_that_is_scattered_is_made_once_and_devices_hold_views_of_it
         assert not any(np.shares_memory(a, b) for a, b in pairwise(found))
 
 
+@pytest.mark.parametrize("count", [2, 3, 5])
+def test_a_reduction_of_few_terms_is_made_once_too(count: int) -> None:
+    mesh = DeviceMesh((count,), ("x",))
+    size = 30 * 4 * 4
+    for dst in (layout("x", mesh=mesh), layout(mesh=mesh)):
+        engine = LocalEngine()
+        case = Transition(layout(partial=("x",), mesh=mesh), dst, (30, 4))
+        run(engine, case, spread(case.src, case.shape, "float32").arrays, "float32")
+        (stage,) = compiled(plan_reshard(*case, "float32")).stages
+        assert (engine.counters.kernel_calls, engine.counters.bytes_allocated) == (1, size)
+        assert [(len(reduce.terms), reduce.at, reduce.size) for reduce in stage.reduces] == [(count, (), size)]
+        assert stage.is_lone
+        assert stage.shapes[stage.fresh[0]] == (30, 4)
+        scattered = dst.dims[0].axes != ()
+        assert stage.wholes == (((30, 4),) if scattered else ())
+        assert [(v.out, v.source) for v in stage.views] == ([(i, count) for i in range(count)] if scattered else [])
+
+
+def test_a_stage_knows_its_bytes_its_memory_and_what_it_moves() -> None:
+    (stage,) = compiled(plan_reshard(layout("x"), layout(None, "x"), SHAPE, "float32")).stages
+    assert (stage.size, stage.copies, stage.moved) == (BYTES, 64, (("all_to_all", BYTES * 7 // 8),))
+    assert stage.memory == (BYTES, tuple(range(0, BYTES, BYTES // 8)))
+    assert stage.is_joined
+    assert not stage.is_lone
+    assert stage.empties == ()
+    assert stage.regrid is not None
+    (odd,) = compiled(plan_reshard(layout("x"), layout(None, "x"), (5, 3), "int8")).stages
+    assert odd.memory == (3 * 64 + 0 * 5, (0, 64, 128, 192, 192, 192, 192, 192))  # each at a cache line
+    assert odd.empties == (3, 4, 5, 6, 7)
+    assert odd.regrid is None
+    (view,) = compiled(plan_reshard(layout(), layout("x"), SHAPE, "float32")).stages
+    assert (view.size, view.copies, view.moved, view.fresh, view.memory[0]) == (0, 0, (), (), 0)
+    assert [take.source for take in view.takes] == [0] * 8
+
+
 def test_rows_that_are_cut_are_copied_in_runs() -> None:
     (stage,) = compiled(plan_reshard(layout("x"), layout(None, "x"), (64, 64), "float32")).stages
     assert stage.rows is not None

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 import shardwise as sw
 from shardwise import Cut, DeviceMesh, Layout, Tensor, plan_reshard
+from shardwise.engine import grid as gridding
 from shardwise.engine import local
 from shardwise.engine.counters import Counters
 from shardwise.engine.execute import compiled
@@ -181,3 +182,46 @@ def test_what_a_reduction_leaves_in_tiles_moves_on_like_any_other(then: str, dty
     want = data.reshape(3, 24, 24).max(axis=0)
     assert np.array_equal(y.numpy(), want)
     assert np.array_equal(STEPS[then][0](y).numpy(), want)
+
+
+LINE = DeviceMesh((4,), ("x",))
+ROWS, COLUMNS = (Layout(LINE, dims) for dims in ([("x",), ()], [(), ("x",)]))
+
+
+def test_tiles_are_made_once_and_a_single_array_is_its_own_whole() -> None:
+    grid = Grid(np.arange(12).reshape(2, 1, 3, 2))
+    assert grid.tiles is grid.tiles
+    assert [tile.tolist() for tile in grid] == [[[0, 1], [2, 3], [4, 5]], [[6, 7], [8, 9], [10, 11]]]
+    assert len(grid) == 2
+    one = np.ones((3, 2))
+    whole = whole_of([one])
+    assert whole is not None
+    assert whole.shape == (1, 1, 3, 2)
+    assert np.shares_memory(whole, one)
+    assert whole_of([one, one]) is None
+    assert whole_of(grid) is grid.whole
+
+
+def test_runs_are_copied_as_one_element_below_the_limit_only(monkeypatch: pytest.MonkeyPatch) -> None:
+    regrid = regrid_of(storage_of(ROWS, (8, 16)), storage_of(COLUMNS, (8, 16)))
+    assert regrid is not None
+    assert regrid.run == 4
+    whole = np.arange(128, dtype="float32").reshape(regrid.before)
+    out = np.zeros(regrid.after, "float32")
+    for limit, wide, kind in [(17, True, "V"), (16, True, "f"), (17, False, "f")]:
+        monkeypatch.setattr(gridding, "LONG", limit)
+        source, into = regrid.matched(whole, out, wide)
+        assert source.dtype.kind == into.dtype.kind == kind
+        assert source.shape == into.shape
+        assert source.dtype.itemsize == (16 if kind == "V" else 4)
+        into[...] = source
+        assert np.array_equal(np.concatenate(list(out.reshape(4, 8, 4)), 1), np.arange(128).reshape(8, 16))
+    source, _ = regrid.matched(torch.from_numpy(whole), torch.from_numpy(out))
+    assert isinstance(source, torch.Tensor)
+
+
+def test_a_storage_becomes_another_only_of_the_same_shape() -> None:
+    assert regrid_of(storage_of(ROWS, (8, 16)), storage_of(COLUMNS, (16, 16))) is None
+    same = regrid_of(storage_of(ROWS, (8, 16)), storage_of(ROWS, (8, 16)))
+    assert same is not None
+    assert (same.run, same.before, same.after) == (1, (4, 1, 2, 16), (4, 1, 2, 16))

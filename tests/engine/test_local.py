@@ -253,3 +253,114 @@ def test_equal_copies_are_terms_on_a_mesh_of_the_same_devices(shape: tuple[int, 
         assert np.array_equal(y.numpy(), x.numpy())
         assert op != "avg" or all(np.array_equal(y.local(i), x.numpy()) for i in range(4))
         assert np.array_equal(all_reduce(y).numpy(), x.numpy())
+
+
+# -- thresholds -------------------------------------------------------------------------------------------
+
+LINE = DeviceMesh((4,), ("x",))
+ROWS, COLUMNS, ALL = (Layout(LINE, dims) for dims in ([("x",), ()], [(), ("x",)], [(), ()]))
+
+
+def test_an_engine_has_a_thread_per_core_but_at_most_eight(monkeypatch: pytest.MonkeyPatch) -> None:
+    for cores, threads in [(3, 3), (64, 8), (None, 1)]:
+        monkeypatch.setattr(local.os, "cpu_count", lambda cores=cores: cores)
+        assert LocalEngine().threads == threads
+    assert LocalEngine(threads=5).threads == 5
+    assert LocalEngine(threads=5)._workers._max_workers == 4  # and the one that asks
+    assert LocalEngine(threads=1)._workers._max_workers == 1
+    pool = Pool()
+    assert LocalEngine(pool).pool is pool
+
+
+def stage_of(src: Layout, dst: Layout, shape: tuple[int, ...], dtype: str = "float32") -> Any:
+    (stage,) = compiled(plan_reshard(src, dst, shape, dtype)).stages
+    return stage
+
+
+def test_work_is_shared_above_the_threshold_by_several_threads_and_never_torchs(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    stage = stage_of(ROWS, COLUMNS, (16, 16))
+    assert stage.size == 1024
+    arrays = [np.zeros((4, 16), "float32")]
+    for limit, touched, threads, shared in [(2047, 2, 2, True), (2048, 2, 2, False), (2047, 2, 1, False)]:
+        monkeypatch.setattr(local, "PARALLEL", limit)
+        assert LocalEngine(threads=threads)._shared(stage, arrays, touched) == shared
+    monkeypatch.setattr(local, "PARALLEL", 0)
+    assert not LocalEngine(threads=2)._shared(stage, [torch.zeros(4, 16)], 2)
+
+
+def test_pieces_are_a_quarter_of_what_a_thread_gets(monkeypatch: pytest.MonkeyPatch) -> None:
+    stage = stage_of(ROWS, COLUMNS, (16, 16))
+    assert LocalEngine(threads=2)._piece(stage) == 128
+    assert LocalEngine(threads=1000)._piece(stage) == 1
+    monkeypatch.setattr(local, "PIECE", 100)
+    assert LocalEngine(threads=2)._piece(stage) == 100
+
+
+def test_as_many_help_as_there_are_threads_and_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
+    for threads, parts, helpers in [(3, 10, 2), (3, 2, 1), (3, 1, 0)]:
+        engine, asked, done = LocalEngine(threads=threads), [], []
+        real = engine._workers.submit
+
+        def submit(*work: Any, real: Any = real, asked: list[Any] = asked) -> Any:
+            asked.append(work)
+            return real(*work)
+
+        monkeypatch.setattr(engine._workers, "submit", submit)
+
+        def verb(part: int, counters: Counters, done: list[int] = done) -> None:
+            done.append(part)
+            counters.copies += 1
+            counters.kernel_calls += 2
+
+        engine._share(verb, [(k,) for k in range(parts)])
+        assert len(asked) == helpers
+        assert sorted(done) == list(range(parts))
+        assert (engine.counters.copies, engine.counters.kernel_calls) == (parts, 2 * parts)
+
+
+def test_verbs_count_what_they_do() -> None:
+    engine, counters = LocalEngine(), Counters()
+    out = np.zeros(4, "float32")
+    engine.copy(out, [np.ones(1, "float32"), np.ones(3, "float32")], 0, (("a", 5), ("b", 6), ("a", 1)), counters)
+    assert counters == Counters({"a": 6, "b": 6}, copies=2, bytes_copied=16)
+    engine.reduce(out, [np.ones(4, "float32")] * 3, ReduceOp.SUM, (("b", 4),), counters)
+    assert out.tolist() == [3.0] * 4
+    assert counters == Counters({"a": 6, "b": 10}, copies=2, bytes_copied=16, kernel_calls=1)
+    assert engine.counters == Counters()
+    engine.empty((2, 3), np.dtype("float64"))
+    engine.empty((2,), np.dtype("float64"), torch.zeros(1))
+    assert engine.counters.bytes_allocated == 64
+
+
+def test_a_copy_in_pieces_counts_what_moves_once() -> None:
+    out, parts = np.zeros((4, 8), "uint8"), [np.ones((4, 5), "uint8"), np.full((4, 3), 2, "uint8")]
+    found = list(local._copy_pieces(out, parts, 1, (("a", 9),), 8))
+    assert [moved for *_, moved in found] == [(("a", 9),)] + [()] * (len(found) - 1)
+    assert all(len(some) == 1 and dim == 0 and into.nbytes <= 8 for into, some, dim, _ in found)
+    for into, (piece,), _, _ in found:
+        into[...] = piece
+    assert np.array_equal(out, np.concatenate(parts, 1))
+
+
+def test_reductions_above_a_block_are_made_in_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
+    src = Layout(LINE, [(), ()], ["x"])
+    arrays = [np.full((16, 16), float(k), "float32") for k in range(4)]
+    for block, calls in [(1024, 1), (1023, 2), (512, 2), (256, 4)]:
+        monkeypatch.setattr(local, "BLOCK", block)
+        engine = LocalEngine(threads=1)
+        (found,) = engine.run(compiled(plan_reshard(src, ALL, (16, 16), "float32")), arrays)
+        assert (found == 6).all()
+        assert engine.counters.kernel_calls == calls
+
+
+def test_arrays_of_one_result_share_a_block_when_they_are_large() -> None:
+    for shape, shared in [((256, 64), True), ((128, 64), False)]:
+        stage = stage_of(Layout(LINE, [(), ("x",)]), Layout(LINE, [("x",), ()]), shape)
+        made = LocalEngine()._several(stage, np.dtype("float32"), np.zeros(1))
+        assert [array.shape for array in made] == [(shape[0] // 4, shape[1])] * 4
+        assert all((array.base is made[0].base and array.base is not None) == shared for array in made)
+    size, offsets = stage_of(ROWS, Layout(LINE, [(), ("x",)]), (5, 5), "int8").memory
+    assert offsets == (0, 64, 128, 192)
+    assert size == 64 * len(offsets)

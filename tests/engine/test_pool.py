@@ -18,6 +18,7 @@ from shardwise.engine import pool as pool_module
 from shardwise.engine.pool import HUGE, PAGE, SMALLEST, STEP, Pool
 
 F4 = np.dtype("float32")
+U1 = np.dtype("uint8")
 SHAPE = (256, 256)  # 256 KiB
 SIZE = 256 * 256 * 4
 
@@ -268,3 +269,93 @@ def test_what_a_finalizer_takes_meanwhile_is_not_handed_out_twice(monkeypatch: p
     mine = pool.empty(shape, dtype)
     assert not np.shares_memory(mine, taken[0])
     assert pool.blocks == 3
+
+
+# -- sizes ------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("size", "capacity"),
+    [
+        (1 << 16, 1 << 16),
+        ((1 << 16) + 1, (1 << 16) + (1 << 13)),
+        ((1 << 20) - 1, 1 << 20),
+        (1 << 20, 1 << 20),
+        ((1 << 20) + 1, (1 << 20) + (1 << 17)),
+        ((1 << 20) + (1 << 17), (1 << 20) + (1 << 17)),
+        (5000, 8192),
+    ],
+)
+def test_capacities_are_rounded_up_to_an_eighth(size: int, capacity: int) -> None:
+    assert pool_module._capacity(size) == capacity
+
+
+def test_what_is_allocated_is_counted_by_the_byte_or_the_block() -> None:
+    pool = Pool()
+    pool.empty((3, 5), np.dtype("float32"))
+    assert pool.allocated == 60
+    kept = pool.empty((SMALLEST,), U1)
+    assert pool.allocated == 60 + SMALLEST
+    assert pool.blocks == 1
+    assert pool.held == 0
+    del kept
+    assert pool.held == SMALLEST
+    pool.empty((SMALLEST + 1,), U1)
+    assert pool.allocated == 60 + 2 * SMALLEST + (SMALLEST >> 3)
+    assert Pool().limit == 1 << 30
+
+
+@pytest.mark.parametrize(("size", "boundary"), [(2 * HUGE, HUGE), (2 * HUGE - 1, HUGE), (HUGE + (HUGE >> 1), PAGE)])
+def test_blocks_have_room_for_their_boundary_and_begin_after_it(size: int, boundary: int) -> None:
+    pool, kept = Pool(), []
+    for k in range(1, 3):
+        array = pool.empty((size,), U1)
+        kept.append(array)
+        (blocks,) = pool._blocks.values()
+        block, start = blocks[-1]
+        assert block.nbytes == pool_module._capacity(size) + boundary + PAGE
+        assert address(array) == address(block) + start
+        assert address(array) % boundary == 256 * k
+        assert start < boundary + PAGE
+
+
+def test_only_so_many_blocks_are_looked_at(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(pool_module, "LOOKS", 2)
+    pool = Pool()
+    kept = [pool.empty((SMALLEST,), U1) for _ in range(4)]
+    place = address(kept[1])
+    kept[1] = kept[2]
+    assert pool.held == SMALLEST
+    fresh = pool.empty((SMALLEST,), U1)  # the one that is free is the third from the last
+    assert address(fresh) != place
+    assert pool.blocks == 5
+    place = address(kept[3])
+    kept[3] = fresh
+    assert address(pool.empty((SMALLEST,), U1)) == place
+    assert pool.blocks == 5
+
+
+def test_a_block_of_the_limit_is_kept_and_trimmed_for_the_next() -> None:
+    pool = Pool(limit=2 * SMALLEST)
+    one = pool.empty((2 * SMALLEST,), U1)
+    assert (pool.blocks, pool._known) == (1, 2 * SMALLEST)
+    other = pool.empty((SMALLEST,), U1)  # the first is forgotten though it is used
+    assert (pool.blocks, pool._known) == (1, SMALLEST)
+    third = pool.empty((SMALLEST,), U1)
+    assert (pool.blocks, pool._known) == (2, 2 * SMALLEST)
+    one[...] = 1
+    assert len({address(one), address(other), address(third)}) == 3
+    del other, third
+    pool.clear()
+    assert (pool.blocks, pool._known, pool._blocks) == (0, 0, {})
+
+
+def test_the_oldest_go_first_and_no_more_than_needed() -> None:
+    pool = Pool(limit=3 * SMALLEST)
+    kept = [pool.empty((SMALLEST,), U1) for _ in range(3)]
+    places = [address(array) for array in kept]
+    kept.clear()
+    pool.empty((2 * SMALLEST,), U1)
+    left = [address(block) + start for block, start in pool._blocks[SMALLEST]]
+    assert left == [places[2]]
+    assert pool._known == 3 * SMALLEST

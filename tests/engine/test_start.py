@@ -3,13 +3,19 @@
 import os
 import subprocess
 import sys
-from typing import Any
+from datetime import timedelta
+from types import SimpleNamespace
+from typing import Any, cast
 
 import pytest
+import torch
+import torch.distributed as dist
+from torch._C._distributed_c10d import HashStore
 
 import shardwise
-from shardwise import ArgumentError, EngineError, current_engine, init
-from shardwise.engine import start
+from shardwise import ArgumentError, DeviceMesh, EngineError, MeshError, current_engine, init
+from shardwise.engine import rendezvous, start
+from shardwise.engine.settings import Settings
 
 WORLD = {"RANK": "0", "WORLD_SIZE": "1", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": "0"}
 
@@ -91,3 +97,179 @@ def test_under_torchrun_it_is_the_torch_engine() -> None:
         "rank r."
     )
     assert rest == ["  start as many processes as the mesh has devices."]
+
+
+# -- what is asked of torch and of the guard, without processes ----------------------------------------------
+
+
+class Guarding:
+    """What stands in for a guard."""
+
+    def __init__(self) -> None:
+        self.is_here, self.closed, self.why = True, list[Any](), list[Any]()
+
+    def unstarted(self, error: Exception, size: int) -> Exception:
+        self.why.append((str(error), size))
+        return EngineError("nobody came")
+
+    def close(self, error: BaseException | None = None) -> None:
+        self.closed.append(error)
+
+
+class Wiring:
+    def __init__(self, abandoned: bool = False) -> None:
+        self.settled = self.closed = 0
+        self.groups = SimpleNamespace(abandoned=abandoned)
+
+    def settle(self) -> None:
+        self.settled += 1
+
+    def close(self) -> None:
+        self.closed += 1
+
+
+@pytest.fixture
+def joining(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
+    asked: list[Any] = []
+    for name, value in (WORLD | {"RANK": "1", "WORLD_SIZE": "3"}).items():
+        monkeypatch.setenv(name, value)
+    for name in start.NCCL_OFF:
+        monkeypatch.setenv(name, "kept")
+        monkeypatch.delenv(name)  # so that it is taken back after the test
+    monkeypatch.setattr(dist, "init_process_group", lambda *names, **options: asked.append((names, options)))
+    return asked
+
+
+@pytest.mark.parametrize(("cuda", "nccl"), [(True, True), (True, False), (False, True)])
+def test_nccl_is_used_where_both_are_there(
+    joining: list[Any], monkeypatch: pytest.MonkeyPatch, cuda: bool, nccl: bool
+) -> None:
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: cuda)
+    monkeypatch.setattr(dist, "is_nccl_available", lambda: nccl)
+    start._join(HashStore(), Settings(timeout=7.0), None)
+    (((name,), options),) = joining
+    assert name == ("cpu:gloo,cuda:nccl" if cuda and nccl else "gloo")
+    assert (options["rank"], options["world_size"], options["timeout"]) == (1, 3, timedelta(seconds=7))
+    options["store"].set("a", "b")
+    assert not any(name in os.environ for name in start.NCCL_OFF)
+
+
+def test_with_a_guard_torch_does_not_end_the_process(joining: list[Any], monkeypatch: pytest.MonkeyPatch) -> None:
+    store, guard = HashStore(), cast(Any, Guarding())
+    monkeypatch.setenv(start.NCCL_OFF[1], "5")
+    start._join(store, Settings(), guard)
+    assert os.environ["TORCH_NCCL_ASYNC_ERROR_HANDLING"] == "0"
+    assert os.environ["TORCH_FR_BUFFER_SIZE"] == "5"  # as the user says
+    joining[0][1]["store"].set("a", "b")
+    assert store.check(["torch/a"]) or store.check(["/torch/a"])
+    assert guard.closed == []
+
+
+def test_what_torch_cannot_start_is_explained_by_the_guard(joining: list[Any], monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(*names: Any, **options: Any) -> None:
+        raise RuntimeError("no route")
+
+    monkeypatch.setattr(dist, "init_process_group", fail)
+    with pytest.raises(RuntimeError, match="no route"):
+        start._join(HashStore(), Settings(), None)
+    guard: Any = Guarding()
+    with pytest.raises(EngineError, match="nobody came") as found:
+        start._join(HashStore(), Settings(), guard)
+    assert guard.why == [("no route", 3)]
+    assert guard.closed == [found.value]
+
+
+def test_goodbyes_tell_the_error_that_ends_the_process(monkeypatch: pytest.MonkeyPatch) -> None:
+    guard, wire = cast(Any, Guarding()), cast(Any, Wiring())
+    monkeypatch.setattr(sys, "last_value", None, raising=False)
+    start._say_goodbye(guard, wire)
+    assert (guard.closed, wire.settled) == ([None], 1)  # others still wait for what is under way
+    guard.is_here = False
+    start._say_goodbye(guard, wire)
+    assert (guard.closed, wire.settled) == ([None, None], 1)
+    guard.is_here, error = True, ValueError("bad")
+    monkeypatch.setattr(sys, "last_value", error)
+    start._say_goodbye(guard, wire)
+    assert (guard.closed, wire.settled) == ([None, None, error], 1)
+
+
+@pytest.mark.parametrize(
+    ("fork", "abandoned", "started", "there", "does"),
+    [
+        (True, False, False, True, (0, 0, 0)),
+        (False, False, False, True, (1, 0, 1)),
+        (False, False, True, True, (1, 0, 0)),  # the user sees to its end
+        (False, False, False, False, (1, 0, 0)),
+        (False, True, False, True, (1, 2, 0)),
+    ],
+)
+def test_leaving_ends_what_was_started(
+    monkeypatch: pytest.MonkeyPatch, fork: bool, abandoned: bool, started: bool, there: bool, does: tuple[int, ...]
+) -> None:
+    disowned, destroyed, wire = list[Any](), list[int](), cast(Any, Wiring(abandoned))
+    monkeypatch.setattr(start, "_disown", lambda *held: disowned.extend(held))
+    monkeypatch.setattr(dist, "is_initialized", lambda: there)
+    monkeypatch.setattr(dist, "destroy_process_group", lambda: destroyed.append(1))
+    start._leave(wire, os.getpid() + fork, started)
+    assert (wire.closed, len(disowned), len(destroyed)) == does
+
+
+def test_what_is_disowned_is_never_deleted() -> None:
+    value = object()
+    before = sys.getrefcount(value)
+    start._disown(value, value)
+    assert sys.getrefcount(value) == before + 2
+
+
+@pytest.mark.parametrize(
+    ("changed", "text"),
+    [
+        ({"WORLD_SIZE": "-1"}, "WORLD_SIZE is a whole number, got '-1'"),
+        ({"MASTER_PORT": "http"}, "MASTER_PORT is a whole number, got 'http'"),
+        ({"RANK": "1"}, "RANK is 1, but WORLD_SIZE is 1: ranks are 0 to 0"),
+        ({}, None),
+    ],
+)
+def test_numbers_are_checked(monkeypatch: pytest.MonkeyPatch, changed: dict[str, str], text: str | None) -> None:
+    for name, value in (WORLD | changed).items():
+        monkeypatch.setenv(name, value)
+    if text is None:
+        start._check_environment()
+        return
+    with pytest.raises(EngineError, match=text):
+        start._check_environment()
+
+
+def test_three_variables_are_a_launch_and_two_are_none(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[Any] = []
+    local = current_engine()
+    monkeypatch.setattr(start, "_torch_engine", lambda *said: asked.append(said) or local)
+    for name in ("RANK", "WORLD_SIZE"):
+        monkeypatch.setenv(name, WORLD[name])
+    init()
+    assert asked == []
+    monkeypatch.setenv("MASTER_ADDR", "host")
+    init(timeout=3.0, heartbeat=2.0, guard=False)
+    assert asked == [(Settings(3.0, 2.0, guard=False), None)]
+    init("local")
+    assert len(asked) == 1
+    monkeypatch.delenv("RANK")
+    init("torch")
+    assert len(asked) == 2
+
+
+def test_the_card_says_who_this_is_and_a_mesh_must_have_room(monkeypatch: pytest.MonkeyPatch) -> None:
+    cards: list[Any] = []
+    monkeypatch.setattr(rendezvous, "meet", lambda store, card, seconds: cards.append((card, seconds)) or {})
+    monkeypatch.delenv("MASTER_ADDR", raising=False)
+    mesh = DeviceMesh((2,), ("x",))
+    for given, drawn in [(None, ""), (mesh, "DeviceMesh(x=2) of [0, 1]")]:
+        assert start._met(HashStore(), 1, 2, Settings(start=9.0, guard=False), given) is None
+        card, seconds = cards.pop()
+        assert (card.rank, card.size, card.guard, card.mesh, seconds) == (1, 2, False, drawn, 9.0)
+        assert (card.shardwise, card.torch) == (shardwise.__version__, str(torch.__version__))
+        assert card.who.endswith(f":{os.getpid()}")
+        assert card.port > 0
+        assert card.host in ("127.0.0.1", "::1")
+    with pytest.raises(MeshError, match=r"init: DeviceMesh\(x=2\) has 2 devices, but there are 1 processes"):
+        start._met(HashStore(), 0, 1, Settings(guard=False), mesh)

@@ -243,11 +243,11 @@ def fails_with(error: Exception) -> Exception:
     return found.value
 
 
-@pytest.mark.parametrize("error", [OverflowError("too large."), ValueError("no negative integer powers here")])
-def test_values_without_a_result_are_said_with_the_op_and_its_dtypes(error: Exception) -> None:
+def test_values_without_a_result_are_said_with_the_op_and_its_dtypes() -> None:
+    error = OverflowError("too large.")
     found = fails_with(error)
     assert type(found) is BindingError
-    assert str(found) == f"twist of int8, float32: {str(error).rstrip('.')}."
+    assert str(found) == "twist of int8, float32: too large."
     assert found.__cause__ is error
 
 

@@ -1,11 +1,15 @@
 """`make mutants` tells changes that a test notices from those that none does, and from those that none runs."""
 
+import marshal
 import os
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+
+from tools.mutation.changes import changes_of
+from tools.mutation.trial import task_of
 
 ROOT = Path(__file__).parent.parent.parent
 SOURCE = '''\
@@ -105,3 +109,12 @@ def test_survivors_are_listed_with_their_line(output: str):
 def test_what_is_kept_is_reported_apart_and_what_is_stale_too(output: str):
     assert "a > b -> a >= b\n      return a if a > b else b\n      Of two equal numbers either is the larger." in output
     assert "no longer a change of src/tiny/room/numbers.py, so take it off the list: a > c -> a >= c" in output
+
+
+def test_a_changed_file_keeps_its_place(tmp_path: Path) -> None:
+    # Code that asks where it is called from, such as the line of the user in a log, would else be fooled by any change.
+    change = next(changes_of("src/room/a.py", "def f():\n    return 1\n"))
+    task_of("0", tmp_path, change, [], tmp_path / "0", 1.0)
+    with open(tmp_path / "0.codes", "rb") as file:
+        ((place, code),) = marshal.load(file).items()
+    assert place == code.co_filename == str(tmp_path / "src/room/a.py")

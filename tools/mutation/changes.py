@@ -69,11 +69,11 @@ class Change:
         """What tells a change from others, whatever is written above it in the file."""
         return self.path, self.text, f"{self.before} -> {self.after}"
 
-    def compile(self) -> CodeType:
-        """Return the code of the file with this change."""
+    def compile(self, place: str | None = None) -> CodeType:
+        """Return the code of the file with this change, which lies at this place."""
         old = self._put(self.new)
         try:
-            return compile_tree(self.tree, self.path)
+            return compile_tree(self.tree, self.path if place is None else place)
         finally:
             self._put(old)
 

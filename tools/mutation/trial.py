@@ -59,8 +59,8 @@ def choose(change: Change, cover: Cover, limit: float, first: str | None) -> tup
 
 def task_of(name: str, root: Path, change: Change, tests: Sequence[Test], output: Path, grace: float) -> Task:
     """Return the task that tries a change and writes the name of the test that fails, if any, to a file."""
-    codes = output.with_suffix(".codes")
-    write_codes(str(codes), {str(root / change.path): change.compile()})
+    codes, place = output.with_suffix(".codes"), str(root / change.path)
+    write_codes(str(codes), {place: change.compile(place)})  # where it lies: some code asks who calls it
     seconds = sum(test.seconds for test in tests)
     return Task(name, lambda: _try(root, change, tests, output, codes, grace), 60 + 20 * seconds)
 
