@@ -11,6 +11,7 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from shardwise import BindingError, Cut, DeviceMesh, Layout, P, asarray, explain, from_shards, jvp, shard, vjp
+from shardwise.prim import elementwise as rows
 from shardwise.prim.elementwise import astype, equal, pow
 from tests.layout.oracle import held_box
 from tests.prim.cases import DTYPES, held, host_meshes, layouts_for, same, spread, values
@@ -164,3 +165,144 @@ def test_integers_to_a_negative_number_are_refused_wherever_they_are(dtype: np.d
     for raising in (lambda: x**-2, lambda: explain(lambda x: x**-2, x)):
         with pytest.raises(BindingError, match=says):
             raising()
+
+
+# -- derivatives of every row ----------------------------------------------------------------------------
+
+
+INNER = np.array([-0.75, -0.25, 0.5, 0.8])  # inside (-1, 1), and nowhere a kink
+ABOVE = np.array([1.25, 1.5, 2.0, 3.5])
+SLOPES: dict[str, tuple[np.ndarray, Callable[[np.ndarray], np.ndarray]]] = {
+    "negative": (INNER, lambda x: -np.ones(4)),
+    "positive": (INNER, lambda x: np.ones(4)),
+    "reciprocal": (INNER, lambda x: -1 / x**2),
+    "square": (INNER, lambda x: 2 * x),
+    "sqrt": (ABOVE, lambda x: 0.5 / np.sqrt(x)),
+    "abs": (INNER, np.sign),
+    "exp": (INNER, np.exp),
+    "expm1": (INNER, np.exp),
+    "log": (ABOVE, lambda x: 1 / x),
+    "log1p": (ABOVE, lambda x: 1 / (1 + x)),
+    "log2": (ABOVE, lambda x: 1 / (x * np.log(2))),
+    "log10": (ABOVE, lambda x: 1 / (x * np.log(10))),
+    "sin": (INNER, np.cos),
+    "cos": (INNER, lambda x: -np.sin(x)),
+    "tan": (INNER, lambda x: 1 / np.cos(x) ** 2),
+    "asin": (INNER, lambda x: 1 / np.cos(np.arcsin(x))),
+    "acos": (INNER, lambda x: -1 / np.sin(np.arccos(x))),
+    "atan": (ABOVE, lambda x: np.cos(np.arctan(x)) ** 2),
+    "sinh": (INNER, np.cosh),
+    "cosh": (INNER, np.sinh),
+    "tanh": (INNER, lambda x: 1 / np.cosh(x) ** 2),
+    "asinh": (ABOVE, lambda x: 1 / np.cosh(np.arcsinh(x))),
+    "acosh": (ABOVE, lambda x: 1 / np.sinh(np.arccosh(x))),
+    "atanh": (INNER, lambda x: np.cosh(np.arctanh(x)) ** 2),
+    "relu": (INNER, lambda x: 1.0 * (x > 0)),
+    "sign": (INNER, lambda x: np.zeros(4)),
+    "ceil": (INNER, lambda x: np.zeros(4)),
+    "floor": (INNER, lambda x: np.zeros(4)),
+    "trunc": (INNER, lambda x: np.zeros(4)),
+    "round": (INNER, lambda x: np.zeros(4)),
+    "sigmoid": (INNER, lambda x: 0.25 / np.cosh(x / 2) ** 2),
+    "softplus": (INNER, lambda x: 1 / (1 + np.exp(-x))),
+    "silu": (INNER, lambda x: (1 + np.exp(-x) * (1 + x)) / (1 + np.exp(-x)) ** 2),
+}
+
+
+@pytest.mark.parametrize("name", SLOPES)
+def test_slopes_are_those_of_calculus(name: str) -> None:
+    x, slope = SLOPES[name]
+    weight = np.array([2.0, -1.0, 0.5, 3.0])
+    given, call = shard(x, M4, P("x")), getattr(rows, name)
+    _, back = vjp(call, given)
+    np.testing.assert_allclose(back(weight)[0].numpy(), slope(x) * weight, rtol=1e-12)
+    np.testing.assert_allclose(jvp(call, (given,), (weight,))[1].numpy(), slope(x) * weight, rtol=1e-12)
+
+
+PAIRS: dict[str, tuple[Callable[..., Any], Callable[..., Any]]] = {
+    "add": (lambda x, y: np.ones(4), lambda x, y: np.ones(4)),
+    "subtract": (lambda x, y: np.ones(4), lambda x, y: -np.ones(4)),
+    "multiply": (lambda x, y: y, lambda x, y: x),
+    "divide": (lambda x, y: 1 / y, lambda x, y: -x / y**2),
+    "pow": (lambda x, y: y * x ** (y - 1), lambda x, y: x**y * np.log(x)),
+    "hypot": (lambda x, y: x / np.sqrt(x**2 + y**2), lambda x, y: y / np.sqrt(x**2 + y**2)),
+    "remainder": (lambda x, y: np.ones(4), lambda x, y: -np.floor(x / y)),
+    "atan2": (lambda x, y: y / (x**2 + y**2), lambda x, y: -x / (x**2 + y**2)),
+    "logaddexp": (lambda x, y: 1 / (1 + np.exp(y - x)), lambda x, y: 1 / (1 + np.exp(x - y))),
+    "maximum": (lambda x, y: (x > y) + 0.5 * (x == y), lambda x, y: (y > x) + 0.5 * (x == y)),
+    "minimum": (lambda x, y: (x < y) + 0.5 * (x == y), lambda x, y: (y < x) + 0.5 * (x == y)),
+    "floor_divide": (lambda x, y: np.zeros(4), lambda x, y: np.zeros(4)),
+    "copysign": (lambda x, y: np.sign(x) * np.sign(y), lambda x, y: np.zeros(4)),
+}
+
+
+@pytest.mark.parametrize("name", PAIRS)
+def test_slopes_of_two_operands_are_those_of_calculus(name: str) -> None:
+    x, y = np.array([1.25, 2.0, 0.5, 3.5]), np.array([0.75, 2.0, 1.5, 0.6])  # the second are equal
+    if name == "copysign":
+        x, y = np.array([1.0, -2.0, 3.0, -4.0]), np.array([-1.0, -2.0, 3.0, 4.0])
+    weight, call = np.array([2.0, -1.0, 0.5, 3.0]), getattr(rows, name)
+    a, b = shard(x, M4, P("x")), shard(y, M4, P())
+    first, second = (slope(x, y) * weight for slope in PAIRS[name])
+    _, back = vjp(call, a, b)
+    got = back(weight)
+    np.testing.assert_allclose(got[0].numpy(), first, rtol=1e-12)
+    np.testing.assert_allclose(got[1].numpy(), second, rtol=1e-12)
+    np.testing.assert_allclose(jvp(lambda a: call(a, b), (a,), (weight,))[1].numpy(), first, rtol=1e-12)
+    np.testing.assert_allclose(jvp(lambda b: call(a, b), (b,), (weight,))[1].numpy(), second, rtol=1e-12)
+
+
+def test_a_choice_hands_on_to_what_was_chosen() -> None:
+    mask = shard(np.array([True, False, True, False]), M4, P("x"))
+    a, b = shard(np.arange(4.0), M4, P("x")), shard(np.arange(4.0), M4, P())
+    _, back = vjp(lambda a, b: rows.where(mask, a, b), a, b)
+    weight = np.array([2.0, -1.0, 0.5, 3.0])
+    assert [g.numpy().tolist() for g in back(weight)] == [[2.0, 0.0, 0.5, 0.0], [0.0, -1.0, 0.0, 3.0]]
+
+
+def test_powers_with_a_base_or_an_exponent_of_zero() -> None:
+    base, exponent = asarray(np.array([0.0, 0.0, 2.0])), asarray(np.array([0.0, 2.0, 0.0]))
+    _, back = vjp(pow, base, exponent)
+    first, second = back(np.ones(3))
+    assert first.numpy().tolist() == [0.0, 0.0, 0.0]
+    np.testing.assert_allclose(second.numpy(), [0.0, 0.0, np.log(2.0)])
+    assert vjp(lambda y: pow(2.0, y), exponent)[1](np.ones(3))[0].numpy()[1] == 4.0 * np.log(2.0)
+    assert vjp(lambda y: pow(0.0, y), exponent)[1](np.ones(3))[0].numpy().tolist() == [0.0, 0.0, 0.0]
+
+
+def test_limits_hold_on_both_sides() -> None:
+    x = shard(np.array([-2.0, 0.0, 2.0, 5.0]), M4, P("x"))
+    assert rows.clip(x, -1.0, 2.0).numpy().tolist() == [-1.0, 0.0, 2.0, 2.0]
+    assert rows.clip(x, min=1.0).numpy().tolist() == [1.0, 1.0, 2.0, 5.0]
+    assert rows.clip(x, max=1.0).numpy().tolist() == [-2.0, 0.0, 1.0, 1.0]
+    assert rows.clip(x) is x
+    value = np.array([-2.0, 0.0, 2.0, 5.0])
+    want = 0.5 * value * (1 + np.tanh(np.sqrt(2 / np.pi) * (value + 0.044715 * value**3)))
+    np.testing.assert_allclose(rows.gelu(x).numpy(), want, rtol=1e-12)
+
+
+def test_parts_of_complex_numbers_and_their_derivatives() -> None:
+    z = np.array([1 + 2j, -3j, 4.0, -1 - 1j])
+    x, ct = shard(z, M4, P("x")), np.array([1.0, 2.0, 3.0, 4.0])
+    for name, want, back_want in (
+        ("real", np.real(z), ct + 0j),
+        ("imag", np.imag(z), -1j * ct),
+        ("conj", z.conj(), ct + 0j),
+    ):
+        made, back = vjp(getattr(rows, name), x)
+        assert np.array_equal(made.numpy(), want)
+        got = back(ct if name != "conj" else ct + 0j)[0].numpy()
+        assert np.array_equal(got, back_want)
+        assert got.dtype == np.complex128
+    plain = shard(ct, M4, P("x"))
+    assert vjp(rows.imag, plain)[1](ct)[0].numpy().tolist() == [0.0] * 4
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_the_slope_of_a_sign_that_is_given_is_one_where_signs_are_alike(dtype: str) -> None:
+    value = np.array([1.0, -2.0, 3.0, -4.0], dtype)
+    x = shard(value, M4, P("x"))
+    for sign in (-1.0, 2.0, asarray(np.full(1, -3.0, dtype)), asarray(np.array([-1.0, -1.0, 1.0, 1.0], dtype))):
+        got = vjp(lambda x, sign=sign: rows.copysign(x, sign), x)[1](np.ones(4, dtype))[0]
+        assert got.numpy().tolist() == (np.sign(value) * np.sign(np.asarray(sign))).tolist()
+        assert got.dtype == dtype

@@ -1,11 +1,13 @@
 """Gathers and scatters of any layouts, each the transpose of the other."""
 
+from typing import Any
+
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from shardwise import AbstractEngine, BindingError, Cut, DeviceMesh, P, engine_context, shard
+from shardwise import AbstractEngine, BindingError, Cut, DeviceMesh, P, engine_context, jvp, shard, vjp
 from shardwise.layout.placement import ReduceOp
 from shardwise.prim.gathers import gather, gather_rule, in_a_row, local_positions, positions, scatter, scatter_rule
 from tests.ops.cases import agrees, sent, tensors, transposed, without_values
@@ -135,3 +137,64 @@ def test_on_the_abstract_engine_no_index_is_looked_at():
         assert str(made.layout) == "[x|y]"
         assert x[index].shape == (4, 3)
         assert x.at[index].set(1.0).shape == (1, 3)
+
+
+@pytest.mark.parametrize("library", ["numpy", "torch"])
+def test_positions_at_the_ends_of_a_dim(library):
+    torch = pytest.importorskip("torch")
+    made = np.array if library == "numpy" else torch.tensor
+    assert positions(made([0, 2]), 3).tolist() == [0, 2]
+    assert positions(made([-3, -1, 2]), 3).tolist() == [0, 2, 2]
+    assert positions(made([1, 2]), 3).tolist() == [1, 2]
+    for wrong, low, high in ((3, 0, 3), (-4, -4, 0), (-4, -4, 3), (3, -3, 3)):
+        with pytest.raises(BindingError, match=rf"^index {wrong} is out of range for a dim of 3 elements\.$"):
+            positions(made([low, high]), 3)
+    small = np.array([-1, 100], "int8") if library == "numpy" else torch.tensor([-1, 100], dtype=torch.int8)
+    assert positions(small, 200).tolist() == [199, 100]
+    assert positions(made([[1, 0]]), 2).tolist() == [[1, 0]]
+
+
+def test_indices_of_the_right_kind_are_not_copied():
+    index = np.array([0, 1])
+    assert positions(index, 2) is index
+
+
+@pytest.mark.parametrize("library", ["numpy", "torch"])
+@pytest.mark.parametrize("along", [False, True])
+def test_derivatives_of_picks_and_sums_whatever_the_library(library, along):
+    torch = pytest.importorskip("torch")
+    value = np.arange(12.0).reshape(6, 2)
+    x = shard(value if library == "numpy" else torch.tensor(value), MESH, P("x"))
+    lines = np.array([5, 0, 5, 3])
+    index = np.stack([lines, lines[::-1]], axis=1) if along else lines
+    given = shard(index, MESH, P())
+    made, back = vjp(lambda x: gather(x, given, dim=0, along=along), x)
+    want = np.take_along_axis(value, index, 0) if along else value[index]
+    assert made.numpy().tolist() == want.tolist()
+    ct, sums = np.arange(8.0).reshape(4, 2), np.zeros((6, 2))
+    spots: Any = (index, np.arange(2)[None] if along else slice(None))
+    np.add.at(sums, spots, ct)
+    assert back(ct)[0].numpy().tolist() == sums.tolist()
+    tangent = value[::-1].copy()
+    pushed = jvp(lambda x: gather(x, given, dim=0, along=along), (x,), (tangent,))[1]
+    assert pushed.numpy().tolist() == (np.take_along_axis(tangent, index, 0) if along else tangent[index]).tolist()
+    how = {"dim": 0, "along": along, "sizes": (6,), "cuts": (Cut(),)}
+    values = shard(ct, MESH, P())
+    assert jvp(lambda v: scatter(v, given, **how), (values,), (ct,))[1].numpy().tolist() == sums.tolist()
+    assert vjp(lambda v: scatter(v, given, **how), values)[1](value)[0].numpy().tolist() == want.tolist()
+
+
+def test_indices_have_no_tangent_to_hand_on():
+    x, index = shard(np.arange(3.0), MESH, P()), shard(np.array([2, 0]), MESH, P())
+    out = gather(x, index, dim=0, along=False)
+    assert gather.jvp is not None
+    assert scatter.jvp is not None
+    assert gather.jvp((None, x), out, x, index, dim=0, along=False) is None
+    assert scatter.jvp((None, x), x, out, index, dim=0, along=False, sizes=(3,), cuts=(Cut(),)) is None
+
+
+def test_a_device_without_elements_of_the_dim_adds_nothing():
+    x = shard(np.array([-0.0, 7.0]), MESH, P("y"))  # two of four devices have none
+    made = gather(x, shard(np.array([0, 1, 0]), MESH, P()), dim=0, along=False)
+    assert made.numpy().tolist() == [0.0, 7.0, 0.0]
+    assert np.signbit(made.numpy()).tolist() == [True, False, True]

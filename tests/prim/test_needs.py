@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 
+import shardwise as sw
 from shardwise import (
     DeviceMesh,
     GreedyReshard,
@@ -16,7 +17,11 @@ from shardwise import (
     roll,
     shard,
 )
+from shardwise.prim.broadcast import sum_to
+from shardwise.prim.cumulate import cumulate
 from shardwise.prim.needs import brought, carried, may_carry, may_send, rehearsed, whole
+from shardwise.prim.softmax import softmax
+from shardwise.prim.surrounds import stretches, surround
 from tests.ops.cases import sent
 
 MESH = DeviceMesh((4,), ("x",))
@@ -67,6 +72,12 @@ class Asked(GreedyReshard):
         ways = list(ways)
         self.questions.append((question, ways))
         return super().choose(question, ways)
+
+    def __eq__(self, other):
+        return self is other  # decisions are remembered by solver
+
+    def __hash__(self):
+        return id(self)
 
 
 def test_a_question_says_what_the_operands_are_and_where_they_go():
@@ -120,3 +131,52 @@ def test_a_value_that_was_carried_is_whole_everywhere():
 def test_a_rehearsal_hears_of_operands_that_are_brought_and_begins_anew():
     plans = [rehearsed(lambda x, y: x + y, X, shard(np.ones(8), MESH, Layout(MESH, [None], ["x"]))) for _ in range(2)]
     assert [[plan.received.total for plan in heard] for heard in plans] == [[4 * 3 * 2 * 8]] * 2
+
+
+TABLE = shard(np.arange(16.0).reshape(8, 2), MESH, P("x"))
+PENDING_MAX = shard(np.arange(16.0).reshape(8, 2), MESH, P(unreduced={"x": "max"}))
+NAMED = {
+    "broadcast_to": lambda: sw.broadcast_to(TABLE[:, :1], (8, 3)),
+    "sum": lambda: sum_to(PENDING_MAX, shape=(2,)),
+    "conv": lambda: sw.grad(lambda x: sw.conv(x, np.ones((1, 1, 3))).sum())(TABLE.reshape(2, 1, 8)),
+    "cumulative_sum": lambda: sw.cumulative_sum(TABLE, axis=0),
+    "take": lambda: sw.take(TABLE, np.array([1, 5]), axis=0),
+    "scatter": lambda: sw.grad(lambda x: sw.take(x, np.array([1, 5]), axis=0).sum())(TABLE),
+    "concat": lambda: sw.concat([TABLE, TABLE]),
+    "topk": lambda: sw.topk(X, 2),
+    "flip": lambda: sw.flip(TABLE),
+    "reshape": lambda: sw.reshape(TABLE, (4, 4)),
+    "squeeze": lambda: sw.squeeze(TABLE[:1], axis=0),
+    "softmax": lambda: softmax(TABLE, dim=1),
+    "pad": lambda: sw.pad(X, (1, 2), mode="wrap"),
+    "x.at[...].set": lambda: X.at[1:3].set(np.ones(2)),
+    "write_at": lambda: X.at[np.array([1, 5])].set(np.ones(2)),
+    "x.at[...].add": lambda: sw.grad(lambda x: x[1:5].sum())(X),
+    "exp": lambda: sw.exp(X),
+    "where": lambda: sw.where(X > 1.0, X, 0.0),
+    "einsum('xy,yz->xz')": lambda: TABLE @ np.ones((2, 3)),
+}
+
+
+@pytest.mark.parametrize("name", NAMED)
+def test_a_solver_is_told_which_op_it_is_asked_about(name):
+    Asked.questions.clear()
+    with mode(Asked()):
+        NAMED[name]()
+    assert name in {question.op for question, _ in Asked.questions}
+
+
+@pytest.mark.parametrize("name", ["flip", "pad", "cumulative_sum", "topk"])
+def test_every_question_about_one_op_has_its_name(name):
+    calls = {
+        "flip": lambda: sw.flip(X),
+        "pad": lambda: surround(X, ways=(stretches(8, 1, 1, "wrap"),), layout=X.layout),
+        "cumulative_sum": lambda: cumulate(X, dim=0, reverse=False),
+        "topk": lambda: sw.topk(X, 2),
+    }
+    Asked.questions.clear()
+    with mode(Asked()):
+        calls[name]()
+    about = [question for question, _ in Asked.questions]
+    assert any(question.own for question in about)
+    assert {question.op for question in about if question.own} == {name}

@@ -30,6 +30,9 @@ from shardwise import (
     from_shards,
     shard,
 )
+from shardwise.engine.grid import Grid
+from shardwise.engine.held import Held
+from shardwise.prim.tensor import moved, operand, settled, together
 from tests.layout.oracle import held_box
 from tests.prim.cases import DTYPES, Move, assert_holds, held, host_meshes, jax_of_eight, moves, same, spread, values
 
@@ -418,3 +421,117 @@ def test_ops_pay_once_for_a_pending_sum_and_collectives_every_time() -> None:
     assert [(record.kind, record.bytes) for record in log] == [once, once]
     # What was paid for does not change what an op on the pending value gives.
     assert (x * 2.0).layout.partial
+
+
+# -- where arrays are --------------------------------------------------------------------------------------
+
+
+def test_a_value_is_looked_at_again_after_it_was_read() -> None:
+    # What an accelerator waits for may be given up while it is read.
+    for spec, reads in ((P(), 1), (P("x"), 4)):
+        x, calls = shard(np.arange(4.0), M4, spec), []
+        arrays = Held(x.storage, dict(enumerate(x.arrays)), 0, check=lambda calls=calls: calls.append(1))
+        y = Tensor(arrays, x.layout, x.shape, x.dtype)
+        assert same(y.numpy(), np.arange(4.0))
+        assert len(calls) == reads + 1
+
+    def give_up(calls: list[int]) -> None:
+        calls.append(1)
+        if len(calls) == 2:
+            raise EngineError("given up")
+
+    seen: list[int] = []
+    whole = shard(np.arange(4.0), M4, P())
+    y = Tensor(
+        Held(whole.storage, {0: whole.arrays[0]}, 0, check=lambda: give_up(seen)), whole.layout, (4,), whole.dtype
+    )
+    with pytest.raises(EngineError, match="given up"):
+        y.numpy()
+
+
+def test_what_is_in_other_processes_is_not_read() -> None:
+    x = shard(np.arange(4.0), M4, P("x"))
+    y = Tensor(Held(x.storage, {1: x.arrays[1]}, 1), x.layout, x.shape, x.dtype)
+    with pytest.raises(
+        EngineError,
+        match=r"this process holds a part of float64\[4@x\] on \(x=4\) only, and reading never communicates",
+    ):
+        y.numpy()
+    assert repr(y) == "Tensor(float64[4@x] on x=4, of which device 1 is here)"
+    none = Tensor(Held(x.storage, {1: x.arrays[1]}, 9), x.layout, x.shape, x.dtype)
+    assert repr(none) == "Tensor(float64[4@x] on x=4, of which device none is here)"
+    all_of_it = Tensor(Held(x.storage, dict(enumerate(x.arrays)), 0), x.layout, x.shape, x.dtype)
+    assert same(all_of_it.numpy(), np.arange(4.0))
+    assert repr(all_of_it) == repr(x)
+
+
+@pytest.mark.parametrize("library", ["numpy", "torch"])
+def test_equal_tiles_stay_one_array_that_is_not_the_users(library: str) -> None:
+    source: Any = np.arange(8.0)
+    if library == "torch":
+        source = pytest.importorskip("torch").tensor(source)
+    x = shard(source, M4, P("x"))
+    assert type(x.kept) is Grid
+    assert all(not np.shares_memory(np.asarray(array), np.asarray(source)) for array in x.arrays)
+    whole = shard(source, M4, P())
+    assert not np.shares_memory(np.asarray(whole.arrays[0]), np.asarray(source))
+    uneven = shard(source, DeviceMesh((3,), ("x",)), P("x"))
+    assert type(uneven.kept) is tuple
+    assert all(not np.shares_memory(np.asarray(array), np.asarray(source)) for array in uneven.arrays)
+
+
+def test_arrays_are_kept_as_a_tuple() -> None:
+    x = asarray(np.arange(2.0))
+    y = Tensor([x.arrays[0]], x.layout, x.shape, x.dtype)
+    assert type(y.kept) is tuple
+    assert y.engine is sw.current_engine()
+    assert (Tensor.level, Tensor.is_recorded) == (0, False)
+    other = sw.AbstractEngine()
+    assert Tensor(x.arrays, x.layout, x.shape, x.dtype, other).engine is other
+
+
+def test_a_tensor_of_no_dims_is_formatted_as_its_number() -> None:
+    assert f"{asarray(2.5):.2f}" == "2.50"
+    assert f"{asarray(2.5)}" == "Tensor(2.5, float64[] on cpu:0)"
+    with pytest.raises(TypeError):
+        format(asarray([2.5, 3.5]), ".2f")
+    with pytest.raises(TypeError):
+        format(asarray([2.5]), ".2f")
+
+
+def test_local_shards_are_tensors_on_one_device_each() -> None:
+    x, value = spread(Layout(M23, ["b", Cut("a", halo=1, edge="pad")]), (4, 3))
+    parts = x.local_shards
+    assert len(parts) == 6
+    for device, y in enumerate(parts):
+        assert (y.device, y.dtype) == (M23.device(device), x.dtype)
+        assert y.shape == x.local(device).shape
+        assert same(y.numpy(), x.local(device))
+        assert y.layout is Layout.replicated(DeviceMesh.single(M23.device(device)), 2)
+    assert same(value, x.numpy())
+
+
+def test_what_has_the_layout_already_is_the_tensor_itself() -> None:
+    x = shard(np.arange(4.0), M4, P(unreduced=["x"]))
+    assert moved(x, x.layout) is x
+    assert settled(x) is x
+    resolved = operand(x, x.layout.resolved())
+    assert operand(x, x.layout.resolved()) is resolved
+    assert settled(x) is resolved
+    split = Layout(M4, ["x"])
+    assert operand(x, split) is operand(x, split) is not resolved
+    assert settled(x) is x  # what is remembered is split
+    y = shard(np.arange(4.0), M4, P("x"))
+    assert operand(y, Layout(M4, [None])) is not operand(y, Layout(M4, [None]))
+    assert settled(y) is y
+
+
+def test_operands_come_together_on_the_mesh_of_the_first_that_is_spread() -> None:
+    x, alone = shard(np.arange(4.0), M4, P("x")), asarray(np.ones(2))
+    got = together(alone, [1.0, 2.0], x)
+    assert got[0] is alone
+    assert got[2] is x
+    assert got[1].layout is Layout.replicated(M4, 1)
+    single = together(alone, [1.0])
+    assert single[0] is alone
+    assert single[1].mesh.is_single

@@ -1,13 +1,25 @@
 """Windows: each device keeps what it has of one, and a value becomes the window of a larger one."""
 
 import numpy as np
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from shardwise import AbstractEngine, DeviceMesh, Layout, P, Tensor, shard
+from shardwise import AbstractEngine, Cut, DeviceMesh, Layout, P, Tensor, current_engine, shard
 from shardwise.engine.abstract import AbstractArrays
 from shardwise.engine.storage import storage_of
-from shardwise.prim.windows import Span, between, local_slices, whole_but, window, windowed, within
+from shardwise.prim.tensor import moved
+from shardwise.prim.windows import (
+    Span,
+    between,
+    cutting,
+    inside,
+    local_slices,
+    whole_but,
+    window,
+    windowed,
+    within,
+)
 from tests.layout.oracle import owned_box, slices
 from tests.ops.cases import agrees, lacking, sent, tensors, transposed
 
@@ -119,3 +131,65 @@ def test_a_window_on_a_large_mesh_is_a_formula():
         AbstractArrays(storage_of(layout, shape), np.dtype("int8")), layout, shape, np.dtype("int8"), AbstractEngine()
     )
     assert window(x, index=(Span(0, 1 << 30),)).layout is layout
+
+
+# -- regions of regions, and windows that are cut in one go ----------------------------------------------
+
+
+def test_a_region_of_a_region_is_that_of_the_array():
+    array = np.arange(40)
+    for start in range(3):
+        for step in (None, 1, 2, 3):
+            outer = (slice(start, 38, step), ...)
+            seen = array[outer]
+            for low in range(4):
+                for high in range(low, 6):
+                    inner = (slice(low, high), ...)
+                    assert array[inside(outer, inner)].tolist() == seen[inner].tolist()
+    some = (slice(1, 8, 2), ...)
+    assert inside(some, ()) is some
+    both = inside((slice(1, 8, 2), slice(0, 4), ...), (slice(1, 3), slice(2, 2), ...))
+    assert both == (slice(3, 6, 2), slice(0, 0), ...)
+
+
+def test_spans_have_a_step_of_one_unless_another_is_given():
+    assert Span(2, 3).step == 1
+    assert Span(2, 3) == Span(2, 3, 1) != Span(2, 3, 2)
+
+
+@pytest.mark.parametrize("src", [["x", None], [("y", "x"), None], ["x", "y"], [None, None]], ids=str)
+@pytest.mark.parametrize("dst", [["x", None], [None, "y"], [None, None]], ids=str)
+def test_a_window_that_is_cut_in_one_go_is_the_one_in_two_steps(src, dst):
+    mesh = DeviceMesh((2, 2), ("x", "y"))
+    value = np.arange(56.0).reshape(8, 7)
+    x, target = shard(value, mesh, Layout(mesh, src)), Layout(mesh, dst)
+    for index in (
+        (Span(1, 4), Span(0, 7)),
+        (Span(0, 4, 2), Span(2, 3, 2)),
+        (Span(7, 1), Span(6, 1)),
+        (Span(3, 0), Span(0, 7)),
+    ):
+        program = cutting(x.layout, target, x.shape, index, x.dtype)
+        if program is None:
+            continue
+        counters = current_engine().counters
+        counters.reset()
+        arrays = current_engine().run(program, x.arrays)
+        size = counters.total
+        made = Tensor(arrays, target, program.target.shape, x.dtype, x.engine)
+        assert np.array_equal(made.numpy(), picked(value, index))
+        _, want = sent(lambda index=index: moved(window(x, index=index), target))
+        assert size == want
+
+
+def test_windows_are_cut_in_one_go_where_that_is_one_round_of_copies_of_little():
+    mesh = DeviceMesh((2,), ("x",))
+    own, whole, index = P("x").to_layout(1, mesh), P().to_layout(1, mesh), (Span(1, 4),)
+    assert cutting(own, whole, (8,), index, np.dtype("float64")) is not None
+    assert cutting(Layout(mesh, [Cut("x", halo=1)]), whole, (8,), index, np.dtype("float64")) is None
+    large = (Span(1, (1 << 15) - 1),)
+    assert cutting(own, whole, (1 << 15,), large, np.dtype("int8")) is not None
+    large = (Span(1, 1 << 15),)
+    assert cutting(own, whole, (1 << 16,), large, np.dtype("int8")) is None
+    pending = P(unreduced=["x"]).to_layout(1, mesh)
+    assert cutting(pending, whole, (8,), index, np.dtype("float64")) is None

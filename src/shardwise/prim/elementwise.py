@@ -226,7 +226,9 @@ def _exponent_slope(x: Any, y: Any, out: Tensor) -> Any:
 
 
 def _sign_change(x: Any, y: Any) -> Any:
-    return copysign(where(greater_equal(x, 0.0), 1.0, -1.0) if isinstance(x, Tensor) else 1.0, y)
+    # 1 where the signs are alike, and -1 where the first is turned around.
+    own = copysign(1.0, x) if isinstance(x, Tensor) else 1.0
+    return multiply(own, copysign(own, y))
 
 
 # -- exponentials, logarithms, roots -------------------------------------------------------------------
