@@ -15,7 +15,7 @@ from tests.every.draws import Draws
 from tests.every.layouts import draw_layout
 from tests.every.meshes import draw_mesh, layout_code, mesh_code
 from tests.every.operands import Operand
-from tests.every.values import Domain, Shape, draw_terms, draw_values, is_float, reduce_terms
+from tests.every.values import Domain, Shape, draw_terms, draw_values, is_float, is_whole, reduce_terms
 
 MOST = 24  # devices of a mesh
 LETTERS = "abcdefgh"
@@ -172,7 +172,7 @@ class Setting:
     @property
     def is_pending(self) -> bool:
         """Whether an operand has a pending reduction of rounded numbers."""
-        return any(x.is_pending and x.value.dtype.kind not in "biu" for x in self.operands.values())
+        return any(x.is_pending and not is_whole(x.value.dtype) for x in self.operands.values())
 
     # -- calls -------------------------------------------------------------------------------------
 

@@ -24,12 +24,18 @@ COMPLEX = [np.dtype("complex128"), np.dtype("complex64")]
 REAL = [*FLOATS, *INTS, *UINTS, *BOOL]
 NUMBERS = [*FLOATS, *INTS, *UINTS, *COMPLEX]
 EVERY = [*NUMBERS, *BOOL]
-MOVABLE = [*EVERY, *QUARTERS]  # dtypes that values are moved in, though not computed
+NIBBLES = [np.dtype(ml_dtypes.int4), np.dtype(ml_dtypes.uint4)]
+MOVABLE = [*EVERY, *QUARTERS, *NIBBLES]  # dtypes that values are moved in, though not computed
 
 
 def is_float(dtype: np.dtype) -> bool:
     """Whether a dtype holds real numbers that are rounded."""
     return dtype.kind == "f" or (dtype.kind == "V" and dtype in (*HALVES, *QUARTERS))
+
+
+def is_whole(dtype: np.dtype) -> bool:
+    """Whether a dtype holds bools or integers, those of four bits among them."""
+    return dtype.kind in "biu" or dtype in NIBBLES
 
 
 def finfo(dtype: np.dtype) -> Any:
@@ -41,9 +47,9 @@ def finfo(dtype: np.dtype) -> Any:
 def _special(dtype: np.dtype) -> np.ndarray:
     if dtype.kind == "b":
         return np.array([False, True])
-    if dtype.kind in "iu":
-        info = np.iinfo(dtype)
-        return np.array([0, 1, info.max, info.min, info.max - 1, 2], dtype)
+    if is_whole(dtype):
+        info: Any = ml_dtypes.iinfo(dtype)
+        return np.array([dtype.type(i) for i in (0, 1, int(info.max), int(info.min), int(info.max) - 1, 2)])
     info = finfo(dtype)
     numbers = [0.0, -0.0, np.inf, -np.inf, np.nan, float(info.max), float(info.min), float(info.tiny), -1.0]
     with np.errstate(all="ignore"):
@@ -73,7 +79,7 @@ def _draw_numbers(style: str, size: int, dtype: np.dtype, rng: np.random.Generat
         numbers = _special(dtype)
         out[odd] = rng.choice(numbers[:5] if domain == "odd" and is_float(dtype) else numbers, int(odd.sum()))
         return out
-    low = 0 if dtype.kind in "bu" else 1 if domain == "positive" else -3
+    low = 0 if dtype.kind in "bu" or dtype == NIBBLES[1] else 1 if domain == "positive" else -3
     high = 2 if dtype.kind == "b" else 5 if domain == "positive" else 4
     out = rng.integers(low, high, size)
     if style == "fractions" and (is_float(dtype) or dtype.kind == "c"):
@@ -95,7 +101,7 @@ def draw_terms(
     salt = draws.below(1 << 16)
     size = int(np.prod(shape, dtype=int))
     rngs = [np.random.default_rng([salt, i]) for i in range(count)]
-    if dtype.kind in "biu" or op in (ReduceOp.MAX, ReduceOp.MIN):
+    if is_whole(dtype) or op in (ReduceOp.MAX, ReduceOp.MIN):
         style = "small" if domain not in ("any", "odd") else draws.choice(["small", "special"])
         return [_draw_numbers(style, size, dtype, rng, domain).reshape(shape) for rng in rngs]
     terms = [_draw_numbers("small", size, dtype, rng, "any") for rng in rngs]
@@ -124,6 +130,8 @@ def reduce_terms(terms: Sequence[np.ndarray], op: ReduceOp) -> np.ndarray:
     """The reduction, in a dtype with room for it, rounded once."""
     dtype = terms[0].dtype
     with np.errstate(all="ignore"):
+        if dtype in NIBBLES:  # the last four bits of the result in eight
+            return np.asarray(reduce(UFUNC[op], [term.astype("int8") for term in terms])).astype(dtype)
         if dtype.kind in "biu" or op in (ReduceOp.MAX, ReduceOp.MIN):
             return np.asarray(reduce(UFUNC[op], terms)).astype(dtype)
         wide = np.stack(terms).astype("complex128" if dtype.kind == "c" else "float64")
