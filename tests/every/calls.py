@@ -187,6 +187,9 @@ class Setting:
         """The call, exact unless something says otherwise."""
         if self.draws.rarely(5):  # an int is whatever can be an index
             code = re.sub(r"\b(axis|k|shift)=(-?\d+)\b", r"\1=np.int64(\2)", code)
+        if ("flip(" in code or ":-" in code) and len(set(self.mesh.devices)) < self.mesh.num_devices:
+            # Between processes that hold several slots dims are gathered to be mirrored: there alone more is sent.
+            how["bytes"] = False
         call = Call(code, oracle, dict(self.operands), dict(self.names), **how)
         if self.is_pending:  # contributions add up to a zero of either sign
             call = replace(call, rule=replace(call.rule, signs=False))

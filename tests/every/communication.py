@@ -42,11 +42,10 @@ def shard(setting: Setting, name: str) -> Call:
     op = setting.draws.choice([None, *(op for op in ReduceOp if op in reductions_of(dtype))])
     layout = setting.layout(shape, mesh, op)
     code = f"sw.{name}({a}, {setting.mesh_name(mesh)}, {setting.name(layout)})"
-    # An average is rounded, and of an infinite complex number times 1 one part can be NaN: infinity times 0.
-    rounded = op is ReduceOp.AVG or (op is ReduceOp.PROD and dtype.kind == "c")
-    scale = _same if op is ReduceOp.AVG else None  # the sum of equal copies leaves the range that its average is in
+    averages = op is ReduceOp.AVG  # which are rounded, and the sum of equal copies leaves the range that they are in
+    scale = _same if averages else None
     return setting.call(
-        code, _same, rule=Rule(exact=not rounded), scale=scale, verify=lambda x: _is_laid_out(x, layout)
+        code, _same, rule=Rule(exact=not averages), scale=scale, verify=lambda x: _is_laid_out(x, layout)
     )
 
 

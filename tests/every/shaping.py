@@ -158,9 +158,7 @@ def flip(setting: Setting, name: str) -> Call:
     """The other way round along dims."""
     shape = setting.shape()
     a, axis = _moved(setting, shape), setting.dims(len(shape))
-    # Between processes that hold several slots the dims are gathered first: the one function that sends more there.
-    alike = len(set(setting.mesh.devices)) == setting.mesh.num_devices
-    return setting.call(setting.spell(name, a, f"axis={axis}", method=name), lambda x: np.flip(x, axis), bytes=alike)
+    return setting.call(setting.spell(name, a, f"axis={axis}", method=name), lambda x: np.flip(x, axis))
 
 
 @row("roll")
