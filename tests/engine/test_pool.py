@@ -370,7 +370,7 @@ def test_blocks_are_used_again_only_where_counts_of_references_can_be_trusted(
     else:
         monkeypatch.setattr(sys, "_is_gil_enabled", lock, raising=False)
     loader: Any = pool_module.__loader__
-    names: dict[str, Any] = {"__name__": "another_pool"}
+    names: dict[str, Any] = vars(pool_module) | {"__name__": "another_pool"}
     exec(loader.get_code("shardwise.engine.pool"), names)  # what it says when it is imported under such an interpreter
     pool = names["Pool"]()
     for _ in range(3):
