@@ -173,3 +173,15 @@ def test_uneven_reductions_are_exact_up_to_a_number_of_devices(monkeypatch: pyte
     assert abstract._total(step) == 4 * 3 * 2 * 8  # as if all received as much as the busiest
     (gather,) = plan_reshard(Layout(mesh, [("x",)]), Layout(mesh, [()]), (5,), INT).steps
     assert abstract._total(gather) == gather.received.total  # what is only moved is exact on any mesh
+
+
+def test_kernels_are_asked_about_arrays_of_one_element() -> None:
+    seen: list[Any] = []
+
+    def largest(array: Any, number: Any) -> Any:
+        seen.append((array.shape, array.dtype, number))
+        return np.max(array)  # of no element there is none
+
+    made = AbstractEngine().apply(largest, [AbstractArray((2, 3), INT), 7], ())
+    assert made == AbstractArray((), INT)
+    assert seen == [((1, 1), INT, 7)]

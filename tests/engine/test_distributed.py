@@ -14,6 +14,7 @@ from shardwise import (
     DeviceMesh,
     EngineError,
     Layout,
+    Link,
     MeshError,
     Plan,
     ReduceOp,
@@ -24,6 +25,7 @@ from shardwise.engine import distributed
 from shardwise.engine.arrays import to_numpy
 from shardwise.engine.execute import compiled, permutation
 from shardwise.engine.job import RESULT, Job
+from shardwise.engine.route import Out
 from shardwise.engine.storage import storage_of
 from shardwise.engine.survey import route_of
 from tests.engine.cases import check_values, claimed, spread
@@ -380,3 +382,70 @@ def test_the_target_must_be_of_this_world() -> None:
     src, dst = Layout(mesh_of(2), ["x"]), Layout(mesh_of(3), ["x"])
     with pytest.raises(MeshError, match="there are 2 processes"):
         engine.run(compiled(plan_reshard(src, dst, (6,), INT)), held(engine, src, (6,), spread(src, (6,)).arrays))
+
+
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
+def test_hops_carry_sums_that_are_not_rounded_yet(dtype: str) -> None:
+    mesh, kind = mesh_of(2, 2), np.dtype(dtype)
+    links = {"x": Link(0, 1e6), "y": Link(0, 1e12)}
+    src, dst = Layout(mesh, [None], ["x", "y"]), Layout(mesh, [None])
+    plan = plan_reshard(src, dst, (64,), kind, links=links)
+    assert len(plan.steps) > 1
+    parts = [np.full(64, value).astype(kind) for value in (1.0, 0.001, 0.001, 0.001)]
+    some = engines(4)
+    want = np.stack(parts).astype("float64").sum(0).astype(kind)
+    for array in run(some, plan, parts):
+        assert array.dtype == kind
+        assert array.tobytes() == want.tobytes()
+    moved: dict[str, int] = {}
+    for engine in some:
+        assert engine.counters.bytes_sent == sum(count for _, count in engine.wire.sent)
+        for name, count in engine.counters.bytes_moved.items():
+            moved[name] = moved.get(name, 0) + count
+    assert moved == claimed(plan)
+
+
+class Cuda:
+    """What stands in for a tensor on an accelerator."""
+
+    is_cuda = True
+
+    def new_empty(self, shape: Any, *, dtype: Any = torch.uint8, device: str = "cuda") -> Any:
+        return torch.empty(shape, dtype=dtype) if device == "cpu" else ("cuda", shape, dtype)
+
+
+Cuda.__module__ = "torch"  # by which tensors are known
+
+
+def test_fresh_arrays_are_in_the_memory_of_their_device(monkeypatch: pytest.MonkeyPatch) -> None:
+    (engine,) = engines(1)
+    monkeypatch.setattr(engine, "accelerator", lambda device: torch.device("cpu"))
+    dtype = np.dtype("float32")
+    there, here = Out(0, Accelerator(0), (2, 3), False), Out(0, CPU(0), (2, 3), False)
+    for like in (np.ones(1), torch.ones(1)):
+        made = engine._fresh(there, dtype, like)  # where nothing is there yet
+        assert isinstance(made, torch.Tensor)
+        assert (tuple(made.shape), made.dtype) == ((2, 3), torch.float32)
+    assert engine.counters.bytes_allocated == 48
+    assert engine._fresh(there, dtype, Cuda()) == ("cuda", (2, 3), torch.float32)
+    assert engine.counters.bytes_allocated == 72
+    assert isinstance(engine._fresh(here, dtype, Cuda()), torch.Tensor)
+    assert isinstance(engine._fresh(here, dtype, torch.ones(1)), torch.Tensor)
+    assert isinstance(engine._fresh(here, dtype, np.ones(1)), np.ndarray)
+    assert engine.counters.bytes_allocated == 144
+
+
+def test_arrays_go_to_the_accelerator_of_their_process(monkeypatch: pytest.MonkeyPatch) -> None:
+    engine = engines(4)[3]
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: 2)
+    monkeypatch.delenv("LOCAL_RANK", raising=False)
+    assert engine.accelerator(Accelerator(3)) == torch.device("cuda", 1)
+    monkeypatch.setenv("LOCAL_RANK", "0")
+    assert engine.accelerator(Accelerator(3)) == torch.device("cuda", 0)
+    monkeypatch.setenv("LOCAL_RANK", "2")
+    with pytest.raises(EngineError, match=r"rank 3 would use CUDA device 2 of its host, which has 2"):
+        engine.accelerator(Accelerator(3))
+    monkeypatch.setattr(engine, "accelerator", lambda device: torch.device("meta"))
+    for array in (np.ones(2), torch.ones(2)):
+        assert engine.place(array, Accelerator(3)).device.type == "meta"
+        assert engine.place(array, CPU(3)) is array

@@ -187,6 +187,29 @@ def test_a_stage_knows_its_bytes_its_memory_and_what_it_moves() -> None:
     assert [take.source for take in view.takes] == [0] * 8
 
 
+def test_one_copy_makes_all_only_where_every_element_keeps_its_place() -> None:
+    (joined,) = compiled(plan_reshard(layout("x"), layout(None, "x"), SHAPE, "float32")).stages
+    (taken,) = compiled(plan_reshard(layout(), layout("x"), SHAPE, "float32")).stages
+    assert joined._keeps_places
+    assert taken._keeps_places
+    first = taken.takes[0]
+    assert first.region[:2] == (slice(0, 2), slice(0, 16))
+    for where, keeps in [
+        ((slice(0, 2), slice(0, 16), ...), True),
+        ((slice(0, 2), slice(0, 16, -1), ...), False),  # backwards, in either dim
+        ((slice(0, 2, -1), slice(0, 16), ...), False),
+        ((slice(2, 4), slice(0, 16), ...), False),
+        ((slice(0, 2), slice(1, 17), ...), False),
+    ]:
+        changed = replace(taken, takes=(first._replace(region=where), *taken.takes[1:]))
+        assert changed._keeps_places == keeps
+        assert (changed.regrid is not None) == keeps
+    join = joined.joins[0]
+    turned = replace(joined, joins=(join._replace(terms=join.terms[::-1]), *joined.joins[1:]))
+    assert not turned._keeps_places
+    assert turned.regrid is None
+
+
 def test_rows_that_are_cut_are_copied_in_runs() -> None:
     (stage,) = compiled(plan_reshard(layout("x"), layout(None, "x"), (64, 64), "float32")).stages
     assert stage.rows is not None

@@ -359,3 +359,20 @@ def test_the_oldest_go_first_and_no_more_than_needed() -> None:
     left = [address(block) + start for block, start in pool._blocks[SMALLEST]]
     assert left == [places[2]]
     assert pool._known == 3 * SMALLEST
+
+
+@pytest.mark.parametrize(("lock", "again"), [(None, True), (lambda: True, True), (lambda: False, False)])
+def test_blocks_are_used_again_only_where_counts_of_references_can_be_trusted(
+    monkeypatch: pytest.MonkeyPatch, lock: Any, again: bool
+) -> None:
+    if lock is None:  # as before Python 3.13, where there is always a global lock
+        monkeypatch.delattr(sys, "_is_gil_enabled", raising=False)
+    else:
+        monkeypatch.setattr(sys, "_is_gil_enabled", lock, raising=False)
+    loader: Any = pool_module.__loader__
+    names: dict[str, Any] = vars(pool_module) | {"__name__": "another_pool"}
+    exec(loader.get_code("shardwise.engine.pool"), names)  # what it says when it is imported under such an interpreter
+    pool = names["Pool"]()
+    for _ in range(3):
+        pool.empty((SMALLEST,), U1)
+    assert pool.blocks == (1 if again else 3)

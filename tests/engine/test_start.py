@@ -14,7 +14,7 @@ from torch._C._distributed_c10d import HashStore
 
 import shardwise
 from shardwise import ArgumentError, DeviceMesh, EngineError, MeshError, current_engine, init
-from shardwise.engine import rendezvous, start
+from shardwise.engine import channel, rendezvous, start
 from shardwise.engine.settings import Settings
 
 WORLD = {"RANK": "0", "WORLD_SIZE": "1", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": "0"}
@@ -273,3 +273,23 @@ def test_the_card_says_who_this_is_and_a_mesh_must_have_room(monkeypatch: pytest
         assert card.host in ("127.0.0.1", "::1")
     with pytest.raises(MeshError, match=r"init: DeviceMesh\(x=2\) has 2 devices, but there are 1 processes"):
         start._met(HashStore(), 0, 1, Settings(guard=False), mesh)
+
+
+def test_an_address_may_have_more_than_a_host_and_a_port(monkeypatch: pytest.MonkeyPatch) -> None:
+    cards, asked = list[Any](), list[Any]()
+
+    class Listens:
+        def getsockname(self) -> tuple[Any, ...]:
+            return "::1", 9, 0, 0  # as IPv6 has it
+
+        def __enter__(self) -> "Listens":
+            return self
+
+        def __exit__(self, *_: object) -> None: ...
+
+    monkeypatch.setattr(channel, "listening", lambda *where: asked.append(where) or Listens())
+    monkeypatch.setattr(rendezvous, "meet", lambda store, card, seconds: cards.append(card) or {})
+    monkeypatch.setenv("MASTER_ADDR", "fe80::1")
+    start._met(HashStore(), 0, 2, Settings(guard=False), None)
+    assert (cards[0].host, cards[0].port) == ("::1", 9)
+    assert asked == [("fe80::1", 2)]
