@@ -1,5 +1,7 @@
 """Bind: levels, tapes, and rows that lack a derivative."""
 
+from typing import Any
+
 import numpy as np
 import pytest
 
@@ -17,7 +19,7 @@ from shardwise import (
     vjp,
 )
 from shardwise import sum as total
-from shardwise.prim.bind import Traced, bind, new_level
+from shardwise.prim.bind import Bundle, Node, Traced, bind, new_level, pulled_back
 from shardwise.prim.elementwise import add, multiply, negative
 from shardwise.prim.row import Row
 from tests.prim.cases import same
@@ -137,3 +139,49 @@ def test_a_cotangent_that_was_resolved_for_one_is_not_resolved_again_for_another
     assert [record.bytes for record in log if record.bytes] == [2 * 3 * y.nbytes] * 2
     plain = np.ones((4, 8)) @ np.ones((8, 3))
     np.testing.assert_allclose(found.numpy(), plain + plain @ np.ones((3, 8)) @ np.ones((8, 3)))
+
+
+# -- tapes -------------------------------------------------------------------------------------------------
+
+
+def test_cotangents_in_several_layouts_are_added_up_once() -> None:
+    mesh, sums = DeviceMesh((2,), ("x",)), []
+
+    def counted(a: Tensor, b: Tensor) -> Tensor:
+        sums.append((a.layout, b.layout))
+        return add(a, b)
+
+    x = shard(np.arange(4.0), mesh, P("x"))
+    start = Node()
+    node = Node(negative, (x,), {}, negative(x), (start,))
+    split, pending = shard(np.ones(4), mesh, P("x")), shard(np.full(4, 2.0), mesh, P(unreduced=["x"]))
+    (got,) = pulled_back([(node, split), (node, pending)], [start], counted)
+    assert got is not None
+    assert got.numpy().tolist() == [-3.0] * 4
+    assert len(sums) == 1
+
+
+def test_bundles_are_added_part_by_part() -> None:
+    one, two = asarray([1.0]), asarray([2.0])
+    seen: list[Bundle] = []
+
+    def back(ct: Any, out: Tensor, x: Tensor) -> tuple[Tensor | None]:
+        seen.append(ct)
+        return (ct.parts[0],)
+
+    start = Node()
+    node = Node(Row("several", lambda x: x, back), (one,), {}, one, (start,))
+    ends: Any = [(node, Bundle((one, None, two))), (node, Bundle((two, one, None)))]
+    (got,) = pulled_back(ends, [start], add)
+    assert got is not None
+    assert got.item() == 3.0
+    assert [part.item() for part in seen[0].parts if part is not None] == [3.0, 1.0, 2.0]
+    (alone,) = pulled_back(ends[:1], [start], add)
+    assert alone is one
+
+
+def test_a_start_that_nothing_reaches_has_no_cotangent() -> None:
+    start, other = Node(), Node()
+    x = asarray([1.0])
+    node = Node(negative, (x,), {}, negative(x), (start,))
+    assert pulled_back([(node, x)], [other], add) == [None]

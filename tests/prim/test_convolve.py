@@ -195,3 +195,36 @@ def test_a_result_without_elements() -> None:
     assert got.shape == (1, 1, 0)
     assert np.array_equal(correlate(x, got, form=form).numpy(), np.zeros(form.w))
     assert np.array_equal(deconvolve(w, got, form=form).numpy(), np.zeros(form.x))
+
+
+@pytest.mark.parametrize("library", ["numpy", "torch"])
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
+@pytest.mark.parametrize("seed", [1, 4])
+def test_small_floats_are_added_up_with_room(seed: int, dtype: str, library: str) -> None:
+    random = Random(seed)
+    form = form_of(random)
+    x, w, y = (some(shape, seed + i) for i, shape in enumerate((form.x, form.w, form.y)))
+
+    def given(value: np.ndarray) -> Any:
+        small: Any = value.astype(dtype)
+        if library == "torch":
+            torch = pytest.importorskip("torch")
+            small = torch.tensor(value).to(getattr(torch, dtype))
+        return shard(small, MESH, Layout(MESH, [None] * value.ndim))
+
+    a, b, c = map(given, (x, w, y))
+    for made, want in (
+        (convolve(a, b, form=form), oracle(form, x=x, w=w)),
+        (deconvolve(b, c, form=form), oracle(form, w=w, y=y)),
+        (correlate(a, c, form=form), oracle(form, x=x, y=y)),
+    ):
+        assert made.dtype == dtype
+        assert np.array_equal(made.numpy().astype("float64"), want.astype(dtype).astype("float64"))
+
+
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
+def test_many_small_floats_are_rounded_once(dtype: str) -> None:
+    form = Form((1, 4000, 3), (1, 4000, 1), (1, 1, 3), slides((3,), (1,), (1,), (1,), [(0, 0)]), 1)
+    x, w = np.ones((1, 4000, 3), dtype), np.ones((1, 4000, 1), dtype)
+    made = convolve(shard(x, MESH, Layout(MESH, [None] * 3)), shard(w, MESH, Layout(MESH, [None] * 3)), form=form)
+    assert made.numpy().astype("float64").ravel().tolist() == [float(np.array(4000).astype(dtype))] * 3

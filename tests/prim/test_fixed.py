@@ -42,3 +42,17 @@ def test_the_refusal_names_the_functions_that_make_new_tensors() -> None:
     text = str(refusal(Value(1), "shape", "set"))
     assert text.startswith("a Value does not change: 'shape' cannot be set.")
     assert all(word in text for word in ("reshape", "astype", "shard", "x.at[...].set(value)"))
+
+
+def test_each_slot_says_what_it_holds() -> None:
+    class Pair:
+        __slots__ = ("_left", "_right")
+        left = Fixed.slot("_left", "What is on the left.")
+        right = Fixed.slot("_right", "What is on the right.")
+
+    pair = Pair()
+    pair._left, pair._right = 1, 2
+    assert (pair.left, pair.right) == (1, 2)
+    assert (Pair.left.__doc__, Pair.right.__doc__) == ("What is on the left.", "What is on the right.")
+    with pytest.raises(FrozenInstanceError, match="a Pair does not change: 'right' cannot be set"):
+        pair.right = 3

@@ -1,5 +1,6 @@
 """Operators and methods of tensors: each gives what the same operator of NumPy's arrays gives."""
 
+import inspect
 import operator
 from collections.abc import Callable
 from inspect import isfunction
@@ -11,8 +12,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import shardwise
+import shardwise as sw
 import shardwise.ops
 from shardwise import DeviceMesh, P, Tensor, shard
+from shardwise.prim.methods import Methods
 from tests.ops.cases import agrees, sent, tensors
 
 MESH = DeviceMesh((2, 4), ("x", "y"))
@@ -208,3 +211,25 @@ def test_methods_along_a_dim():
     assert np.array_equal(x.take([3, 0], axis=1).numpy(), values[:, [3, 0]])
     assert np.array_equal(x.roll(1, axis=0).numpy(), np.roll(values, 1, 0))
     assert np.array_equal(x.clip(2.0, 5.0).numpy(), values.clip(2.0, 5.0))
+
+
+def test_parameters_of_methods_have_the_defaults_of_the_functions() -> None:
+    compared = 0
+    for name, method in vars(Methods).items():
+        function = getattr(sw, name, None)
+        if name.startswith("_") or not inspect.isfunction(method) or not inspect.isfunction(function):
+            continue
+        theirs = inspect.signature(function).parameters
+        for parameter in inspect.signature(method).parameters.values():
+            if parameter.default is not inspect.Parameter.empty and parameter.name in theirs:
+                assert parameter.default == theirs[parameter.name].default, (name, parameter.name)
+                compared += 1
+    assert compared > 10
+
+
+def test_softmax_is_along_the_last_dim_unless_another_is_named() -> None:
+    value = np.arange(24.0).reshape(2, 3, 4)
+    x = shard(value, DeviceMesh((2,), ("x",)), P("x"))
+    for axis, got in ((-1, x.softmax()), (1, x.softmax(axis=1))):
+        parts = np.exp(value - value.max(axis=axis, keepdims=True))
+        np.testing.assert_allclose(got.numpy(), parts / parts.sum(axis=axis, keepdims=True), rtol=1e-12)

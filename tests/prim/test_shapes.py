@@ -5,7 +5,20 @@ from itertools import combinations, permutations
 import numpy as np
 import pytest
 
-from shardwise import Cut, Layout, LayoutError, NoReshard, P, current_engine, grad, jvp, mode, shard
+from shardwise import (
+    AbstractEngine,
+    Cut,
+    Layout,
+    LayoutError,
+    NoReshard,
+    P,
+    current_engine,
+    engine_context,
+    grad,
+    jvp,
+    mode,
+    shard,
+)
 from shardwise.prim.shapes import expand, permute, squeeze
 from tests.plan.cases import mesh_of
 from tests.prim.cases import assert_holds, spread
@@ -99,3 +112,13 @@ def test_of_no_dims_there_is_one_order() -> None:
     x, value = spread(Layout(MESH, [], ["x"]), ())
     assert_holds(permute(x, order=()), x.layout, value)
     assert_holds(expand(x, at=(0, 1)), Layout(MESH, [None, None], ["x"]), value.reshape(1, 1))
+
+
+def test_other_views_take_no_memory() -> None:
+    engine = AbstractEngine()
+    with engine_context(engine):
+        x = shard(np.zeros((4, 1, 6)), MESH, P("x", None, "y"))
+        before = engine.live
+        seen = [expand(x, at=(0,)), squeeze(x, at=(1,)), permute(x, order=(2, 0, 1))]
+        assert engine.live == before
+        assert [y.shape for y in seen] == [(1, 4, 1, 6), (4, 6), (6, 4, 1)]

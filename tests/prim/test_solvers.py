@@ -10,6 +10,7 @@ import pytest
 
 from shardwise import (
     ArgumentError,
+    Cut,
     DeviceMesh,
     GreedyReshard,
     Layout,
@@ -29,11 +30,15 @@ from shardwise import (
     matmul,
     mode,
     multiply,
+    plan_reshard,
+    roll,
     shard,
     take_along_axis,
     vjp,
 )
-from shardwise.prim.solvers import current_solver
+from shardwise.prim import elementwise as rows
+from shardwise.prim.infer import Candidate
+from shardwise.prim.solvers import Question, as_spec, current_solver, is_quiet, permit
 from tests.ops.cases import agrees, with_torch
 from tests.prim.cases import same
 
@@ -313,3 +318,138 @@ def test_the_gradient_of_a_pick_is_infinite_only_where_it_was_picked():
     x = shard(np.arange(4.0), MESH2, P("x"))
     _, back = vjp(lambda x: take_along_axis(x, np.array([3, 0])), x)
     assert back(np.array([np.inf, 1.0]))[0].numpy().tolist() == [1.0, 0.0, 0.0, np.inf]
+
+
+# -- what messages say -----------------------------------------------------------------------------------------
+
+
+def words(call: Callable[[], Any]) -> str:
+    """The first line of what a solver that raises says."""
+    with mode(GreedyReshard(on_reshard="raise")), pytest.raises(LayoutError) as found:
+        call()
+    return str(found.value).splitlines()[0].partition(" at ")[0]
+
+
+ROWS = np.arange(1, 5)
+SIGNED = {
+    "+": operator.add, "-": operator.sub, "*": operator.mul, "/": operator.truediv, "//": operator.floordiv,
+    "%": operator.mod, "**": operator.pow, "@": operator.matmul, "&": operator.and_, "|": operator.or_,
+    "^": operator.xor, "<<": operator.lshift, ">>": operator.rshift, "<": operator.lt, "<=": operator.le,
+    ">": operator.gt, ">=": operator.ge, "==": operator.eq, "!=": operator.ne,
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("sign", SIGNED)
+def test_operators_are_called_by_their_signs(sign):
+    mesh = DeviceMesh((2, 2), ("x", "y"))
+    x, y = shard(np.tile(ROWS, (4, 1)), mesh, P("x")), shard(np.tile(ROWS, (4, 1)), mesh, P(None, "x"))
+    if sign == "@":
+        x, y = y, shard(np.tile(ROWS, (4, 1)), mesh, P("y", "x"))
+    assert words(lambda: SIGNED[sign](x, y)) == f"x {sign} y"
+
+
+def test_functions_methods_and_slices_are_called_what_they_are():
+    x, y = shard(np.ones((4, 4)), MESH2, P("x")), shard(np.ones((4, 4)), MESH2, P(None, "x"))
+    assert words(lambda: multiply(x, y)) == "multiply"
+    assert words(lambda: x[2:]) == "x[...]"
+    assert words(lambda: x.at[1:3].set(shard(np.ones((2, 4)), MESH2, P(None, "x")))) == "x.at[...].set"
+    assert words(lambda: np.ones((4, 4)) + x * y) == "x * y"
+    assert words(lambda: rows.add(x, y)) == "add"
+
+
+@pytest.mark.parametrize(
+    ("layout", "whole", "text"),
+    [
+        (Layout(MESH, ["dp", None]), (), "P('dp', None)"),
+        (Layout(MESH, [("dp", "tp"), None]), (), "P(('dp', 'tp'), None)"),
+        (Layout(MESH, ["dp", "tp"]), (0,), "P(None, 'tp')"),
+        (Layout(MESH, ["dp", "tp"]), (0, 1), "P(None, None)"),
+        (Layout(MESH, [Cut("dp", halo=1), "tp"]), (), "P(None, 'tp')"),
+        (Layout(MESH, [Cut("dp", offsets=(0, 1, 4))]), (), "P(None)"),
+        (Layout(MESH, ["dp"], ["tp"]), (), "P('dp', unreduced=['tp'])"),
+        (Layout(MESH, [], ["dp", "tp"]), (), "P(unreduced=['dp', 'tp'])"),
+        (Layout(MESH, ["dp"], ["tp"], "max"), (), "P('dp')"),
+    ],
+    ids=str,
+)
+def test_layouts_are_written_as_the_fix_that_is_offered(layout, whole, text):
+    assert as_spec(layout, whole) == text
+
+
+def test_a_message_says_which_operands_go_where_and_along_which_dims():
+    x = shard(np.ones((4, 4)), MESH2, P("x"))
+    with mode(NoReshard()), pytest.raises(LayoutError) as found:
+        roll(x, (1, 1), axis=(0, 1))
+    lines = str(found.value).splitlines()
+    assert lines[0] == "NoReshard does not allow what this sends."
+    assert " sends elements of its own (" in lines[1]
+    assert lines[2:] == ["  operand 0: [x|-], along dims 0, 1", "    fix: x0 = shard(x0, mesh, P(None, None))"]
+    with mode(NoReshard()), pytest.raises(LayoutError, match=r"\[x\|-\], along dim 0\n    fix: x0 = shard"):
+        roll(x, 1, axis=0)
+
+
+# -- what a way costs ------------------------------------------------------------------------------------------
+
+
+def test_a_way_costs_its_bytes_half_of_what_is_owed_and_its_work():
+    split, whole = Layout(MESH2, ["x"]), Layout(MESH2, [None])
+    question = Question("an op", (split,), ((8,),), (np.dtype("float32"),), (8,))
+    stay, bring = Candidate((split,), split), Candidate((whole,), whole)
+    assert question.moves(stay) == []
+    assert question.moves(bring) == [(0, split, whole)]
+    assert (question.bytes(stay), question.bytes(bring)) == (0, 2 * 4 * 4)
+    assert question.cost(stay) == (0, 0, 4.0)
+    sent, _, touched = question.cost(bring)
+    assert (sent, touched) == (2 * 4 * 4, 8.0)
+    pending = Layout(MESH2, [None], ["x"])
+    assert question.cost(Candidate((split,), pending))[0] == plan_reshard(pending, whole, (8,), "float32").estimate / 2
+    assert question.cost(Candidate((split,), split, 64))[0] == 64 * 2 / 32
+    flags = Question("an op", (split,), ((8,),), (np.dtype(bool),), (8,))
+    owed = plan_reshard(pending, whole, (8,), "int64").estimate / 2
+    assert flags.cost(Candidate((split,), pending))[0] == owed  # sums of bools are ints
+
+
+def test_with_links_a_way_costs_time():
+    split, whole = Layout(MESH2, ["x"]), Layout(MESH2, [None])
+    links = Links(default=Link(1e-3, 1e6), compute=1e6)
+    question = Question("an op", (split,), ((8,),), (np.dtype("float32"),), (8,), links=links)
+    plan = plan_reshard(split, whole, (8,), "float32", links=links)
+    time, sent, touched = question.cost(Candidate((whole,), whole, 500))
+    assert np.isclose(time, plan.time + 500 / 1e6, rtol=0, atol=1e-12)
+    assert (sent, touched) == (32, 8.0)
+    pending = Layout(MESH2, [None], ["x"])
+    owed = plan_reshard(pending, whole, (8,), "float32", links=links)
+    assert np.isclose(question.cost(Candidate((split,), pending))[0], owed.time / 2, rtol=0, atol=1e-12)
+
+
+def test_a_solver_is_silent_and_lets_sums_stay_pending_by_default():
+    solver = GreedyReshard()
+    assert (solver.on_reshard, solver.links, solver.resolve_products) == ("silent", None, False)
+    assert GreedyReshard(links=Link()).links == Links.of(Link())  # type: ignore[arg-type]
+    assert [is_quiet()] == [True]
+    for other in (NoReshard(), GreedyReshard(on_reshard="warn"), GreedyReshard(on_reshard="raise")):
+        with mode(other) as inside:
+            assert inside is other
+            assert is_quiet() is False
+    with mode(GreedyReshard(resolve_products=True)):
+        assert is_quiet() is True
+    links = Links(default=Link(1e-3, 1e6))
+    with mode(NoReshard(links=links, on_reshard="raise")):
+        assert type(permit()) is GreedyReshard
+        assert (permit().links, permit().on_reshard, permit().resolve_products) == (links, "silent", False)
+
+
+def test_the_way_of_least_cost_is_taken_of_those_that_are_allowed():
+    split, whole = Layout(MESH2, ["x"]), Layout(MESH2, [None])
+    question = Question("an op", (split,), ((8,),), (np.dtype("float32"),), (8,))
+    ways = [Candidate((whole,), whole), Candidate((split,), split)]
+    for order in (ways, ways[::-1]):
+        assert GreedyReshard().choose(question, iter(order)) is ways[1]
+
+    class Whole(GreedyReshard):
+        def allows(self, question, way):
+            return way.out is whole
+
+    assert Whole().choose(question, ways) is ways[0]
+    with pytest.raises(LayoutError, match=r"^Whole does not allow what this sends\.\n  an op at .* \(0 bytes in all\)"):
+        Whole().choose(question, ways[1:])

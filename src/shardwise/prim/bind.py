@@ -166,7 +166,6 @@ def pulled_back(ends: list[tuple[Node, Tensor]], starts: list[Node], add: Any) -
     for node in _ordered([end for end, _ in ends]):
         if node.row is None or id(node) not in found:
             continue
-        given = _total(found[id(node)], add)
         if node.row.vjp is None:
             raise DerivativeError(f"{node.row.name} has no reverse derivative.")
         given = _total(found[id(node)], add)
