@@ -221,10 +221,10 @@ def test_torch_arrays_become_numpy_arrays_of_the_same_memory() -> None:
     assert to_numpy(torch.ones(2, requires_grad=True)).tolist() == [1, 1]
 
 
-SMALL = [name for name in dir(ml_dtypes) if name.startswith(("bfloat", "float"))] + ["float16"]
+LOW_FLOATS = [name for name in dir(ml_dtypes) if name.startswith(("bfloat", "float"))] + ["float16"]
 
 
-@pytest.mark.parametrize("name", SMALL)
+@pytest.mark.parametrize("name", LOW_FLOATS)
 def test_small_floats_are_added_up_in_float32(name: str) -> None:
     assert accumulator(np.dtype(name)) == np.float32
     assert is_low(np.dtype(name))
