@@ -17,7 +17,7 @@ ENGINES = {"local": LocalEngine(), "abstract": AbstractEngine(), "torch": Distri
 
 
 def test_these_are_the_verbs() -> None:
-    assert VERBS == ["addressable", "process", "seen", "place", "empty", "work", "each", "apply", "run"]
+    assert VERBS == ["addressable", "process", "read", "place", "empty", "work", "each", "apply", "run"]
 
 
 @pytest.mark.parametrize("name", ENGINES)

@@ -25,15 +25,15 @@ from shardwise.layout.axis import Axis
 from shardwise.prim.shards import (
     average,
     cut_into,
-    divided,
+    divide_by,
     embed,
     fold,
     folded,
     lengths_of_terms,
     local_map,
     permute_shards,
+    reduce_copies,
     relabelled,
-    repeated,
     restrict,
     unfold,
 )
@@ -164,22 +164,25 @@ def test_equal_copies_are_reduced_as_one_after_the_other(op: ReduceOp, dtype: st
         return
     value = np.array([0, 1, 3, 2] if kind == "u" else [0, -1, 3, 2]).astype(dtype)
     for count in (1, 2, 3, 4, 5, 6, 12):
-        got = repeated(asarray(value), op, count)
+        got = reduce_copies(asarray(value), op, count)
         assert got.dtype == dtype
         assert same(got.numpy(), REDUCTIONS[op](np.stack([value] * count)), exact=kind != "c")
 
 
 def test_counts_that_a_dtype_cannot_hold_count_all_the_same() -> None:
     half, brain = np.array([0.5, -1.0], "float16"), np.array([0.5, -1.0], "bfloat16")
-    assert repeated(asarray(half), ReduceOp.SUM, 2049).numpy().tolist() == np.array([1024.5, -2049], "float16").tolist()
-    assert repeated(asarray(brain), ReduceOp.SUM, 257).numpy().astype("float32").tolist() == [128.0, -256.0]
-    assert repeated(asarray(brain), ReduceOp.PROD, 257).numpy().astype("float32")[1] == -1.0  # 256 would be even
-    assert divided(asarray(np.full(1, 257, "float16")), 257).numpy().tolist() == [1.0]
+    assert (
+        reduce_copies(asarray(half), ReduceOp.SUM, 2049).numpy().tolist()
+        == np.array([1024.5, -2049], "float16").tolist()
+    )
+    assert reduce_copies(asarray(brain), ReduceOp.SUM, 257).numpy().astype("float32").tolist() == [128.0, -256.0]
+    assert reduce_copies(asarray(brain), ReduceOp.PROD, 257).numpy().astype("float32")[1] == -1.0  # 256 would be even
+    assert divide_by(asarray(np.full(1, 257, "float16")), 257).numpy().tolist() == [1.0]
     for count in (257, 70000):
-        got = divided(asarray(np.array([3.0]).astype("bfloat16")), count)
+        got = divide_by(asarray(np.array([3.0]).astype("bfloat16")), count)
         assert got.dtype == "bfloat16"
         assert got.numpy()[0] == np.float32(3.0 / count).astype("bfloat16")
-    assert divided(asarray(np.full(1, 60000, "float16")), 70000).numpy()[0] == np.float16(60000 / 70000)
+    assert divide_by(asarray(np.full(1, 60000, "float16")), 70000).numpy()[0] == np.float16(60000 / 70000)
 
 
 def test_lengths_of_terms_are_those_of_groups_of_devices() -> None:

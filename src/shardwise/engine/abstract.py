@@ -89,7 +89,7 @@ class AbstractEngine:
     (4,)
     >>> engine.apply(np.isfinite, [arrays[0]], (2,))
     AbstractArray(shape=(2,), dtype=dtype('bool'))
-    >>> engine.counters.bytes_moved, engine.seen(storage, arrays) is arrays
+    >>> engine.counters.bytes_moved, engine.read(storage, arrays) is arrays
     ({'all_gather': 32}, True)
     """
 
@@ -109,7 +109,7 @@ class AbstractEngine:
         """Return all devices of a mesh, as those of one process."""
         return 0, range(mesh.num_devices)
 
-    def seen(self, storage: Storage, arrays: Sequence[Any], index: int | None = None) -> Sequence[Any]:
+    def read(self, storage: Storage, arrays: Sequence[Any], index: int | None = None) -> Sequence[Any]:
         """Return the arrays, which have no values to see."""
         return arrays
 

@@ -77,7 +77,7 @@ def _leg(plan: Plan, rank: int, steps: Sequence[Step]) -> Leg:
         rounds += made
         if count:
             near[step.kind] = near.get(step.kind, 0) + count
-    handed = _distinct(side.handed())
+    handed = _distinct(side.hand_over())
     if handed:
         rounds.append(Round(side.call(steps[-1]), (), (), handed=handed, talks=False))
     outs = tuple(side.outs(last.after))
@@ -125,7 +125,7 @@ class _Side:
             if self.sources[i] == self.targets[j] == self.rank and box_size(box):
                 yield _part(self.after, j, box), _part(self.before, i, box)
 
-    def handed(self) -> Iterator[Copy]:
+    def hand_over(self) -> Iterator[Copy]:
         """Yield what slots of this process give each other in the end."""
         for handed in () if self.crowd is None else self.crowd.work.handed:
             if self.targets[handed.target] == self.rank:

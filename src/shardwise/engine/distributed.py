@@ -84,7 +84,7 @@ class DistributedEngine:
         """Return the rank of this process and its devices."""
         return self.rank, self.addressable(mesh)
 
-    def seen(self, storage: Storage, arrays: Sequence[Array], index: int | None = None) -> Sequence[Array]:
+    def read(self, storage: Storage, arrays: Sequence[Array], index: int | None = None) -> Sequence[Array]:
         """Return the arrays as this process holds them."""
         return arrays
 

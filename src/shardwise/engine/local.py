@@ -53,7 +53,7 @@ class LocalEngine:
     >>> mesh, engine = DeviceMesh((2,), ("x",)), LocalEngine()
     >>> engine.addressable(mesh), engine.place(np.ones(2), CPU(1)), engine.empty((3,), np.dtype("int8")).shape
     (range(0, 2), array([1., 1.]), (3,))
-    >>> engine.process(mesh, any), engine.seen(storage_of(Layout(mesh, ["x"]), (4,)), [])
+    >>> engine.process(mesh, any), engine.read(storage_of(Layout(mesh, ["x"]), (4,)), [])
     ((0, range(0, 2)), [])
     >>> storage = storage_of(Layout(mesh, ["x"]), (4,))
     >>> arrays = engine.each(storage, np.dtype(float), lambda which, device: np.full(2, float(device)))
@@ -90,7 +90,7 @@ class LocalEngine:
         """Return the rank and the devices of the one process that there is, which has them all."""
         return 0, range(mesh.num_devices)
 
-    def seen(self, storage: Storage, arrays: Sequence[Array], index: int | None = None) -> Sequence[Array]:
+    def read(self, storage: Storage, arrays: Sequence[Array], index: int | None = None) -> Sequence[Array]:
         """Return the arrays of a tensor, all of which can be read."""
         return arrays
 

@@ -53,7 +53,7 @@ class StrictEngine(LocalEngine):
                 return rank, own
         return super().process(mesh, suffices)
 
-    def seen(self, storage: Storage, arrays: Sequence[Array], index: int | None = None) -> Sequence[Array]:
+    def read(self, storage: Storage, arrays: Sequence[Array], index: int | None = None) -> Sequence[Array]:
         """Return the arrays, or those of the first process that lacks one of them (or the one with this index)."""
         wanted = set(range(storage.count)) if index is None else {index}
         rank, own = self.process(storage.layout.mesh, lambda devices: wanted <= set(map(storage.index, devices)))

@@ -38,11 +38,11 @@ def route_of(program: Program, rank: int) -> Route:
     """Return what the process with a rank does in a program; worked out once and kept with the program."""
     found = program.__dict__.get("_route")
     if found is None or found[0] != rank:
-        found = program.__dict__["_route"] = rank, _made(program, rank)
+        found = program.__dict__["_route"] = rank, _build_route(program, rank)
     return found[1]
 
 
-def _made(program: Program, rank: int) -> Route:
+def _build_route(program: Program, rank: int) -> Route:
     if program.plan is None:
         return handover_route(program, rank)
     return crowd_route(program.plan, rank) if program.plan.search.is_crowded else _Survey(program.plan, rank).route()

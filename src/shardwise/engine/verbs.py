@@ -43,7 +43,7 @@ class Engine(Protocol):
         """
         ...
 
-    def seen(self, storage: Storage, arrays: Sequence[Array], index: int | None = None) -> Sequence[Array]:
+    def read(self, storage: Storage, arrays: Sequence[Array], index: int | None = None) -> Sequence[Array]:
         """Return the arrays of a tensor as the process sees them that reads all (or one): held, where it lacks some."""
         ...
 

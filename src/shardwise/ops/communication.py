@@ -31,7 +31,7 @@ from shardwise.ops.local_view import LocalTensor, each_name
 from shardwise.ops.permutation import sources_of
 from shardwise.prim.exchanges import check_slices, exchange_blocks, swap_slices
 from shardwise.prim.relayout import relayout, resolved
-from shardwise.prim.shards import fold, permute_shards, repeated
+from shardwise.prim.shards import fold, permute_shards, reduce_copies
 from shardwise.prim.tensor import Tensor, asarray, host_array, moved, placed
 
 AxisNames = str | Sequence[str] | None
@@ -394,7 +394,7 @@ def _reduced(x: Tensor, op: str | ReduceOp | None, names: AxisNames, function: s
     found.op.check_dtype(x.dtype)
     x = resolved(x) if found.resolve else x
     if found.copies > 1:
-        x = repeated(x, found.op, found.copies)  # equal copies need no communication
+        x = reduce_copies(x, found.op, found.copies)  # equal copies need no communication
     if not found.split:
         return x
     x = relayout(x, layout=found.without_halo) if x.layout is not found.without_halo else x

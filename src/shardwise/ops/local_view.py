@@ -31,7 +31,7 @@ from shardwise.prim.fixed import Fixed
 from shardwise.prim.methods import Methods
 from shardwise.prim.relayout import relayout
 from shardwise.prim.row import Row
-from shardwise.prim.shards import divided, local_map
+from shardwise.prim.shards import divide_by, local_map
 from shardwise.prim.tensor import Tensor, from_shards, host_array, placed
 from shardwise.prim.work import worked
 
@@ -239,7 +239,7 @@ def _unstacked_vjp(ct: Tensor, out: Tensor, x: Tensor, *, layout: Layout, shape:
     # Each of several equal copies takes its part of the cotangent.
     copies = prod(a.size for a in layout.replicated_axes)
     ct = relayout(ct, layout=layout.resolved())
-    return (stacked(divided(ct, copies) if copies > 1 else ct, layout.mesh).stack,)
+    return (stacked(divide_by(ct, copies) if copies > 1 else ct, layout.mesh).stack,)
 
 
 unstacked = Row("unstacked", _unstacked, _unstacked_vjp, linear=True)

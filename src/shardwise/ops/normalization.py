@@ -31,10 +31,10 @@ def layer_norm(x: Any, weight: Any = None, bias: Any = None, /, *, axis: Axis = 
     out = rows.divide(centred, rows.sqrt(rows.add(spread, _small(eps, "layer_norm"))))
     out = out if scale is None else rows.multiply(out, _over(scale, x, dims, "layer_norm: weight"))
     out = out if shift is None else rows.add(out, _over(shift, x, dims, "layer_norm: bias"))
-    return _rounded(out, x, scale, shift)
+    return _round_to(out, x, scale, shift)
 
 
-def _rounded(out: Tensor, *operands: Tensor | None) -> Tensor:
+def _round_to(out: Tensor, *operands: Tensor | None) -> Tensor:
     return rows.narrow(out, np.result_type(*(x.dtype for x in operands if x is not None)))
 
 
@@ -50,7 +50,7 @@ def rms_norm(x: Any, weight: Any = None, /, *, axis: Axis = -1, eps: float = 1e-
     size = rows.sqrt(rows.add(wide_mean(square_lengths(wide), dims, is_low(x.dtype)), _small(eps, "rms_norm")))
     out = rows.divide(wide, size)
     out = out if scale is None else rows.multiply(out, _over(scale, x, dims, "rms_norm: weight"))
-    return _rounded(out, x, scale)
+    return _round_to(out, x, scale)
 
 
 def _small(eps: Any, function: str) -> Any:

@@ -144,7 +144,7 @@ def mean(x: Any, /, *, axis: Axis = None, keepdims: bool = False) -> Tensor:
     >>> mean([1.0, 3.0]).item()
     2.0
     """
-    x = _averaged(x, "mean")
+    x = _check_average(x, "mean")
     return rows.narrow(wide_mean(x, dims_of(x, axis, "mean"), is_low(x.dtype), keepdims), x.dtype)
 
 
@@ -174,7 +174,7 @@ def square_lengths(x: Tensor) -> Tensor:
     return rows.add(rows.square(rows.real(x)), rows.square(rows.imag(x)))
 
 
-def _averaged(x: Any, function: str) -> Tensor:
+def _check_average(x: Any, function: str) -> Tensor:
     x = asarray(x)
     if x.dtype.kind == "V" and kind_of(x.dtype) in "iu":  # NumPy would round the mean to one of so few numbers
         raise ArgumentError(f"{function} is not defined for {x.dtype}.\n  convert first: x.astype('float32').")
@@ -195,7 +195,7 @@ def var(x: Any, /, *, axis: Axis = None, correction: float = 0.0, keepdims: bool
     >>> var([1.0, 3.0]).item(), var([1.0, 1.0j]).item()
     (1.0, 0.5)
     """
-    x = _averaged(x, "var")
+    x = _check_average(x, "var")
     dims = dims_of(x, axis, "var")
     return rows.narrow(_var(x, dims, correction, keepdims), x.dtype)
 
@@ -216,7 +216,7 @@ def std(x: Any, /, *, axis: Axis = None, correction: float = 0.0, keepdims: bool
     >>> std([1.0, 3.0, 5.0, 7.0], correction=1.0).numpy().round(4)
     np.float64(2.582)
     """
-    x = _averaged(x, "std")
+    x = _check_average(x, "std")
     return rows.narrow(rows.sqrt(_var(x, dims_of(x, axis, "std"), correction, keepdims)), x.dtype)
 
 

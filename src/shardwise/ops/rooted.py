@@ -62,14 +62,14 @@ def _root(x: LocalTensor, name: Names, root: int, function: str) -> _Root:
     return _Root(tuple(axis for axis, _ in several), tuple(at for _, at in several))
 
 
-def _restricted(x: Tensor, root: _Root) -> Tensor:
+def _restrict(x: Tensor, root: _Root) -> Tensor:
     # What the roots hold of a stack, on their part of the mesh.
     for axis, at in zip(root.axes, root.positions, strict=True):
         x = restrict(x, axis=x.mesh.axis(axis.name), at=at)
     return x
 
 
-def _embedded(x: Tensor, mesh: DeviceMesh, root: _Root, local: Shape) -> LocalTensor:
+def _embed_root(x: Tensor, mesh: DeviceMesh, root: _Root, local: Shape) -> LocalTensor:
     # A stack on the part of the mesh where the roots are, with zeros elsewhere: one axis after the other.
     known = [name for name in mesh.axis_names if name not in {axis.name for axis in root.axes}]
     for i, (axis, at) in enumerate(zip(root.axes, root.positions, strict=True)):
@@ -94,7 +94,7 @@ def broadcast(x: LocalTensor, axis: Names, root: int = 0) -> LocalTensor:
     found = _root(x, axis, root, "broadcast")
     if not found.axes:
         return x
-    one = _restricted(x.stack, found)
+    one = _restrict(x.stack, found)
     everywhere = relayout(one, layout=Layout(x.mesh, [*found.lead(x.mesh), *[None] * x.ndim]))
     return LocalTensor(unfold(everywhere, layout=x.stack.layout, shape=x.stack.shape), x.mesh)
 
@@ -111,7 +111,7 @@ def reduce(x: LocalTensor, axis: Names, root: int = 0, reduce_op: ReduceOp | str
     if not found.axes:
         return x
     there = relayout(pending, layout=Layout(found.part(mesh), [*found.lead(mesh), *[None] * x.ndim]))
-    return _embedded(there, mesh, found, x.shape)
+    return _embed_root(there, mesh, found, x.shape)
 
 
 def gather(x: LocalTensor, axis: Names, root: int = 0, dim: int = 0) -> LocalTensor:
@@ -142,7 +142,7 @@ def gather(x: LocalTensor, axis: Names, root: int = 0, dim: int = 0) -> LocalTen
         return permuted_array(split, tuple(int(i) for i in np.argsort(order)))
 
     joined = local_map(there, kernel=kernel, transpose=transpose, layout=layout, shape=(*sizes, *wide))
-    return _embedded(joined, mesh, found, wide)
+    return _embed_root(joined, mesh, found, wide)
 
 
 def scatter(x: LocalTensor, axis: Names, root: int = 0, dim: int = 0) -> LocalTensor:
@@ -158,7 +158,7 @@ def scatter(x: LocalTensor, axis: Names, root: int = 0, dim: int = 0) -> LocalTe
         raise BindingError(f"scatter needs equal pieces: {x.shape[dim]} is not a multiple of {found.members}.")
     if not found.axes:
         return x
-    one = _restricted(x.stack, found)
+    one = _restrict(x.stack, found)
     rest = [found.axes if k == dim else None for k in range(x.ndim)]
     pieces = relayout(one, layout=Layout(mesh, [*found.lead(mesh), *rest]))
     shape = (*x.shape[:dim], x.shape[dim] // found.members, *x.shape[dim + 1 :])

@@ -20,7 +20,7 @@ def lower_bound(search: Search) -> Bytes:
     src, dst, size = search.side(search.src, 0), search.side(search.dst, 1), search.itemsize
     if search.is_crowded:
         crowd = search.crowd(search.src, search.dst)
-        return Bytes(search.ground, lambda slot: crowd.needed(slot) * size, whole=lambda: crowd.least * size)
+        return Bytes(search.ground, lambda slot: crowd.count_needed(slot) * size, whole=lambda: crowd.least * size)
     old, new = search.src, search.dst
     if old.partial == new.partial and old.reduce_op is new.reduce_op and not old.partial:
         move = DirectMove(src, dst)

@@ -241,7 +241,7 @@ class Crowd:
         count, meets = _cover([set(holders) for holders in givers.values()], set(takers))
         return count + len(takers) - 2 + (not meets)
 
-    def needed(self, slot: int) -> int:
+    def count_needed(self, slot: int) -> int:
         """Return how many elements a device must receive, whatever the plan."""
         if not self.pending and not self.fresh:
             return sum(box_size(pick.box) for pick in self.work.far if self.dst.numbers[pick.target] == slot)
@@ -249,10 +249,10 @@ class Crowd:
             return 0
         return sum(size for size, missing in self._lacks(slot) if missing)
 
-    def fetched(self, slot: int) -> int:
+    def count_fetched(self, slot: int) -> int:
         """Return how many elements a device receives that fetches every contribution to what it needs."""
         if not self.pending and not self.fresh:
-            return self.needed(slot)
+            return self.count_needed(slot)
         return sum(size * missing for size, missing in self._lacks(slot))
 
     def _lacks(self, slot: int) -> Iterator[tuple[int, int]]:

@@ -114,7 +114,7 @@ def _fetched(plan: Plan) -> Alternative:
         each = [round(volume(dst) * (prod(a.size for a in pending) - own)) * search.itemsize]
     for slot in range(count) if count <= COUNTED else ():
         if crowd is not None:
-            each.append(crowd.fetched(slot) * search.itemsize)
+            each.append(crowd.count_fetched(slot) * search.itemsize)
             continue
         need, own = dst.held(slot), src.held(slot)
         boxes = [] if need is None else [intersect(need, src.tiling.owned(tile)) for tile in src.tiling.over(need)]

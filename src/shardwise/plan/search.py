@@ -47,9 +47,9 @@ class Search:
 
     def chained(self, layouts: Sequence[Layout]) -> list[Step]:
         """Return the steps that visit these layouts one after the other."""
-        return self._carried([step for a, b in pairwise(layouts) for step in self.direct(a, b)])
+        return self._carry([step for a, b in pairwise(layouts) for step in self.direct(a, b)])
 
-    def _carried(self, steps: list[Step]) -> list[Step]:
+    def _carry(self, steps: list[Step]) -> list[Step]:
         # What has been added up once and will be again is not rounded in between.
         hops = [i for i, step in enumerate(steps) if any(move.reduces for move in step.moves)]
         if len(hops) < 2 or self.wide in (0, self.itemsize):
@@ -176,24 +176,24 @@ class Search:
         """Yield the candidates where a device stands in several slots: to resolve where a value is comes first."""
         src, dst, resolved = self.src, self.dst, self.src.resolved()
         if resolved is not src:
-            yield [*self._crowded(src, resolved, 0, 0), *self._crowded(resolved, dst, 0, 1)]
-        yield self._crowded(src, dst, 0, 1)
+            yield [*self._crowd_steps(src, resolved, 0, 0), *self._crowd_steps(resolved, dst, 0, 1)]
+        yield self._crowd_steps(src, dst, 0, 1)
 
     def crowd(self, src: Layout, dst: Layout) -> Crowd:
         """Return who gives and takes what between the two meshes, halos left out where there are reductions."""
         fresh = () if dst.reduce_op is ReduceOp.AVG else dst.partial
         if src.partial or fresh:
             src, dst = src.without_halo(), dst.without_halo()
-        return Crowd(self._listed(src, 0), self._listed(dst, 1), src.partial, fresh)
+        return Crowd(self._list_side(src, 0), self._list_side(dst, 1), src.partial, fresh)
 
-    def _crowded(self, src: Layout, dst: Layout, *which: int) -> list[Step]:
+    def _crowd_steps(self, src: Layout, dst: Layout, *which: int) -> list[Step]:
         fresh = () if dst.reduce_op is ReduceOp.AVG else dst.partial
         if not src.partial and not fresh:
-            crowd = Crowd(self._listed(src, which[0]), self._listed(dst, which[1]))
+            crowd = Crowd(self._list_side(src, which[0]), self._list_side(dst, which[1]))
             return [self._crowd_step("exchange", (), src, dst, CrowdMove(crowd, "direct"))]
         start, end = src.without_halo(), dst.without_halo()
         steps = [self._step("slice", (), src, start)] if start is not src else []
-        crowd = Crowd(self._listed(start, which[0]), self._listed(end, which[1]), src.partial, fresh)
+        crowd = Crowd(self._list_side(start, which[0]), self._list_side(end, which[1]), src.partial, fresh)
         last = crowd if fresh else end
         if not src.partial:
             steps.append(self._crowd_step("exchange", (), start, crowd, CrowdMove(crowd, "direct")))
@@ -211,13 +211,13 @@ class Search:
             return steps
         if change.kind in ("slice", "fill"):
             return [*steps, self._step(change.kind, change.axes, end, dst)]
-        halo = Crowd(self._listed(end, which[1]), self._listed(dst, which[1]), batch=dst.partial)
+        halo = Crowd(self._list_side(end, which[1]), self._list_side(dst, which[1]), batch=dst.partial)
         return [*steps, self._crowd_step(change.kind, change.axes, end, dst, CrowdMove(halo, "direct"))]
 
     def _crowd_step(self, kind: Kind, axes: Sequence[Axis], before: State, after: State, move: CrowdMove) -> Step:
         return self._step(kind, axes, before, after, (move,), (float(move.busiest[0]),))
 
-    def _listed(self, layout: Layout, which: int) -> ListedSide:
+    def _list_side(self, layout: Layout, which: int) -> ListedSide:
         assert self.numbers is not None
         return ListedSide(layout, self.shape, self.numbers[which])
 

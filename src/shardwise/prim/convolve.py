@@ -174,7 +174,7 @@ def _local_groups(form: Form, channels: int) -> int:
     return max(1, form.groups * channels // form.y[1]) if form.groups > 1 else 1
 
 
-def _rounded(kernel: Any, first: Any, second: Any, count: int, own: bool = True) -> Any:
+def _round_once(kernel: Any, first: Any, second: Any, count: int, own: bool = True) -> Any:
     # What a kernel makes of arrays by adding up `count` products, each sum of small floats rounded once. With `own`, a
     # library makes whole sums, and may round them itself.
     if not is_low(dtype_of(first)) or (own and makes_products([first, second], count)):
@@ -191,7 +191,7 @@ def _convolve(x: Tensor, w: Tensor, *, form: Form) -> Tensor:
         wanted = [slide.before(*part) for slide, part in zip(form.slides, box[2:], strict=True)]
         groups = _local_groups(form, shape[1])
         part, valid = _cut_out(a, list(held[2:]), wanted), partial(_valid, sizes=shape[2:], form=form, groups=groups)
-        return _rounded(valid, part, b, prod(b.shape[1:]))
+        return _round_once(valid, part, b, prod(b.shape[1:]))
 
     return apply("conv", kernel, _rule(form, "y"), [x, w], located=(0, RESULT), dtype=x.dtype)
 
@@ -230,7 +230,7 @@ def _deconvolve(w: Tensor, y: Tensor, *, form: Form) -> Tensor:
         def made(p: Any, q: Any) -> Any:
             return _each_group(lambda y, w: _spread(w, y, wanted, box, form), groups, p, q, (1, 0), 1)
 
-        return _rounded(made, part, b, prod(b.shape), own=False)
+        return _round_once(made, part, b, prod(b.shape), own=False)
 
     return apply("conv", kernel, _rule(form, "x"), [w, y], located=(1, RESULT), dtype=y.dtype)
 
@@ -266,7 +266,7 @@ def _correlate(x: Tensor, y: Tensor, *, form: Form) -> Tensor:
         def made(p: Any, q: Any) -> Any:
             return _each_group(lambda x, y: _matched(x, y, form), groups, p, q, (1, 1), 0)
 
-        return _rounded(made, part, c, prod(c.shape) // c.shape[1])
+        return _round_once(made, part, c, prod(c.shape) // c.shape[1])
 
     return apply("conv", kernel, _rule(form, "w"), [x, y], located=(0, 1, RESULT), dtype=x.dtype)
 

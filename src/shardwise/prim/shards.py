@@ -126,7 +126,7 @@ def _fold_vjp(ct: Tensor, out: Tensor, x: Tensor, *, axes: tuple[Axis, ...], op:
     spread = unfold(relayout(ct, layout=out.layout.resolved()), layout=x.layout.resolved(), shape=x.shape)
     op = _op_of_several(axes, op)
     if op is ReduceOp.AVG:
-        return (divided(spread, prod(a.size for a in axes)),)
+        return (divide_by(spread, prod(a.size for a in axes)),)
     return (spread if op is ReduceOp.SUM else multiply(spread, _weight(resolved(x), out, axes, op)),)
 
 
@@ -149,18 +149,18 @@ def _is_exact(count: int, dtype: np.dtype) -> bool:
         return dtype.kind in "iu" or complex(np.asarray(count).astype(dtype)) == count
 
 
-def divided(x: Tensor, count: int) -> Tensor:
+def divide_by(x: Tensor, count: int) -> Tensor:
     """Return a value divided by a number of devices, which its dtype need not be able to hold."""
     if _is_exact(count, x.dtype):
         return divide(x, float(count))
     return astype(divide(astype(x, dtype=accumulator(x.dtype)), float(count)), dtype=x.dtype)
 
 
-def repeated(x: Tensor, op: ReduceOp, count: int) -> Tensor:
+def reduce_copies(x: Tensor, op: ReduceOp, count: int) -> Tensor:
     """Return the reduction of so many equal copies of a value; the number itself need not fit in the dtype.
 
     >>> from shardwise import asarray
-    >>> repeated(asarray(np.array([1, -1, 3], "int8")), ReduceOp.PROD, 129)
+    >>> reduce_copies(asarray(np.array([1, -1, 3], "int8")), ReduceOp.PROD, 129)
     Tensor([ 1, -1,  3], int8[3] on cpu:0)
     """
     if op is ReduceOp.SUM and x.dtype.kind in "iu":  # which wraps around, as adding does

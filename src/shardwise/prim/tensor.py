@@ -192,7 +192,7 @@ class Tensor(Methods, Drawn, LayoutAccessors):
 
         Where this process does not hold all of it, that is an error.
         """
-        arrays = self._seen()
+        arrays = self._read()
         if isinstance(arrays, Held) and not arrays.is_whole:
             raise EngineError(
                 f"this process holds a part of {self.type_text} on ({place_of(self.mesh)}) only, and "
@@ -229,7 +229,7 @@ class Tensor(Methods, Drawn, LayoutAccessors):
                 f"only a whole tensor can be exported; this one is laid out {self.layout} on {self.mesh}.\n"
                 "  export one shard with from_dlpack(x.local(device)), or x.gather() first."
             )
-        array = self._seen(0)[0]
+        array = self._read(0)[0]
         if is_torch(array):
             return array.clone().__dlpack__(**options)
         # Older consumers cannot be told that it is read-only. torch can but does not listen: it is known by not
@@ -239,16 +239,16 @@ class Tensor(Methods, Drawn, LayoutAccessors):
         return array.copy().__dlpack__(**options)
 
     def __dlpack_device__(self) -> tuple[int, int]:
-        return self._seen(0)[0].__dlpack_device__()
+        return self._read(0)[0].__dlpack_device__()
 
     def _real(self) -> Sequence[Array]:
         if self._engine.name == "abstract":
             raise EngineError("a tensor on the abstract engine has a layout but no values.")
         return self._arrays
 
-    def _seen(self, index: int | None = None) -> Sequence[Array]:
+    def _read(self, index: int | None = None) -> Sequence[Array]:
         # The arrays (or the one with this index) for reading: some may be elsewhere.
-        return self._engine.seen(self.storage, self._real(), index)
+        return self._engine.read(self.storage, self._real(), index)
 
     # -- as a value --------------------------------------------------------------------------------
 
@@ -261,7 +261,7 @@ class Tensor(Methods, Drawn, LayoutAccessors):
         where = place_of(self.mesh)
         if self._engine.name == "abstract":
             return f"Tensor({self.type_text} on {where}, abstract)"
-        arrays = self._seen()
+        arrays = self._read()
         if isinstance(arrays, Held) and not arrays.is_whole:
             own = [str(i) for i, device in enumerate(self.mesh.devices) if device.id == arrays.rank]
             return f"Tensor({self.type_text} on {where}, of which device {', '.join(own) or 'none'} is here)"
