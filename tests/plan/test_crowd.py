@@ -41,9 +41,12 @@ def check(move: Move, seed: int) -> None:
     everybody = dict.fromkeys((*src.mesh.devices, *dst.mesh.devices))
     assert [t for d in everybody for t in plan.transfers(d) for t in t if t.source == t.target] == []
     if not src.partial and not dst.partial:
+        total = 0
         for device in everybody:
             lacks = int((union(dst, shape, device) & ~union(src, shape, device)).sum()) * dtype.itemsize
             assert plan.received.of(device) == plan.lower_bound.of(device) == lacks
+            total += lacks
+        assert plan.lower_bound.total == total
     elif len(set(src.mesh.devices)) in (1, src.mesh.num_devices) and not dst.has_halo:
         assert plan.received.total == plan.lower_bound.total
 
