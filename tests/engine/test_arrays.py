@@ -387,3 +387,18 @@ def test_identities_are_of_their_dtype() -> None:
     expected = [True, -1, 255, True, False, -128, 65535, 1, 0, 0]
     assert found == [(value, type(value)) for value in expected]
     assert str(identity(ReduceOp.SUM, np.dtype("float16"))) == "-0.0"
+
+
+@pytest.mark.parametrize("shape", [(), (7,)])
+def test_averages_of_complex_numbers_are_rounded_once_in_each_part(shape: tuple[int, ...]) -> None:
+    rng = np.random.default_rng(0)
+    for count in (2, 3, 5, 7):
+        parts = rng.integers(-9, 10, (2, count, *shape)).astype("float32")
+        terms = [np.asarray(a + 1j * b, "complex64") for a, b in zip(*parts, strict=True)]
+        out: Any = np.zeros(shape, "complex64")
+        other = torch.tensor(out)
+        reduce_into(out, terms, ReduceOp.AVG)
+        reduce_into(other, [torch.tensor(term) for term in terms], ReduceOp.AVG)
+        for got in (out, np.asarray(other)):
+            assert np.array_equal(got.real, parts[0].sum(0) / np.float32(count))
+            assert np.array_equal(got.imag, parts[1].sum(0) / np.float32(count))

@@ -159,8 +159,9 @@ def reduce_into(out: Array, terms: Sequence[Array], op: ReduceOp) -> None:
         ufunc(terms[0], terms[1], out=out)
     for term in terms[2:]:
         ufunc(out, term, out=out)
-    if op is ReduceOp.AVG:
-        np.divide(out, out.dtype.type(len(terms)), out=out)
+    if op is ReduceOp.AVG:  # complex numbers part by part, as torch does: their own division rounds more than once
+        for part in (out.real, out.imag) if out.dtype.kind == "c" else (out,):
+            np.divide(part, part.dtype.type(len(terms)), out=part)
 
 
 def _reduce_wide(out: Array, terms: Sequence[Array], op: ReduceOp) -> None:
