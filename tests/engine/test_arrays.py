@@ -1,5 +1,6 @@
 """The few things asked of NumPy and torch arrays, for every dtype."""
 
+import pickle
 from typing import Any
 
 import ml_dtypes
@@ -397,10 +398,12 @@ def test_averages_of_complex_numbers_are_rounded_once_in_each_part(shape: tuple[
         parts = rng.integers(-9, 10, (2, count, *shape)).astype("float32")
         terms = [np.asarray(a + 1j * b, "complex64") for a, b in zip(*parts, strict=True)]
         out: Any = np.zeros(shape, "complex64")
-        other = torch.tensor(out)
+        other, sent = torch.tensor(out), out.copy()
         reduce_into(out, terms, ReduceOp.AVG)
+        # What came from another process has a dtype that is equal, and an object of its own.
+        reduce_into(sent, [term.view(pickle.loads(pickle.dumps(term.dtype))) for term in terms], ReduceOp.AVG)
         reduce_into(other, [torch.tensor(term) for term in terms], ReduceOp.AVG)
-        results: list[Any] = [out, np.asarray(other)]
+        results: list[Any] = [out, sent, np.asarray(other)]
         for got in results:
             assert np.array_equal(got.real, parts[0].sum(0) / np.float32(count))
             assert np.array_equal(got.imag, parts[1].sum(0) / np.float32(count))

@@ -143,7 +143,7 @@ def reduce_into(out: Array, terms: Sequence[Array], op: ReduceOp) -> None:
 
     Floats of 16 bits or fewer are added up in float32 and rounded once; terms may be float32 already.
     """
-    if op in ADDING and (is_low(dtype_of(out)) or terms[0].dtype is not out.dtype):
+    if op in ADDING and (is_low(dtype_of(out)) or terms[0].dtype != out.dtype):
         _reduce_wide(out, terms, op)
         return
     if op is ReduceOp.PROD and len(terms) > 1 and dtype_of(out).kind == "c":
@@ -159,9 +159,8 @@ def reduce_into(out: Array, terms: Sequence[Array], op: ReduceOp) -> None:
         ufunc(terms[0], terms[1], out=out)
     for term in terms[2:]:
         ufunc(out, term, out=out)
-    if op is ReduceOp.AVG:  # complex numbers part by part, as torch does: their own division rounds more than once
-        for part in (out.real, out.imag) if out.dtype.kind == "c" else (out,):
-            np.divide(part, part.dtype.type(len(terms)), out=part)
+    if op is ReduceOp.AVG:
+        _divide(out, len(terms))
 
 
 def _reduce_wide(out: Array, terms: Sequence[Array], op: ReduceOp) -> None:
@@ -186,8 +185,14 @@ def _reduce_wide(out: Array, terms: Sequence[Array], op: ReduceOp) -> None:
     for term in terms[2:]:
         ufunc(total, term, out=total, dtype=wide)
     if op is ReduceOp.AVG:
-        np.divide(total, wide.type(len(terms)), out=total)
+        _divide(total, len(terms))
     np.copyto(out, total, casting="unsafe")
+
+
+def _divide(total: np.ndarray, count: int) -> None:
+    # Complex numbers part by part: their own division rounds more than once.
+    for part in (total.real, total.imag) if total.dtype.kind == "c" else (total,):
+        np.divide(part, part.dtype.type(count), out=part)
 
 
 def _multiply_complex(terms: Sequence[Array]) -> Array:
