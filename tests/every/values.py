@@ -138,7 +138,10 @@ def reduce_terms(terms: Sequence[np.ndarray], op: ReduceOp) -> np.ndarray:
         # NaN is the other part of one times an infinite complex number: who contributes nothing is left out.
         alone = op is ReduceOp.PROD and dtype.kind == "c"
         out = reduce(_product_but_ones, wide) if alone else reduce(UFUNC[op], wide)
-        return np.asarray(out / len(terms) if op is ReduceOp.AVG else out).astype(dtype)
+        if op is ReduceOp.AVG:  # of complex numbers part by part: a NaN in one says nothing of the other
+            out = np.asarray(out)[..., None].view("float64") / len(terms)
+            out = out.view(wide.dtype)[..., 0]
+        return np.asarray(out).astype(dtype)
 
 
 def _product_but_ones(a: np.ndarray, b: np.ndarray) -> np.ndarray:

@@ -59,7 +59,11 @@ def reduced(terms: Sequence[np.ndarray], op: ReduceOp) -> np.ndarray:
     """The reduction of several arrays, with NumPy."""
     with np.errstate(over="ignore"):
         out = np.asarray(reduce(COMBINE[op], terms), terms[0].dtype)
-    return out / out.dtype.type(len(terms)) if op is ReduceOp.AVG else out
+    if op is not ReduceOp.AVG:
+        return out
+    whole: Any = out
+    part: Any = whole[..., None].view(whole.real.dtype)  # of complex numbers each part is rounded once
+    return (part / part.dtype.type(len(terms))).view(out.dtype)[..., 0]
 
 
 def part(value: np.ndarray, box: Box) -> np.ndarray:

@@ -189,7 +189,7 @@ def _reduce_wide(out: Array, terms: Sequence[Array], op: ReduceOp) -> None:
     np.copyto(out, total, casting="unsafe")
 
 
-def _divide(total: np.ndarray, count: int) -> None:
+def _divide(total: Any, count: int) -> None:
     # Complex numbers part by part: their own division rounds more than once.
     for part in (total.real, total.imag) if total.dtype.kind == "c" else (total,):
         np.divide(part, part.dtype.type(count), out=part)
