@@ -177,7 +177,7 @@ from shardwise.ops.linalg import (
     matmul,
     tensordot,
 )
-from shardwise.ops.local_view import LocalTensor, axis_index, shard_map
+from shardwise.ops.local_view import axis_index, shard_map
 from shardwise.ops.normalization import cross_entropy, layer_norm, rms_norm
 from shardwise.ops.reductions import (
     all,
@@ -206,6 +206,7 @@ from shardwise.plan.plan import Plan, plan_reshard
 from shardwise.plan.steps import Step
 from shardwise.plan.transfer import Transfer
 from shardwise.prim.explanation import Explanation, explain
+from shardwise.prim.local import LocalTensor
 from shardwise.prim.solvers import GreedyReshard, NoReshard, PartialsOnly, ReshardWarning, mode
 from shardwise.prim.tensor import Shard, Tensor, asarray, from_shards
 

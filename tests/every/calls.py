@@ -32,7 +32,7 @@ class Call:
     names: Mapping[str, tuple[str, Any]]  # others in the code: their own code, and what they are
     rule: Rule = field(default_factory=Rule)
     scale: Callable[..., Any] | None = None
-    local: bool = False  # the same code means the same in the local view
+    local: bool | str = False  # the same code means the same in the local view, of one result or of "many"
     refusal: str | None = None  # what its error must say, where it is to be refused
     may_refuse: tuple[str, ...] = ()
     verify: Callable[[Any], str | None] | None = None  # what else is wrong with the tensors that it gives, if anything
@@ -208,13 +208,17 @@ class Setting:
         spec = f"P{mesh.axis_names}" if mesh.ndim > 1 else f"P({mesh.axis_names[0]!r})"
         new = ", ".join(["None"] * mesh.ndim)
         taken = ", ".join(f"{name}[{lead}]" for name in operands)
-        code = f"shard_map(lambda {names}: (lambda {names}: {inner})({taken})[{new}], mesh, {spec}, {spec})({names})"
+        result = f"(lambda {names}: {inner})({taken})"
+        result = f"[y[{new}] for y in {result}]" if call.local == "many" else f"{result}[{new}]"
+        code = f"shard_map(lambda {names}: {result}, mesh, {spec}, {spec})({names})"
 
         def each(function: Callable[..., Any]) -> Callable[..., Any]:
-            def mapped(*stacks: np.ndarray) -> np.ndarray:
+            def mapped(*stacks: np.ndarray) -> Any:
                 flat = [stack.reshape(mesh.num_devices, *stack.shape[mesh.ndim :]) for stack in stacks]
-                out = [np.asarray(function(*[stack[i] for stack in flat])) for i in range(mesh.num_devices)]
-                return np.stack(out).reshape(*mesh.mesh_shape, *out[0].shape)
+                found = [function(*[stack[i] for stack in flat]) for i in range(mesh.num_devices)]
+                many = [list(map(np.asarray, one)) if call.local == "many" else [np.asarray(one)] for one in found]
+                stacked = [np.stack(some).reshape(*mesh.mesh_shape, *some[0].shape) for some in zip(*many, strict=True)]
+                return stacked if call.local == "many" else stacked[0]
 
             return mapped
 

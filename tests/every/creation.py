@@ -43,7 +43,7 @@ def full_like(setting: Setting, name: str) -> Call:
     a = setting.operand(shape, dtype)
     number = {"zeros": 0, "ones": 1, "empty": 0, "full": setting.draws.below(2)}[name[:-5]]
     fill = f", {bool(number) if dtype.kind == 'b' else number}" if name == "full_like" else ""
-    return setting.call(f"sw.{name}({a}{fill})", lambda x: np.full(x.shape, number).astype(dtype))
+    return setting.call(f"sw.{name}({a}{fill})", lambda x: np.full(x.shape, number).astype(dtype), local=True)
 
 
 @row("arange", "linspace")
@@ -99,7 +99,7 @@ def asarray(setting: Setting, name: str) -> Call:
     )
     if not setting.draws.below(2):
         return setting.call(f"sw.asarray({a})", lambda x: x)
-    return setting.call(f"sw.asarray({a}, dtype={str(new)!r})", lambda x: x.astype(new))
+    return setting.call(f"sw.asarray({a}, dtype={str(new)!r})", lambda x: x.astype(new), local=True)
 
 
 # -- at random: the numbers are those of an unsharded tensor -------------------------------------------------------

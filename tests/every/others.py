@@ -29,7 +29,7 @@ def derivative(setting: Setting, name: str) -> Call:
     a = setting.operand(setting.shape(), dtype, "small")
     cubic = "lambda x: x * x * x + 2.0 * x"
     near = Rule(exact=False, ulps=16)
-    how: dict[str, Any] = {"rule": near, "scale": lambda size: 3 * size**2 + 2}
+    how: dict[str, Any] = {"rule": near, "scale": lambda size: 3 * size**2 + 2, "local": True}
     if name == "grad":
         return setting.call(f"sw.grad(lambda x: sw.sum(({cubic})(x)))({a})", _slope, **how)
     if name == "checkpoint":
@@ -38,19 +38,21 @@ def derivative(setting: Setting, name: str) -> Call:
         return setting.call(f"sw.vjp({cubic}, {a})[1](sw.ones_like({a}))[0]", _slope, **how)
     if name == "stop_gradient":
         code = f"sw.grad(lambda x: sw.sum(sw.stop_gradient(x) * x))({a})"
-        return setting.call(code, lambda x: x, rule=near)
+        return setting.call(code, lambda x: x, rule=near, local=True)
     if name == "jvp":
         return setting.call(
             f"sw.jvp({cubic}, ({a},), (sw.ones_like({a}),))",
             lambda x: (_cubic(x), _slope(x)),
             rule=near,
             scale=lambda size: (size**3 + 2 * size, 3 * size**2 + 2),
+            local="many",
         )
     return setting.call(
         f"sw.value_and_grad(lambda x: sw.sum(({cubic})(x)))({a})",
         lambda x: (np.asarray(np.sum(widen(x) ** 3 + 2 * widen(x))).astype(x.dtype), _slope(x)),
         rule=near,
         scale=lambda size: (np.sum(size**3 + 2 * size), 3 * size**2 + 2),
+        local="many",
     )
 
 

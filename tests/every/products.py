@@ -66,7 +66,7 @@ def tensordot(setting: Setting, name: str) -> Call:
         axes = tuple(range(len(left) - len(shared), len(left))), tuple(range(len(shared)))
     a, b = setting.operand(left, dtype, "finite"), setting.beside(right, dtype, "finite")
     code = setting.spell(name, a, b, f"axes={axes}", method=name)
-    return _products(setting, code, lambda x, y: np.tensordot(x, y, axes), dtype, prod(shared), local=False)
+    return _products(setting, code, lambda x, y: np.tensordot(x, y, axes), dtype, prod(shared))
 
 
 @row("conv")
@@ -86,7 +86,7 @@ def conv(setting: Setting, name: str) -> Call:
     text = ", ".join(f"{key}={value!r}" for key, value in how.items())
     code = setting.spell(name, a, b, text, method=name)
     count = channels * prod(widths)
-    return _products(setting, code, lambda x, w: convolve(x, w, **how), dtype, count, local=False)
+    return _products(setting, code, lambda x, w: convolve(x, w, **how), dtype, count)
 
 
 def convolve(x: np.ndarray, w: np.ndarray, stride: int, padding: Any, dilation: int, groups: int) -> np.ndarray:
@@ -148,7 +148,7 @@ def normalize(setting: Setting, name: str) -> Call:
             out = out * (1 + some.reshape(wide))
         return out * 4
 
-    return setting.call(code, oracle, rule=near(dtype, prod(weight)), scale=scale)
+    return setting.call(code, oracle, rule=near(dtype, prod(weight)), scale=scale, local=name == "rms_norm")
 
 
 @row("cross_entropy")
@@ -178,4 +178,5 @@ def cross_entropy(setting: Setting, name: str) -> Call:
         oracle,
         rule=near(dtype, 16 + prod(shape)),
         scale=lambda size, index: (4 + 4 * np.max(size)) * count,
+        local=True,
     )

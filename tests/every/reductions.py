@@ -213,6 +213,7 @@ def cumulative_sum(setting: Setting, name: str) -> Call:
         oracle,
         scale=lambda size: np.cumulative_sum(size, **how),
         rule=near(out, max(shape)),
+        local=True,
     )
 
 
@@ -228,6 +229,7 @@ def place(setting: Setting, name: str) -> Call:
     return setting.call(
         setting.spell(name, a, text, method=name),
         lambda x: np.asarray(function(x.astype("float64") if x.dtype.kind == "V" else x, axis=axis, keepdims=keepdims)),
+        local=True,
     )
 
 
@@ -246,4 +248,4 @@ def topk(setting: Setting, name: str) -> Call:
         where = np.asarray(best, "int64").reshape(*rows.shape[:-1], k)
         return np.moveaxis(np.take_along_axis(rows, where, -1), -1, axis), np.moveaxis(where, -1, axis)
 
-    return setting.call(setting.spell(name, a, str(k), f"axis={axis}", method=name), oracle)
+    return setting.call(setting.spell(name, a, str(k), f"axis={axis}", method=name), oracle, local="many")

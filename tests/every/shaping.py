@@ -118,7 +118,9 @@ def concat(setting: Setting, name: str) -> Call:
         some[axis if axis is not None else 0] = setting.draws.between(0, 4)
     names = [setting.operand(tuple(shapes[0]), dtype), *(setting.beside(tuple(s), dtype) for s in shapes[1:])]
     code = f"sw.concat([{', '.join(names)}], axis={axis})"
-    return setting.call(code, lambda *xs: np.concatenate([x.ravel() for x in xs] if axis is None else xs, axis or 0))
+    return setting.call(
+        code, lambda *xs: np.concatenate([x.ravel() for x in xs] if axis is None else xs, axis or 0), local=True
+    )
 
 
 @row("stack")
@@ -127,7 +129,7 @@ def stack(setting: Setting, name: str) -> Call:
     dtype, shape = setting.dtype(MOVABLE), setting.shape()
     axis = setting.dim(len(shape) + 1)
     names = [setting.operand(shape, dtype), *(setting.beside(shape, dtype) for _ in range(setting.draws.below(3)))]
-    return setting.call(f"sw.stack([{', '.join(names)}], axis={axis})", lambda *xs: np.stack(xs, axis))
+    return setting.call(f"sw.stack([{', '.join(names)}], axis={axis})", lambda *xs: np.stack(xs, axis), local=True)
 
 
 @row("unstack")
@@ -136,7 +138,7 @@ def unstack(setting: Setting, name: str) -> Call:
     shape = setting.shape(low=1, most=5)
     a, axis = _moved(setting, shape), setting.dim(len(shape))
     code = setting.spell(name, a, f"axis={axis}", method=name)
-    return setting.call(code, lambda x: [np.take(x, i, axis) for i in range(x.shape[axis])])
+    return setting.call(code, lambda x: [np.take(x, i, axis) for i in range(x.shape[axis])], local="many")
 
 
 @row("split")
@@ -150,7 +152,7 @@ def split(setting: Setting, name: str) -> Call:
     else:
         where = setting.draws.choice([d for d in range(1, max(2, size + 1)) if not size % d])
     code = setting.spell(name, a, str(where), f"axis={axis}", method=name)
-    return setting.call(code, lambda x: np.split(x, where, axis))
+    return setting.call(code, lambda x: np.split(x, where, axis), local="many")
 
 
 @row("flip")
@@ -158,7 +160,7 @@ def flip(setting: Setting, name: str) -> Call:
     """The other way round along dims."""
     shape = setting.shape()
     a, axis = _moved(setting, shape), setting.dims(len(shape))
-    return setting.call(setting.spell(name, a, f"axis={axis}", method=name), lambda x: np.flip(x, axis))
+    return setting.call(setting.spell(name, a, f"axis={axis}", method=name), lambda x: np.flip(x, axis), local=True)
 
 
 @row("roll")
@@ -170,7 +172,7 @@ def roll(setting: Setting, name: str) -> Call:
     if isinstance(axis, tuple) and axis and setting.draws.below(2):
         shift = tuple(setting.draws.between(0, 9) - 4 for _ in axis)
     code = setting.spell(name, a, str(shift), f"axis={axis}", method=name)
-    return setting.call(code, lambda x: np.roll(x, shift, axis))
+    return setting.call(code, lambda x: np.roll(x, shift, axis), local=True)
 
 
 @row("pad")
@@ -188,7 +190,7 @@ def pad(setting: Setting, name: str) -> Call:
         how["constant_values"] = 1
         text += ", constant_values=1"
     code = setting.spell(name, a, str(widths), text, method=name)
-    return setting.call(code, lambda x: np.pad(x, widths, **how))
+    return setting.call(code, lambda x: np.pad(x, widths, **how), local=True)
 
 
 @row("tril", "triu")
@@ -197,7 +199,7 @@ def triangle(setting: Setting, name: str) -> Call:
     a = setting.operand(setting.shape(low=2), setting.dtype(EVERY))
     k = setting.draws.between(0, 6) - 3
     oracle: Callable[..., Any] = getattr(np, name)
-    return setting.call(setting.spell(name, a, f"k={k}", method=name), lambda x: oracle(x, k))
+    return setting.call(setting.spell(name, a, f"k={k}", method=name), lambda x: oracle(x, k), local=True)
 
 
 # -- indexing --------------------------------------------------------------------------------------------------
@@ -223,7 +225,7 @@ def take(setting: Setting, name: str) -> Call:
     a, axis = _moved(setting, shape), setting.dim(len(shape))
     b = _index(setting, setting.shape(high=2, most=4), shape[axis])
     code = setting.spell(name, a, b, f"axis={axis}", method=name)
-    return setting.call(code, lambda x, i: np.take(x, i.astype("int64"), axis))
+    return setting.call(code, lambda x, i: np.take(x, i.astype("int64"), axis), local=True)
 
 
 @row("take_along_axis")
@@ -235,7 +237,7 @@ def take_along_axis(setting: Setting, name: str) -> Call:
     where[axis] = setting.draws.between(1, 4)
     b = _index(setting, tuple(where), shape[axis])
     code = setting.spell(name, a, b, f"axis={axis}", method=name)
-    return setting.call(code, lambda x, i: np.take_along_axis(x, i.astype("int64"), axis))
+    return setting.call(code, lambda x, i: np.take_along_axis(x, i.astype("int64"), axis), local=True)
 
 
 @row("embedding")
@@ -244,7 +246,7 @@ def embedding(setting: Setting, name: str) -> Call:
     shape = setting.shape(low=2, high=2, least=1)
     a = _index(setting, setting.shape(high=2, most=5), shape[0])
     b = setting.operand(shape, setting.dtype(FLOATS))
-    return setting.call(f"sw.embedding({a}, {b})", lambda i, table: table[i.astype("int64")])
+    return setting.call(f"sw.embedding({a}, {b})", lambda i, table: table[i.astype("int64")], local=True)
 
 
 @row("one_hot")
@@ -254,7 +256,7 @@ def one_hot(setting: Setting, name: str) -> Call:
     a = _index(setting, setting.shape(high=2), classes + 1)
     dtype = setting.draws.choice([*FLOATS, *INTS])
     code = setting.spell(name, a, str(classes), f"dtype={str(dtype)!r}", method=name)
-    return setting.call(code, lambda i: (i[..., None] == np.arange(classes)).astype(dtype))
+    return setting.call(code, lambda i: (i[..., None] == np.arange(classes)).astype(dtype), local=True)
 
 
 def draw_key(setting: Setting, shape: Shape) -> tuple[str, Any]:
@@ -288,7 +290,7 @@ def getitem(setting: Setting, name: str) -> Call:
     shape = setting.shape()
     a = _moved(setting, shape)
     text, key = draw_key(setting, shape)
-    return setting.call(f"{a}[{text}]", lambda x: x[key], local="array" not in text)
+    return setting.call(f"{a}[{text}]", lambda x: x[key], local=True)
 
 
 @row("Tensor.at")
@@ -299,7 +301,7 @@ def update(setting: Setting, name: str) -> Call:
     a = setting.operand(shape, dtype, "small" if how == "add" else "any")
     text, key = draw_key(setting, shape)
     if how == "get":
-        return setting.call(f"{a}.at[{text}].get()", lambda x: x[key])
+        return setting.call(f"{a}.at[{text}].get()", lambda x: x[key], local=True)
     picked = np.zeros(shape)[key].shape
     number = setting.draws.below(2) == 0
     if number:
@@ -320,7 +322,7 @@ def update(setting: Setting, name: str) -> Call:
         return out
 
     rule = _rule(setting) if how == "set" else Rule(exact=False)
-    return setting.call(f"{a}.at[{text}].{how}({b})", oracle, rule=rule)
+    return setting.call(f"{a}.at[{text}].{how}({b})", oracle, rule=rule, local=True)
 
 
 __all__ = ["draw_key", "draw_values"]

@@ -19,7 +19,7 @@ from shardwise import (
     vjp,
 )
 from shardwise import sum as total
-from shardwise.prim.bind import Bundle, Node, Traced, bind, new_level, pulled_back
+from shardwise.prim.bind import Bundle, Node, Traced, new_level, pulled_back
 from shardwise.prim.elementwise import add, multiply, negative
 from shardwise.prim.row import Row
 from tests.prim.cases import same
@@ -42,9 +42,9 @@ def test_levels_open_above_each_other_and_close() -> None:
 
 def test_plain_values_are_not_watched() -> None:
     x = asarray(np.ones(2))
-    assert bind(add, x, 1.0).level == 0
+    assert add(x, 1.0).level == 0
     seen = []
-    vjp(lambda y: seen.append(bind(add, x, 1.0).level) or y, x)
+    vjp(lambda y: seen.append(add(x, 1.0).level) or y, x)
     assert seen == [0]
 
 
@@ -108,9 +108,9 @@ def test_cotangents_that_nobody_asks_for_are_not_made() -> None:
 
     pair = Row("pair", add.run, lambda ct, out, x, y: (lambda: cotangent("x", ct), lambda: cotangent("y", ct)))
     constant = asarray([1.0])
-    assert vjp(lambda x: bind(pair, x, constant), asarray([2.0]))[1]([3.0])[0].item() == 3.0
+    assert vjp(lambda x: pair(x, constant), asarray([2.0]))[1]([3.0])[0].item() == 3.0
     assert made == ["x"]
-    vjp(lambda x: bind(pair, x, x), asarray([2.0]))[1]([3.0])
+    vjp(lambda x: pair(x, x), asarray([2.0]))[1]([3.0])
     assert sorted(made) == ["x", "x", "y"]
 
 

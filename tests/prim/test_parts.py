@@ -21,8 +21,8 @@ def test_joined_parts_are_shards_of_one_tensor() -> None:
     assert whole.mesh.devices == (CPU(0), CPU(1), CPU(2))
     assert same(whole.numpy(), np.concatenate([p.numpy() for p in given], 1))
     for i, piece in enumerate(given):
-        assert same(take_part(whole, index=i, dim=1).numpy(), piece.numpy())
-        assert take_part(whole, index=i, dim=1).device == CPU(i)
+        assert same(take_part(whole, part=i, dim=1).numpy(), piece.numpy())
+        assert take_part(whole, part=i, dim=1).device == CPU(i)
     assert joined_layout([(2, 1)], [CPU(0)], 0)[0].is_replicated
 
 
@@ -30,18 +30,18 @@ def test_stacked_parts_come_apart_again() -> None:
     given = [asarray(np.arange(2.0)), asarray(np.ones(2))]
     whole = stack_parts(*given)
     assert whole.shape == (2, 2)
-    assert same(unstack_part(whole, index=1, count=2).numpy(), np.ones(2))
+    assert same(unstack_part(whole, part=1, count=2).numpy(), np.ones(2))
     scalars = stack_parts(asarray(1.0), asarray(2.0))
-    assert isinstance(unstack_part(scalars, index=1, count=2).local(0), np.ndarray)
+    assert isinstance(unstack_part(scalars, part=1, count=2).local(0), np.ndarray)
 
 
 @pytest.mark.parametrize(
     ("f", "count"),
     [
         (lambda *p: join(*p, dim=1), 3),
-        (lambda *p: take_part(join(*p, dim=1), index=1, dim=1), 3),
+        (lambda *p: take_part(join(*p, dim=1), part=1, dim=1), 3),
         (lambda *p: stack_parts(*(to_device(x, CPU(0)) for x in p)), 3),
-        (lambda *p: unstack_part(stack_parts(*(to_device(x, CPU(0)) for x in p)), index=2, count=3), 3),
+        (lambda *p: unstack_part(stack_parts(*(to_device(x, CPU(0)) for x in p)), part=2, count=3), 3),
         (lambda p: own_copy(p), 1),
     ],
 )

@@ -64,8 +64,8 @@ LINEAR: dict[str, tuple[Callable[[Tensor], Tensor], Layout, tuple[int, ...]]] = 
         Layout(MESH, [None]),
         (4,),
     ),
-    "restrict": (lambda x: restrict(x, axis=A, at=1), SPLIT, (4, 6)),
-    "embed": (lambda x: embed(x, axis=A, at=1, layout=SPLIT, shape=(4, 6)), Layout(PART, [None, "b"]), (2, 6)),
+    "restrict": (lambda x: restrict(x, axis=A, position=1), SPLIT, (4, 6)),
+    "embed": (lambda x: embed(x, axis=A, position=1, layout=SPLIT, shape=(4, 6)), Layout(PART, [None, "b"]), (2, 6)),
 }
 
 
@@ -139,9 +139,9 @@ def test_positional_maps_know_the_device() -> None:
 
 def test_embedded_values_are_zero_elsewhere() -> None:
     x = shard(np.arange(1.0, 4.0), PART, P("b"))
-    y = embed(x, axis=A, at=1, layout=Layout(MESH, [("a", "b")]), shape=(6,))
+    y = embed(x, axis=A, position=1, layout=Layout(MESH, [("a", "b")]), shape=(6,))
     assert [h.tolist() for h in held(y)] == [[0.0], [0.0], [0.0], [1.0], [2.0], [3.0]]
-    assert same(restrict(y, axis=A, at=1).numpy(), np.arange(1.0, 4.0))
+    assert same(restrict(y, axis=A, position=1).numpy(), np.arange(1.0, 4.0))
 
 
 # -- copies, counts and lengths --------------------------------------------------------------------------
@@ -334,10 +334,10 @@ def test_part_of_a_mesh_is_found_by_coordinates(name: str) -> None:
     x = shard(np.arange(24.0).reshape(12, 2), mesh, P(("x", "y", "z")))
     layout, shape = x.layout, x.shape
     for at in range(axis.size):
-        part = restrict(x, axis=axis, at=at)
+        part = restrict(x, axis=axis, position=at)
         assert part.shape == (12 // axis.size, 2)
         kept = [d for d in range(12) if mesh.coords(d)[names.index(name)] == at]
         assert [h.tolist() for h in held(part)] == [held(x)[d].tolist() for d in kept]
-        back = embed(part, axis=axis, at=at, layout=layout, shape=shape)
+        back = embed(part, axis=axis, position=at, layout=layout, shape=shape)
         zero = [[0.0, 0.0]]
         assert [h.tolist() for h in held(back)] == [held(x)[d].tolist() if d in kept else zero for d in range(12)]

@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 from shardwise import DeviceMesh, Layout, P, grad, shard
-from shardwise.prim.surrounds import Stretch, stretches, surround, surrounded_shape
-from shardwise.prim.windows import Span
+from shardwise.prim.spans import Span, Stretch
+from shardwise.prim.surrounds import stretches, surround, surrounded_shape
 from tests.ops.cases import sent
 from tests.prim.cases import assert_holds
 

@@ -5,8 +5,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from shardwise import AbstractEngine, DeviceMesh, P, engine_context, shard, vjp
+from shardwise.prim.spans import Span
 from shardwise.prim.updates import write, write_at
-from shardwise.prim.windows import Span
 from tests.ops.cases import agrees, tensors, transposed, without_values
 from tests.prim.test_windows import spans
 

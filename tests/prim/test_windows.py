@@ -8,18 +8,9 @@ from hypothesis import strategies as st
 from shardwise import AbstractEngine, Cut, DeviceMesh, Layout, P, Tensor, current_engine, shard
 from shardwise.engine.abstract import AbstractArrays
 from shardwise.engine.storage import storage_of
+from shardwise.prim.spans import Span, between, whole_but
 from shardwise.prim.tensor import moved
-from shardwise.prim.windows import (
-    Span,
-    between,
-    cutting,
-    inside,
-    local_slices,
-    whole_but,
-    window,
-    windowed,
-    within,
-)
+from shardwise.prim.windows import cutting, inside, local_slices, window, windowed, within
 from tests.layout.oracle import owned_box, slices
 from tests.ops.cases import agrees, lacking, sent, tensors, transposed
 

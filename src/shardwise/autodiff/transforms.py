@@ -11,12 +11,11 @@ from shardwise.engine.arrays import dtype_of, is_torch, torch_of
 from shardwise.engine.held import sample
 from shardwise.errors import DerivativeError, checked_function, listed
 from shardwise.layout.placement import ReduceOp, reductions_of
-from shardwise.ops.local_view import LocalTensor
 from shardwise.prim.bind import Node, Traced, new_level, pulled_back
 from shardwise.prim.elementwise import add
 from shardwise.prim.parts import zeros_like
 from shardwise.prim.relayout import relayout
-from shardwise.prim.tensor import Tensor, asarray, host_array, lowest, placed, plain
+from shardwise.prim.tensor import Tensor, asarray, host_array, lowest, placed
 
 
 def vjp(fn: Callable[..., Any], *primals: Any) -> tuple[Any, Callable[[Any], tuple[Any, ...]]]:
@@ -84,13 +83,7 @@ def stop_gradient(x: Any) -> Any:
     >>> vjp(lambda x: x * stop_gradient(x), x)[1](asarray([1.0]))[0].item()
     3.0
     """
-    return optree.tree_map(_constant, x)
-
-
-def _constant(leaf: Any) -> Any:
-    if isinstance(leaf, LocalTensor):
-        return LocalTensor(plain(leaf.stack), leaf.mesh)
-    return plain(leaf) if isinstance(leaf, Tensor) else leaf
+    return optree.tree_map(lambda leaf: leaf._constant() if isinstance(leaf, Tensor) else leaf, x)
 
 
 def _argument(leaf: Any) -> Tensor:

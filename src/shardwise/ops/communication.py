@@ -27,7 +27,7 @@ from shardwise.layout.mesh import DeviceMesh
 from shardwise.layout.placement import Edge, ReduceOp
 from shardwise.layout.spec import P, ShardingSpec, reductions
 from shardwise.ops import local_collectives
-from shardwise.ops.local_view import LocalTensor, each_name
+from shardwise.ops.local_view import as_local, each_name, is_inside
 from shardwise.ops.permutation import sources_of
 from shardwise.prim.exchanges import check_slices, exchange_blocks, swap_slices
 from shardwise.prim.relayout import relayout, resolved
@@ -54,7 +54,7 @@ def _tree(function: Callable[..., Any]) -> Callable[..., Any]:
         if not args:
             return function(**kwargs)  # which says what is missing
         x, args = args[0], args[1:]
-        if isinstance(x, (Tensor, LocalTensor)) or hasattr(x, "__array__") or _is_data(x):
+        if isinstance(x, Tensor) or hasattr(x, "__array__") or _is_data(x):
             return function(x, *args, **kwargs)
         leaves, tree = optree.tree_flatten(cast(Any, x))
         if optree.treespec_is_leaf(tree):
@@ -84,6 +84,14 @@ def _tensor(x: Any, function: str) -> Tensor:
     if not isinstance(x, Tensor):
         raise ArgumentError(f"{function} needs a Tensor, got {type(x).__name__}; make one with shard(x, mesh, P(...)).")
     return x
+
+
+def _check_outside(x: Any, function: str) -> None:
+    if isinstance(x, Tensor) and x.is_local:
+        raise ArgumentError(
+            f"{function} has no local form: it says where a tensor lies, and inside shard_map it was given {x!r}.\n"
+            "  call it on tensors, outside shard_map; all_gather, all_slice and all_to_all change what devices hold."
+        )
 
 
 def _dim(x: Tensor, axis: int, function: str, name: str = "axis") -> int:
@@ -144,6 +152,7 @@ def shard(
     >>> [x.local(device).tolist() for device in range(4)]
     [[[0.0, 1.0]], [[2.0]], [[3.0, 4.0]], [[5.0]]]
     """
+    _check_outside(x, "shard")
     plain = replicated_axes is None and not kwargs and isinstance(x, Tensor)
     if plain and type(dim_specs) is Layout and dim_specs.mesh is mesh and dim_specs.rank == x.ndim:
         return relayout(x, layout=dim_specs) if x.level else moved(x, dim_specs)  # as in programs that reshard often
@@ -194,7 +203,7 @@ def all_gather(sharded_tensor: Any, axis: int | None = None, **kwargs: Any) -> A
     """
     physical = kwargs.pop("physical_axis", None)
     _understood("all_gather", kwargs, ["physical_axis"])
-    if isinstance(sharded_tensor, LocalTensor):
+    if is_inside(sharded_tensor):
         return local_collectives.all_gather(sharded_tensor, physical, 0 if axis is None else axis)
     x = _tensor(sharded_tensor, "all_gather")
     over = _axes(x, physical, "all_gather") if physical is not None else x.layout.sharded_axes
@@ -233,7 +242,7 @@ def all_slice(sharded_tensor: Any, axis: int, mesh_axes: AxisNames = None) -> An
     >>> all_slice(x, 0).local(1)
     array([2., 3.])
     """
-    if isinstance(sharded_tensor, LocalTensor):
+    if is_inside(sharded_tensor):
         return local_collectives.all_slice(sharded_tensor, mesh_axes, axis)
     x = _tensor(sharded_tensor, "all_slice")
     dim = _dim(x, axis, "all_slice")
@@ -268,7 +277,7 @@ def all_to_all(
     Tensor([0., 2., 1., 3.], float64[4@x] on x=2)
     """
     tiled = _flag(tiled, "all_to_all", "tiled")
-    if isinstance(sharded_tensor, LocalTensor):
+    if is_inside(sharded_tensor):
         return local_collectives.all_to_all(sharded_tensor, mesh_axes, split_axis, concat_axis, tiled)
     x = _tensor(sharded_tensor, "all_to_all")
     split, concat = _dim(x, split_axis, "all_to_all", "split_axis"), _dim(x, concat_axis, "all_to_all", "concat_axis")
@@ -332,7 +341,7 @@ def all_reduce(
     """
     if kwargs:
         _understood("all_reduce", kwargs, ["reduce_op", "reduce_axes"])
-    if isinstance(sharded_tensor, LocalTensor):
+    if is_inside(sharded_tensor):
         return local_collectives.all_reduce(sharded_tensor, reduce_axes, "sum" if reduce_op is None else reduce_op)
     return _finished(_reduced(_tensor(sharded_tensor, "all_reduce"), reduce_op, reduce_axes, "all_reduce"), reduce_axes)
 
@@ -420,7 +429,7 @@ def reduce_scatter(
     """
     if kwargs:
         _understood("reduce_scatter", kwargs, ["reduce_op", "reduce_axes"])
-    if isinstance(sharded_tensor, LocalTensor):
+    if is_inside(sharded_tensor):
         how = "sum" if reduce_op is None else reduce_op
         return local_collectives.reduce_scatter(sharded_tensor, reduce_axes, axis, how)
     x = _tensor(sharded_tensor, "reduce_scatter")
@@ -466,7 +475,7 @@ def ppermute(
     >>> ppermute(x, [(0, 1)])
     Tensor([0., 0., 0., 1.], float64[4@x] on x=2)
     """
-    if isinstance(sharded_tensor, LocalTensor):
+    if is_inside(sharded_tensor):
         if axis is None:
             raise ArgumentError(
                 "inside shard_map, ppermute goes along a mesh axis; name it: ppermute(x, pairs, axis='x')."
@@ -489,7 +498,7 @@ def shift(sharded_tensor: Any, axis: str | Sequence[str], offset: int = 1, *, ro
     >>> shift(shard(np.arange(4.0), DeviceMesh((4,), ("x",)), P("x")), "x", 1)
     Tensor([3., 0., 1., 2.], float64[4@x] on x=4)
     """
-    mesh = (sharded_tensor if isinstance(sharded_tensor, LocalTensor) else _tensor(sharded_tensor, "shift")).mesh
+    mesh = (as_local(sharded_tensor, "shift") if is_inside(sharded_tensor) else _tensor(sharded_tensor, "shift")).mesh
     places = as_int(offset)
     if places is None:
         raise ArgumentError(f"shift: offset is how many positions as an int, got {offset!r}.")
@@ -525,7 +534,7 @@ def halo_exchange(
         raise ArgumentError(f"halo_exchange: edge is 'clip' or 'pad', got {edge!r}.")
     width = as_int(halo)
     halo = halo if width is None else width
-    if isinstance(sharded_tensor, LocalTensor):
+    if is_inside(sharded_tensor):
         if mesh_axis is None:
             raise ArgumentError("inside shard_map, halo_exchange goes along a mesh axis: mesh_axis='x'.")
         if edge == "clip":
@@ -553,6 +562,7 @@ def distributed_broadcast(x: Any, mesh: DeviceMesh | None = None) -> Any:
     >>> distributed_broadcast([1.0, 2.0], DeviceMesh((2,), ("x",))).local(1)
     array([1., 2.])
     """
+    _check_outside(x, "distributed_broadcast")
     own = x.mesh if isinstance(x, Tensor) and not x.mesh.is_single else None
     return shard(x, current_mesh(own if mesh is None else mesh), P())
 
@@ -566,6 +576,7 @@ def to_device(x: Any, device: Device | None = None, *, sharding: Any = None) -> 
     >>> to_device([1.0], CPU(1)).device
     CPU(1)
     """
+    _check_outside(x, "to_device")
     if device is not None and sharding is not None:
         raise ArgumentError("to_device takes a device or a sharding, not both.")
     if sharding is not None:
@@ -588,6 +599,7 @@ def transfer_to(x: Any, device: Device | None = None, *, sharding: Any = None) -
     >>> transfer_to([1.0, 2.0], CPU(1)).device
     CPU(1)
     """
+    _check_outside(x, "transfer_to")
     return to_device(x, device, sharding=sharding)
 
 
@@ -598,6 +610,7 @@ def cpu(x: Any) -> Any:
     >>> cpu([1.0]).device
     CPU(0)
     """
+    _check_outside(x, "cpu")
     return to_device(x, CPU())
 
 
@@ -609,6 +622,7 @@ def gpu(x: Any) -> Any:
     >>> accelerator_count() == 0 or gpu([1.0]).device == Accelerator(0)
     True
     """
+    _check_outside(x, "gpu")
     return to_device(x, Accelerator())
 
 
@@ -620,4 +634,5 @@ def accelerator(x: Any, device_id: int = 0) -> Any:
     >>> accelerator_count() < 2 or accelerator([1.0], 1).device == Accelerator(1)
     True
     """
+    _check_outside(x, "accelerator")
     return to_device(x, Accelerator(device_id))

@@ -8,8 +8,6 @@ from typing import Any
 import numpy as np
 
 from shardwise.layout.placement import checked_dtype
-from shardwise.ops.local_arithmetic import also_local, each_element
-from shardwise.ops.local_view import LocalTensor
 from shardwise.ops.site import number_dtype
 from shardwise.prim import elementwise as rows
 from shardwise.prim.row import Row
@@ -26,8 +24,6 @@ def operands(*data: Any) -> list[Any]:
 
 def _one(row: Row, what: str, example: str) -> Callable[[Any], Tensor]:
     def function(x: Any, /) -> Any:
-        if isinstance(x, LocalTensor):
-            return each_element(function, x)
         return row(asarray(x))
 
     return _named(function, row.name, what, example)
@@ -42,8 +38,6 @@ def _two(row: Row, what: str, example: str) -> Callable[[Any, Any], Tensor]:
             return row(x1, x2)
         if (isinstance(x1, Tensor) and type(x2) in NUMBERS) or (isinstance(x2, Tensor) and type(x1) in NUMBERS):
             return row(x1, x2)
-        if isinstance(x1, LocalTensor) or isinstance(x2, LocalTensor):
-            return each_element(function, x1, x2)
         return row(*operands(x1, x2))
 
     return _named(function, row.name, what, example)
@@ -166,11 +160,6 @@ round = _one(
 relu = _one(rows.relu, "the larger of it and zero", "relu([-1.0, 2.0]).numpy() -> array([0., 2.])")
 
 
-def _cast(function: Callable[..., Tensor], x: LocalTensor, dtype: Any) -> LocalTensor:
-    return LocalTensor(function(x.stack, dtype), x.mesh)
-
-
-@also_local(each_element)
 def where(condition: Any, x1: Any, x2: Any, /) -> Tensor:
     """Return elements of `x1` where the condition holds, and of `x2` elsewhere.
 
@@ -180,12 +169,6 @@ def where(condition: Any, x1: Any, x2: Any, /) -> Tensor:
     return rows.where(*operands(asarray(condition) if isinstance(condition, bool) else condition, x1, x2))
 
 
-def _limit(function: Callable[..., Tensor], x: Any, min: Any = None, max: Any = None) -> Any:
-    out = x if min is None else maximum(x, min)
-    return out if max is None else minimum(out, max)
-
-
-@also_local(_limit)
 def clip(x: Any, /, min: Any = None, max: Any = None) -> Tensor:
     """Return `x` limited to [min, max].
 
@@ -198,7 +181,6 @@ def clip(x: Any, /, min: Any = None, max: Any = None) -> Tensor:
     return out if max is None else minimum(out, max)
 
 
-@also_local(_cast)
 def astype(x: Any, dtype: Any, /) -> Tensor:
     """Return `x` converted to another dtype.
 
@@ -208,7 +190,6 @@ def astype(x: Any, dtype: Any, /) -> Tensor:
     return rows.astype(asarray(x), dtype=number_dtype(checked_dtype(dtype), None, "astype"))
 
 
-@also_local(each_element)
 def sigmoid(x: Any, /) -> Tensor:
     """Return 1 / (1 + exp(-x)), without overflow.
 
@@ -218,7 +199,6 @@ def sigmoid(x: Any, /) -> Tensor:
     return rows.sigmoid(asarray(x))
 
 
-@also_local(each_element)
 def silu(x: Any, /) -> Tensor:
     """Return x sigmoid(x).
 
@@ -228,7 +208,6 @@ def silu(x: Any, /) -> Tensor:
     return rows.silu(asarray(x))
 
 
-@also_local(each_element)
 def softplus(x: Any, /) -> Tensor:
     """Return log(1 + exp(x)), without overflow.
 
@@ -238,7 +217,6 @@ def softplus(x: Any, /) -> Tensor:
     return rows.softplus(asarray(x))
 
 
-@also_local(each_element)
 def gelu(x: Any, /) -> Tensor:
     """Return the Gaussian error linear unit, in its tanh form.
 

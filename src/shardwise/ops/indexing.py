@@ -26,8 +26,9 @@ from shardwise.prim.row import Row
 from shardwise.prim.rule import elementwise_rule
 from shardwise.prim.shapes import expand, permute, squeeze
 from shardwise.prim.solvers import is_quiet
+from shardwise.prim.spans import Index, Span
 from shardwise.prim.tensor import Tensor, asarray, host_array, together
-from shardwise.prim.windows import Index, Span, cutting, window, windowed
+from shardwise.prim.windows import cutting, window, windowed
 
 
 def take(x: Any, indices: Any, /, *, axis: int | None = None) -> Tensor:

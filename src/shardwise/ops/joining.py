@@ -24,9 +24,10 @@ from shardwise.prim.needs import may_bring, may_send, rehearsed
 from shardwise.prim.reshaping import reshape, reshaping
 from shardwise.prim.shapes import expand, squeeze
 from shardwise.prim.solvers import is_quiet, mode, permit
+from shardwise.prim.spans import Span, between, whole_but
 from shardwise.prim.surrounds import stretches, surround
 from shardwise.prim.tensor import Tensor, asarray, together
-from shardwise.prim.windows import Span, between, whole_but, window, windowed
+from shardwise.prim.windows import window, windowed
 
 PadMode = Literal["constant", "edge", "reflect", "wrap"]
 

@@ -2,30 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from shardwise.errors import ArgumentError, BindingError, RangeError, as_int, checked_ints, listed
-from shardwise.ops.local_arithmetic import aligned, also_local, local_values
-from shardwise.ops.local_view import LocalTensor, reshaped
 from shardwise.ops.reductions import dim_of
-from shardwise.prim.contract import contract
+from shardwise.prim.contract import LETTERS, contract
 from shardwise.prim.shapes import expand, squeeze
 from shardwise.prim.tensor import Tensor, together
 
-LETTERS = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"
 
-
-def _local_einsum(function: Callable[..., Tensor], subscripts: str, *operands: Any) -> LocalTensor:
-    values = local_values(*operands)
-    terms, out = _parsed(subscripts, [x.ndim for x in values])
-    mesh = values[0].mesh
-    lead = "".join([c for c in LETTERS if c not in "".join(terms)][: mesh.ndim])  # a letter per mesh axis
-    text = ",".join(lead + term for term in terms) + "->" + lead + out
-    return LocalTensor(function(text, *(x.stack for x in values)), mesh)
-
-
-@also_local(_local_einsum)
 def einsum(subscripts: str, /, *operands: Any) -> Tensor:
     """Return the sum of products that the subscripts describe, as `numpy.einsum` does.
 
@@ -80,16 +66,6 @@ def _parsed(subscripts: str, ranks: Sequence[int]) -> tuple[list[str], str]:
     return full, out
 
 
-def _local_matmul(function: Callable[..., Tensor], x1: Any, x2: Any) -> LocalTensor:
-    a, b = local_values(x1, x2)
-    left = reshaped(a, (1, *a.shape)) if a.ndim == 1 else a
-    right = reshaped(b, (*b.shape, 1)) if b.ndim == 1 else b
-    out = LocalTensor(function(*aligned([left, right])), a.mesh)
-    rows = () if a.ndim == 1 else out.shape[-2:-1]
-    return out if min(a.ndim, b.ndim) > 1 else reshaped(out, out.shape[:-2] + rows + out.shape[-1:] * (b.ndim > 1))
-
-
-@also_local(_local_matmul)
 def matmul(x1: Any, x2: Any, /) -> Tensor:
     """Return the matrix product over the last two dims; leading dims broadcast, vectors are allowed.
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from math import prod
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 
@@ -14,39 +14,27 @@ from shardwise.layout.cut import Cut
 from shardwise.layout.layout import Layout, Shape
 from shardwise.layout.mesh import DeviceMesh
 from shardwise.layout.placement import ReduceOp
-from shardwise.ops.local_view import (
-    LocalTensor,
-    Names,
-    each_name,
-    mapped_stack,
-    permuted_array,
-    position_along,
-    reshaped,
-    reshaped_array,
-    stack_layout,
-)
+from shardwise.ops.local_view import Names, as_local, each_name, position_along
 from shardwise.ops.permutation import sources_of
 from shardwise.prim.elementwise import add, narrow, widen
 from shardwise.prim.kernel import zeros
+from shardwise.prim.local import LocalTensor, local_row, map_stack, permute_array, reshape_array, stack_layout
 from shardwise.prim.relayout import relayout, resolved
+from shardwise.prim.reshaping import reshape
 from shardwise.prim.row import Row
-from shardwise.prim.shards import average, fold, permute_shards, relabelled, unfold
+from shardwise.prim.shards import Sources, average, fold, permute_shards, relabelled, unfold
 from shardwise.prim.tensor import Tensor, moved
 
 
-def named(x: LocalTensor, names: Names | None, function: str) -> tuple[Axis, ...]:
+def named(x: Tensor, names: Names | None, function: str) -> tuple[Axis, ...]:
     """Return the mesh axes of these names; all of them, if none is named."""
-    if not isinstance(x, LocalTensor):
-        raise ArgumentError(
-            f"{function} acts on what one device holds: call it inside shard_map, not on a {type(x).__name__}."
-        )
     given = x.mesh.axis_names if names is None else each_name(names)
     found = tuple(x.mesh.axis(name, function) for name in given)
     check_disjoint(found, f"the axes of {function}")
     return found
 
 
-def whole_axes(x: LocalTensor, names: Names | None, function: str) -> tuple[Axis, ...]:
+def whole_axes(x: Tensor, names: Names | None, function: str) -> tuple[Axis, ...]:
     """Return the mesh axes of these names, which may not be sub-axes: a stack has dims for whole axes only."""
     axes = named(x, names, function)
     if parts := [axis for axis in axes if not axis.is_whole]:
@@ -54,7 +42,7 @@ def whole_axes(x: LocalTensor, names: Names | None, function: str) -> tuple[Axis
     return axes
 
 
-def one_axis(x: LocalTensor, name: Names, function: str) -> Axis:
+def one_axis(x: Tensor, name: Names, function: str) -> Axis:
     """Return the mesh axis of a name; one and no more."""
     axes = whole_axes(x, name, function)
     if len(axes) != 1:
@@ -62,7 +50,7 @@ def one_axis(x: LocalTensor, name: Names, function: str) -> Axis:
     return axes[0]
 
 
-def local_dim(x: LocalTensor, dim: int, function: str) -> int:
+def local_dim(x: Tensor, dim: int, function: str) -> int:
     """Return a dim of each device's array, checked."""
     number = as_int(dim)
     if number is None:
@@ -79,17 +67,23 @@ def pending_stack(x: LocalTensor, axes: tuple[Axis, ...], op: ReduceOp) -> Tenso
     return fold(x.stack, axes=several, op=op) if several else x.stack
 
 
-def all_reduce(x: LocalTensor, names: Names | None, op: ReduceOp | str) -> LocalTensor:
+def all_reduce(x: Any, names: Names | None, op: ReduceOp | str) -> Tensor:
     """Reduce over the devices that differ in the named axes."""
+    x = as_local(x, "all_reduce")
     axes, op = named(x, names, "all_reduce"), ReduceOp.of(op)
     op.check_dtype(x.dtype)
     several = tuple(a for a in axes if a.size > 1)
-    if not several:
-        return x
+    return _all_reduce(x, axes=several, op=op) if several else x
+
+
+def _reduce_all(x: LocalTensor, *, axes: tuple[Axis, ...], op: ReduceOp) -> LocalTensor:
     if op is ReduceOp.AVG:
-        return LocalTensor(average(resolved(x.stack), axes=several), x.mesh)
-    total = resolved(pending_stack(x, several, op))
-    return LocalTensor(unfold(total, layout=x.stack.layout, shape=x.stack.shape), x.mesh)
+        return x.beside(average(resolved(x.stack), axes=axes))
+    total = resolved(pending_stack(x, axes, op))
+    return x.beside(unfold(total, layout=x.stack.layout, shape=x.stack.shape))
+
+
+_all_reduce = local_row("all_reduce", _reduce_all)
 
 
 def _without_lead(x: Tensor, mesh: DeviceMesh, axes: Sequence[Axis], dim: int | None) -> Tensor:
@@ -100,10 +94,15 @@ def _without_lead(x: Tensor, mesh: DeviceMesh, axes: Sequence[Axis], dim: int | 
     return relayout(x, layout=Layout(mesh, [*lead, *rest]))
 
 
-def all_gather(x: LocalTensor, names: Names | None, dim: int, tiled: bool = True) -> LocalTensor:
+def all_gather(x: Any, names: Names | None, dim: int, tiled: bool = True) -> Tensor:
     """Concatenate what the group holds along dim `dim`, or stack it there if not `tiled`."""
+    x = as_local(x, "all_gather")
     axes = whole_axes(x, names, "all_gather")
     dim = local_dim(x, dim, "all_gather") if tiled else dim % (x.ndim + 1)
+    return _all_gather(x, axes=axes, dim=dim, tiled=tiled)
+
+
+def _gather_all(x: LocalTensor, *, axes: tuple[Axis, ...], dim: int, tiled: bool) -> LocalTensor:
     count, mesh = prod(a.size for a in axes), x.mesh
     whole = _without_lead(x.stack, mesh, axes, None)
     lead = tuple(a.size if a in axes else 1 for a in map(mesh.axis, mesh.axis_names))
@@ -115,41 +114,57 @@ def all_gather(x: LocalTensor, names: Names | None, dim: int, tiled: bool = True
     def kernel(a: Any) -> Any:
         # Bring the gathered dims together, in the order of the names, in front of `dim`.
         local = [mesh.ndim + k for k in range(len(shape))]
-        moved = permuted_array(a, (*rest, *local[:dim], *order, *local[dim:]))
-        return reshaped_array(moved, (*[1] * mesh.ndim, *middle))
+        moved = permute_array(a, (*rest, *local[:dim], *order, *local[dim:]))
+        return reshape_array(moved, (*[1] * mesh.ndim, *middle))
 
     def transpose(a: Any) -> Any:
-        split = reshaped_array(a, (*[1] * len(rest), *shape[:dim], *[lead[i] for i in order], *shape[dim:]))
+        split = reshape_array(a, (*[1] * len(rest), *shape[:dim], *[lead[i] for i in order], *shape[dim:]))
         local = [mesh.ndim + k for k in range(len(shape))]
         forward = (*rest, *local[:dim], *order, *local[dim:])
-        return permuted_array(split, tuple(int(i) for i in np.argsort(forward)))
+        return permute_array(split, tuple(int(i) for i in np.argsort(forward)))
 
-    return mapped_stack(whole, mesh, middle, kernel, transpose)
+    return x.beside(map_stack(whole, mesh, middle, kernel, transpose))
 
 
-def reduce_scatter(x: LocalTensor, names: Names | None, dim: int, op: ReduceOp | str) -> LocalTensor:
+_all_gather = local_row("all_gather", _gather_all, linear=True)
+
+
+def reduce_scatter(x: Any, names: Names | None, dim: int, op: ReduceOp | str) -> Tensor:
     """Reduce over the group, and leave each member its piece of dim `dim`."""
+    x = as_local(x, "reduce_scatter")
     axes = whole_axes(x, names, "reduce_scatter")
-    dim, mesh = local_dim(x, dim, "reduce_scatter"), x.mesh
-    count = prod(a.size for a in axes)
+    dim, count = local_dim(x, dim, "reduce_scatter"), prod(a.size for a in axes)
     if x.shape[dim] % count:
         raise BindingError(
             f"reduce_scatter needs equal pieces: dim {dim} of size {x.shape[dim]} is not a multiple of {count}.\n"
             "  use all_reduce and keep what you need."
         )
-    pending = pending_stack(x, axes, ReduceOp.of(op))
-    piece = _without_lead(pending, mesh, axes, dim)
-    shape = (*x.shape[:dim], x.shape[dim] // count, *x.shape[dim + 1 :])
-    return mapped_stack(piece, mesh, shape, lambda a: a, lambda a: a)
+    op = ReduceOp.of(op)
+    op.check_dtype(x.dtype)
+    return _reduce_scatter(x, axes=axes, dim=dim, op=op)
 
 
-def all_slice(x: LocalTensor, names: Names | None, dim: int) -> LocalTensor:
+def _reduce_and_scatter(x: LocalTensor, *, axes: tuple[Axis, ...], dim: int, op: ReduceOp) -> LocalTensor:
+    piece = _without_lead(pending_stack(x, axes, op), x.mesh, axes, dim)
+    shape = (*x.shape[:dim], x.shape[dim] // prod(a.size for a in axes), *x.shape[dim + 1 :])
+    return x.beside(map_stack(piece, x.mesh, shape, lambda a: a, lambda a: a))
+
+
+_reduce_scatter = local_row("reduce_scatter", _reduce_and_scatter)
+
+
+def all_slice(x: Any, names: Names | None, dim: int) -> Tensor:
     """Keep of dim `dim` the piece that belongs to each device's position; nothing is sent."""
-    axes, mesh = named(x, names, "all_slice"), x.mesh
+    x = as_local(x, "all_slice")
+    axes = named(x, names, "all_slice")
     dim, count = local_dim(x, dim, "all_slice"), prod(a.size for a in axes)
     if x.shape[dim] % count:
         raise BindingError(f"all_slice needs equal pieces: {x.shape[dim]} is not a multiple of {count}.")
-    width = x.shape[dim] // count
+    return _all_slice(x, axes=axes, dim=dim)
+
+
+def _slice_all(x: LocalTensor, *, axes: tuple[Axis, ...], dim: int) -> LocalTensor:
+    mesh, width = x.mesh, x.shape[dim] // prod(a.size for a in axes)
 
     def where(device: int) -> tuple[Any, ...]:
         at = position_along(mesh, axes, device)
@@ -163,28 +178,33 @@ def all_slice(x: LocalTensor, names: Names | None, dim: int) -> LocalTensor:
         out[where(device)] = a
         return out
 
-    return mapped_stack(x.stack, mesh, (*x.shape[:dim], width, *x.shape[dim + 1 :]), kernel, transpose, positional=True)
+    shape = (*x.shape[:dim], width, *x.shape[dim + 1 :])
+    return x.beside(map_stack(x.stack, mesh, shape, kernel, transpose, positional=True))
 
 
-def _exchanged(x: LocalTensor, axes: Sequence[Axis], dim: int) -> LocalTensor:
-    count = prod(a.size for a in axes)
-    return reshaped(x, (*x.shape[:dim], count, x.shape[dim] // count, *x.shape[dim + 1 :]))
+_all_slice = local_row("all_slice", _slice_all, linear=True)
 
 
-def all_to_all(x: LocalTensor, names: Names | None, split: int, concat: int, tiled: bool = True) -> LocalTensor:
+def all_to_all(x: Any, names: Names | None, split: int, concat: int, tiled: bool = True) -> Tensor:
     """Send piece i of dim `split` to member i, and join what comes along dim `concat`.
 
     Not `tiled`, dim `split` has the size of the group and disappears, and a new dim appears at `concat`.
     """
+    x = as_local(x, "all_to_all")
     axes = whole_axes(x, names, "all_to_all")
-    mesh, count = x.mesh, prod(a.size for a in axes)
+    count = prod(a.size for a in axes)
     split = local_dim(x, split, "all_to_all")
     if x.shape[split] % count if tiled else x.shape[split] != count:
         wanted = f"a multiple of {count}" if tiled else f"{count}, the size of the group"
         raise BindingError(f"all_to_all: dim {split} has size {x.shape[split]}, but must be {wanted}.")
     concat = local_dim(x, concat, "all_to_all")
-    cut = _exchanged(x, axes, split)  # (..., count, piece, ...)
-    whole = _without_lead(cut.stack, mesh, axes, split)
+    return _all_to_all(x, axes=axes, split=split, concat=concat, tiled=tiled)
+
+
+def _exchange_all(x: LocalTensor, *, axes: tuple[Axis, ...], split: int, concat: int, tiled: bool) -> LocalTensor:
+    mesh, count = x.mesh, prod(a.size for a in axes)
+    cut = reshape(x, shape=(*x.shape[:split], count, x.shape[split] // count, *x.shape[split + 1 :]))
+    whole = _without_lead(cast(LocalTensor, cut).stack, mesh, axes, split)
     order = [mesh.axis_names.index(a.name) for a in axes]
     rest = [i for i in range(mesh.ndim) if i not in order]
     piece = cut.shape[:split] + cut.shape[split + 1 :]  # what one member sends to one other
@@ -193,26 +213,29 @@ def all_to_all(x: LocalTensor, names: Names | None, split: int, concat: int, til
     sizes = [a.size for a in axes]
 
     def kernel(a: Any) -> Any:
-        local = reshaped_array(permuted_array(a, (*order, *rest, *range(mesh.ndim, a.ndim))), (*sizes, *piece))
-        moved = permuted_array(
+        local = reshape_array(permute_array(a, (*order, *rest, *range(mesh.ndim, a.ndim))), (*sizes, *piece))
+        moved = permute_array(
             local, (*_after(concat, len(sizes)), *range(len(sizes)), *_from(concat, len(sizes), len(piece)))
         )
-        return reshaped_array(moved, (*[1] * mesh.ndim, *shape))
+        return reshape_array(moved, (*[1] * mesh.ndim, *shape))
 
     def transpose(a: Any) -> Any:
-        local = reshaped_array(a, (*piece[:concat], *sizes, *piece[concat:]))
-        front = permuted_array(
+        local = reshape_array(a, (*piece[:concat], *sizes, *piece[concat:]))
+        front = permute_array(
             local, (*range(concat, concat + len(sizes)), *range(concat), *range(concat + len(sizes), local.ndim))
         )
-        lead = reshaped_array(front, (*sizes, *[1] * len(rest), *cut.shape[:split], 1, *cut.shape[split + 1 :]))
+        lead = reshape_array(front, (*sizes, *[1] * len(rest), *cut.shape[:split], 1, *cut.shape[split + 1 :]))
         back = np.argsort([*order, *rest])
-        return permuted_array(lead, (*[int(i) for i in back], *range(mesh.ndim, lead.ndim)))
+        return permute_array(lead, (*[int(i) for i in back], *range(mesh.ndim, lead.ndim)))
 
     if tiled:
         shape = (*piece[:concat], count * piece[concat], *piece[concat + 1 :])
     else:
         shape = (*piece[:concat], count, *piece[concat:])
-    return mapped_stack(whole, mesh, shape, kernel, transpose)
+    return x.beside(map_stack(whole, mesh, shape, kernel, transpose))
+
+
+_all_to_all = local_row("all_to_all", _exchange_all, linear=True)
 
 
 def _after(concat: int, lead: int) -> range:
@@ -223,9 +246,17 @@ def _from(concat: int, lead: int, rank: int) -> range:
     return range(lead + concat, lead + rank)
 
 
-def ppermute(x: LocalTensor, name: Names, pairs: Sequence[tuple[int, int]]) -> LocalTensor:
+def ppermute(x: Any, name: Names, pairs: Sequence[tuple[int, int]]) -> Tensor:
     """Send from position to position along one axis; those that receive nothing get zeros."""
-    return LocalTensor(permute_shards(x.stack, sources=sources_of(x.mesh, pairs, name)), x.mesh)
+    x = as_local(x, "ppermute")
+    return _ppermute(x, sources=sources_of(x.mesh, pairs, name))
+
+
+def _permute_all(x: LocalTensor, *, sources: Sources) -> LocalTensor:
+    return x.beside(permute_shards(x.stack, sources=sources))
+
+
+_ppermute = local_row("ppermute", _permute_all, linear=True)
 
 
 # -- halos -----------------------------------------------------------------------------------------------
@@ -248,43 +279,56 @@ def _haloed(x: Tensor, *, axis: Axis, dim: int, halo: tuple[int, int]) -> Tensor
 
 def _haloed_vjp(ct: Tensor, out: Tensor, x: Tensor, *, axis: Axis, dim: int, halo: tuple[int, int]) -> Any:
     # What the neighbours hold of a shard goes back to it and is added up.
-    mesh = x.mesh
-    stack = LocalTensor(relayout(ct, layout=out.layout), mesh)
+    stack, mesh = relayout(ct, layout=out.layout), x.mesh
     (low, high), size = halo, x.shape[mesh.ndim + dim]
-    total = widen(_span(stack, dim, low, low + size, 0, size).stack)
-    if low:
-        edge = _span(stack, dim, 0, low, size - low, size)
-        back = ppermute(edge, axis.name, [(i + 1, i) for i in range(axis.size - 1)])
-        total = add(total, widen(back.stack))
-    if high:
-        edge = _span(stack, dim, low + size, low + size + high, 0, size)
-        back = ppermute(edge, axis.name, [(i, i + 1) for i in range(axis.size - 1)])
-        total = add(total, widen(back.stack))
+    total = widen(_span(stack, dim, low, low + size, 0, size))
+    last = axis.size - 1
+    for edge, start, at, pairs in (
+        (low, 0, size - low, [(i + 1, i) for i in range(last)]),
+        (high, low + size, 0, [(i, i + 1) for i in range(last)]),
+    ):
+        if edge:
+            back = _span(stack, dim, start, start + edge, at, size)
+            total = add(total, widen(permute_shards(back, sources=sources_of(mesh, pairs, axis.name))))
     return (narrow(total, ct.dtype),)
 
 
-def _span(x: LocalTensor, dim: int, start: int, stop: int, at: int, size: int) -> LocalTensor:
-    # Elements start to stop of a dim, put at position `at` of one of `size` elements that are zero elsewhere.
-    lead = (slice(None),) * (x.mesh.ndim + dim)
-    old, new = x.shape, (*x.shape[:dim], size, *x.shape[dim + 1 :])
+def _span(x: Tensor, dim: int, start: int, stop: int, at: int, size: int) -> Tensor:
+    # Elements start to stop of a dim of a stack, put at position `at` of one of `size` elements, zero elsewhere.
+    rank = x.mesh.ndim
+    lead, local = (slice(None),) * (rank + dim), x.shape[rank:]
+    new = (*local[:dim], size, *local[dim + 1 :])
     source, target = (*lead, slice(start, stop)), (*lead, slice(at, at + stop - start))
 
     def put(a: Any, shape: Shape, into: tuple[Any, ...], out_of: tuple[Any, ...]) -> Any:
-        out = zeros(a, (*[1] * x.mesh.ndim, *shape))
+        out = zeros(a, (*[1] * rank, *shape))
         out[into] = a[out_of]
         return out
 
-    return mapped_stack(
-        x.stack, x.mesh, new, lambda a: put(a, new, target, source), lambda a: put(a, old, source, target)
-    )
+    return map_stack(x, x.mesh, new, lambda a: put(a, new, target, source), lambda a: put(a, local, source, target))
 
 
-haloed = Row("haloed", _haloed, _haloed_vjp, linear=True)
+def _batch_haloed(row: Row, lead: Any, mapped: Any, operands: Any, params: Any) -> Tensor:
+    # Dims that are mapped over are the first of what each device holds.
+    rank = operands[0].mesh.ndim
+    x = lead.behind(lead.unsplit(operands[0]), rank)
+    return lead.in_front(haloed(x, **(params | {"dim": params["dim"] + lead.count})), rank)
 
 
-def halo_exchange(x: LocalTensor, name: str, dim: int, halo: tuple[int, int]) -> LocalTensor:
+haloed = Row("haloed", _haloed, _haloed_vjp, linear=True, batch=_batch_haloed)
+
+
+def halo_exchange(x: Any, name: str, dim: int, halo: tuple[int, int]) -> Tensor:
     """Put the neighbours' elements around dim `dim` of each device's array; outside, there are zeros."""
+    x = as_local(x, "halo_exchange")
     axis, dim = one_axis(x, name, "halo_exchange"), local_dim(x, dim, "halo_exchange")
     if max(halo) > x.shape[dim]:
         raise BindingError(f"halo_exchange: a halo of {halo} is wider than the {x.shape[dim]} elements of a neighbour.")
-    return LocalTensor(haloed(x.stack, axis=axis, dim=dim, halo=halo), x.mesh)
+    return _halo_exchange(x, axis=axis, dim=dim, halo=halo)
+
+
+def _exchange_halos(x: LocalTensor, *, axis: Axis, dim: int, halo: tuple[int, int]) -> LocalTensor:
+    return x.beside(haloed(x.stack, axis=axis, dim=dim, halo=halo))
+
+
+_halo_exchange = local_row("halo_exchange", _exchange_halos, linear=True)

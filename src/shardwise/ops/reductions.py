@@ -13,7 +13,6 @@ from shardwise.errors import ArgumentError, BindingError, RangeError, as_int, ch
 from shardwise.layout.cut import Cut
 from shardwise.layout.layout import Layout
 from shardwise.layout.placement import ReduceOp, checked_dtype, kind_of
-from shardwise.ops.local_arithmetic import along_dims, also_local
 from shardwise.ops.site import number_dtype
 from shardwise.prim import elementwise as rows
 from shardwise.prim.cumulate import cumulate
@@ -26,7 +25,7 @@ from shardwise.prim.reduce import reduce, spread
 from shardwise.prim.relayout import relayout
 from shardwise.prim.shapes import expand
 from shardwise.prim.softmax import softmax as softmax_of_whole
-from shardwise.prim.tensor import Tensor, asarray, plain
+from shardwise.prim.tensor import Tensor, asarray
 
 Axis = int | Sequence[int] | None
 
@@ -77,7 +76,6 @@ def _accumulated(x: Any, axis: Axis, dtype: Any, keepdims: bool, op: ReduceOp, f
     return out if out.dtype == wanted else rows.astype(out, dtype=wanted)
 
 
-@also_local(along_dims)
 def sum(x: Any, /, *, axis: Axis = None, dtype: Any = None, keepdims: bool = False) -> Tensor:
     """Return the sum over dims.
 
@@ -87,7 +85,6 @@ def sum(x: Any, /, *, axis: Axis = None, dtype: Any = None, keepdims: bool = Fal
     return _accumulated(x, axis, dtype, keepdims, ReduceOp.SUM, "sum")
 
 
-@also_local(along_dims)
 def prod(x: Any, /, *, axis: Axis = None, dtype: Any = None, keepdims: bool = False) -> Tensor:
     """Return the product over dims.
 
@@ -97,7 +94,6 @@ def prod(x: Any, /, *, axis: Axis = None, dtype: Any = None, keepdims: bool = Fa
     return _accumulated(x, axis, dtype, keepdims, ReduceOp.PROD, "prod")
 
 
-@also_local(along_dims)
 def max(x: Any, /, *, axis: Axis = None, keepdims: bool = False) -> Tensor:
     """Return the largest element over dims; its derivative is shared evenly by ties.
 
@@ -107,7 +103,6 @@ def max(x: Any, /, *, axis: Axis = None, keepdims: bool = False) -> Tensor:
     return _reduced(x, axis, keepdims, ReduceOp.MAX, "max")
 
 
-@also_local(along_dims)
 def min(x: Any, /, *, axis: Axis = None, keepdims: bool = False) -> Tensor:
     """Return the smallest element over dims; its derivative is shared evenly by ties.
 
@@ -117,7 +112,6 @@ def min(x: Any, /, *, axis: Axis = None, keepdims: bool = False) -> Tensor:
     return _reduced(x, axis, keepdims, ReduceOp.MIN, "min")
 
 
-@also_local(along_dims)
 def any(x: Any, /, *, axis: Axis = None, keepdims: bool = False) -> Tensor:
     """Return whether any element over dims is true.
 
@@ -127,7 +121,6 @@ def any(x: Any, /, *, axis: Axis = None, keepdims: bool = False) -> Tensor:
     return _reduced(rows.astype(asarray(x), dtype=checked_dtype("bool")), axis, keepdims, ReduceOp.BOR, "any")
 
 
-@also_local(along_dims)
 def all(x: Any, /, *, axis: Axis = None, keepdims: bool = False) -> Tensor:
     """Return whether all elements over dims are true.
 
@@ -137,7 +130,6 @@ def all(x: Any, /, *, axis: Axis = None, keepdims: bool = False) -> Tensor:
     return _reduced(rows.astype(asarray(x), dtype=checked_dtype("bool")), axis, keepdims, ReduceOp.BAND, "all")
 
 
-@also_local(along_dims)
 def mean(x: Any, /, *, axis: Axis = None, keepdims: bool = False) -> Tensor:
     """Return the mean over dims.
 
@@ -188,7 +180,6 @@ def _real(value: Any, what: str) -> float:
     return number
 
 
-@also_local(along_dims)
 def var(x: Any, /, *, axis: Axis = None, correction: float = 0.0, keepdims: bool = False) -> Tensor:
     """Return the variance over dims: the mean of |x - mean|², which is real for complex numbers too.
 
@@ -209,7 +200,6 @@ def _var(x: Tensor, dims: tuple[int, ...], correction: float, keepdims: bool) ->
     return rows.divide(total, left if left > 0 else float("nan"))
 
 
-@also_local(along_dims)
 def std(x: Any, /, *, axis: Axis = None, correction: float = 0.0, keepdims: bool = False) -> Tensor:
     """Return the standard deviation over dims.
 
@@ -220,7 +210,6 @@ def std(x: Any, /, *, axis: Axis = None, correction: float = 0.0, keepdims: bool
     return rows.narrow(rows.sqrt(_var(x, dims_of(x, axis, "std"), correction, keepdims)), x.dtype)
 
 
-@also_local(along_dims)
 def logsumexp(x: Any, /, *, axis: Axis = None, keepdims: bool = False) -> Tensor:
     """Return log(sum(exp(x))) over dims, without overflow.
 
@@ -233,7 +222,7 @@ def logsumexp(x: Any, /, *, axis: Axis = None, keepdims: bool = False) -> Tensor
 
 def wide_logsumexp(x: Tensor, dims: tuple[int, ...], keepdims: bool = False) -> Tensor:
     """Return log(sum(exp(x))) in the dtype in which sums are made."""
-    top = rows.widen(_finite(plain(whole("logsumexp", x, dims, reduce(x, dims=dims, op=ReduceOp.MAX)))))
+    top = rows.widen(_finite(whole("logsumexp", x, dims, reduce(x, dims=dims, op=ReduceOp.MAX))._constant()))
     shifted = rows.exp(rows.subtract(rows.widen(x), spread(top, x, dims)))
     out = rows.add(rows.log(wide_sum(shifted, dims, False, is_low(x.dtype))), top)
     return expand(out, at=dims) if checked_flag(keepdims, "logsumexp: keepdims is a bool") else out
@@ -243,7 +232,6 @@ def _finite(x: Tensor) -> Tensor:
     return rows.where(rows.isfinite(x), x, 0.0)
 
 
-@also_local(along_dims)
 def softmax(x: Any, /, *, axis: int = -1) -> Tensor:
     """Return exp(x) divided by its sum along a dim.
 
@@ -253,12 +241,11 @@ def softmax(x: Any, /, *, axis: int = -1) -> Tensor:
     x = asarray(x)
     dim = dim_of(x, axis, "softmax")
     # Along a sharded dim only numbers per row are sent; a tracer is shown the steps.
-    if x.layout.dims[dim].axes or kind_of(x.dtype) != "f" or plain(x).is_recorded:
+    if x.layout.dims[dim].axes or kind_of(x.dtype) != "f" or x._constant().is_recorded:
         return rows.narrow(rows.exp(_log_softmax(x, (dim,))), x.dtype)
     return softmax_of_whole(x, dim=dim)
 
 
-@also_local(along_dims)
 def log_softmax(x: Any, /, *, axis: int = -1) -> Tensor:
     """Return the logarithm of softmax.
 
@@ -328,7 +315,6 @@ def _ordered(x: Any, function: str) -> Tensor:
     return x
 
 
-@also_local(along_dims)
 def norm(x: Any, /, *, axis: Axis = None, keepdims: bool = False, ord: float = 2) -> Tensor:
     """Return the vector norm over dims: the root of the sum of squares, or another order.
 

@@ -13,13 +13,8 @@ from shardwise.layout.layout import Layout, Shape
 from shardwise.layout.mesh import DeviceMesh
 from shardwise.layout.placement import ReduceOp
 from shardwise.ops.local_collectives import local_dim, named, pending_stack, ppermute, whole_axes
-from shardwise.ops.local_view import (
-    LocalTensor,
-    Names,
-    mapped_stack,
-    permuted_array,
-    reshaped_array,
-)
+from shardwise.ops.local_view import Names, as_local
+from shardwise.prim.local import LocalTensor, local_row, map_stack, permute_array, reshape_array
 from shardwise.prim.relayout import relayout
 from shardwise.prim.shards import embed, local_map, restrict, unfold
 from shardwise.prim.tensor import Tensor
@@ -46,7 +41,7 @@ class _Root(NamedTuple):
         return mesh.fix({axis.name: at for axis, at in zip(self.axes, self.positions, strict=True)})
 
 
-def _root(x: LocalTensor, name: Names, root: int, function: str) -> _Root:
+def _root(x: Tensor, name: Names, root: int, function: str) -> _Root:
     # The position of a root in its group, along several axes as one, major to minor, as positions along each.
     axes = whole_axes(x, name, function)
     count, left = prod(axis.size for axis in axes), as_int(root)
@@ -65,11 +60,11 @@ def _root(x: LocalTensor, name: Names, root: int, function: str) -> _Root:
 def _restrict(x: Tensor, root: _Root) -> Tensor:
     # What the roots hold of a stack, on their part of the mesh.
     for axis, at in zip(root.axes, root.positions, strict=True):
-        x = restrict(x, axis=x.mesh.axis(axis.name), at=at)
+        x = restrict(x, axis=x.mesh.axis(axis.name), position=at)
     return x
 
 
-def _embed_root(x: Tensor, mesh: DeviceMesh, root: _Root, local: Shape) -> LocalTensor:
+def _embed_root(x: Tensor, mesh: DeviceMesh, root: _Root, local: Shape) -> Tensor:
     # A stack on the part of the mesh where the roots are, with zeros elsewhere: one axis after the other.
     known = [name for name in mesh.axis_names if name not in {axis.name for axis in root.axes}]
     for i, (axis, at) in enumerate(zip(root.axes, root.positions, strict=True)):
@@ -78,11 +73,11 @@ def _embed_root(x: Tensor, mesh: DeviceMesh, root: _Root, local: Shape) -> Local
         known.append(axis.name)
         layout = Layout(wider, [*[name if name in known else None for name in mesh.axis_names], *[None] * len(local)])
         sizes = [size if n in known else 1 for n, size in zip(mesh.axis_names, mesh.mesh_shape, strict=True)]
-        x = embed(x, axis=wider.axis(axis.name), at=at, layout=layout, shape=(*sizes, *local))
-    return LocalTensor(x, mesh)
+        x = embed(x, axis=wider.axis(axis.name), position=at, layout=layout, shape=(*sizes, *local))
+    return x
 
 
-def broadcast(x: LocalTensor, axis: Names, root: int = 0) -> LocalTensor:
+def broadcast(x: Any, axis: Names, root: int = 0) -> Tensor:
     """Give every member of a group along `axis` what its member `root` holds.
 
     Here and below several axes are taken as one, major to minor.
@@ -91,40 +86,57 @@ def broadcast(x: LocalTensor, axis: Names, root: int = 0) -> LocalTensor:
     >>> shard_map(lambda a: broadcast(a, "x", 2), DeviceMesh((4,), ("x",)), P("x"), P("x"))(np.arange(4.0)).numpy()
     array([2., 2., 2., 2.])
     """
+    x = as_local(x, "broadcast")
     found = _root(x, axis, root, "broadcast")
-    if not found.axes:
-        return x
-    one = _restrict(x.stack, found)
-    everywhere = relayout(one, layout=Layout(x.mesh, [*found.lead(x.mesh), *[None] * x.ndim]))
-    return LocalTensor(unfold(everywhere, layout=x.stack.layout, shape=x.stack.shape), x.mesh)
+    return _broadcast(x, root=found) if found.axes else x
 
 
-def reduce(x: LocalTensor, axis: Names, root: int = 0, reduce_op: ReduceOp | str = "sum") -> LocalTensor:
+def _spread_root(x: LocalTensor, *, root: _Root) -> LocalTensor:
+    one = _restrict(x.stack, root)
+    everywhere = relayout(one, layout=Layout(x.mesh, [*root.lead(x.mesh), *[None] * x.ndim]))
+    return x.beside(unfold(everywhere, layout=x.stack.layout, shape=x.stack.shape))
+
+
+_broadcast = local_row("broadcast", _spread_root, linear=True)
+
+
+def reduce(x: Any, axis: Names, root: int = 0, reduce_op: ReduceOp | str = "sum") -> Tensor:
     """Reduce over a group along `axis` onto its member `root`; the others get zeros.
 
     >>> from shardwise import DeviceMesh, P, shard_map
     >>> shard_map(lambda a: reduce(a, "x", 2), DeviceMesh((4,), ("x",)), P("x"), P("x"))(np.arange(4.0)).numpy()
     array([0., 0., 6., 0.])
     """
-    found, mesh = _root(x, axis, root, "reduce"), x.mesh
-    pending = pending_stack(x, found.axes, ReduceOp.of(reduce_op))
-    if not found.axes:
-        return x
-    there = relayout(pending, layout=Layout(found.part(mesh), [*found.lead(mesh), *[None] * x.ndim]))
-    return _embed_root(there, mesh, found, x.shape)
+    x = as_local(x, "reduce")
+    found, op = _root(x, axis, root, "reduce"), ReduceOp.of(reduce_op)
+    op.check_dtype(x.dtype)
+    return _reduce(x, root=found, op=op) if found.axes else x
 
 
-def gather(x: LocalTensor, axis: Names, root: int = 0, dim: int = 0) -> LocalTensor:
+def _reduce_to_root(x: LocalTensor, *, root: _Root, op: ReduceOp) -> LocalTensor:
+    mesh = x.mesh
+    pending = pending_stack(x, root.axes, op)
+    there = relayout(pending, layout=Layout(root.part(mesh), [*root.lead(mesh), *[None] * x.ndim]))
+    return x.beside(_embed_root(there, mesh, root, x.shape))
+
+
+_reduce = local_row("reduce", _reduce_to_root)
+
+
+def gather(x: Any, axis: Names, root: int = 0, dim: int = 0) -> Tensor:
     """Concatenate what a group along `axis` holds along dim `dim`, on its member `root`; the others get zeros.
 
     >>> from shardwise import DeviceMesh, P, shard_map
     >>> shard_map(lambda a: gather(a, "x", 1), DeviceMesh((2,), ("x",)), P("x"), P("x"))(np.arange(1.0, 3.0)).numpy()
     array([0., 0., 1., 2.])
     """
-    found = _root(x, axis, root, "gather")
-    dim, mesh, shape = local_dim(x, dim, "gather"), x.mesh, x.shape
-    if not found.axes:
-        return x
+    x = as_local(x, "gather")
+    found, dim = _root(x, axis, root, "gather"), local_dim(x, dim, "gather")
+    return _gather(x, root=found, dim=dim) if found.axes else x
+
+
+def _gather_to_root(x: LocalTensor, *, root: _Root, dim: int) -> LocalTensor:
+    mesh, shape, found = x.mesh, x.shape, root
     group = [mesh.axis_names.index(a.name) for a in found.axes]
     lead = found.lead(mesh)
     layout = Layout(found.part(mesh), [*lead, *[None] * x.ndim])
@@ -135,37 +147,45 @@ def gather(x: LocalTensor, axis: Names, root: int = 0, dim: int = 0) -> LocalTen
     order = (*rest, *local[:dim], *group, *local[dim:])
 
     def kernel(a: Any) -> Any:
-        return reshaped_array(permuted_array(a, order), (*[1] * mesh.ndim, *wide))
+        return reshape_array(permute_array(a, order), (*[1] * mesh.ndim, *wide))
 
     def transpose(a: Any) -> Any:
-        split = reshaped_array(a, (*[1] * len(rest), *shape[:dim], *[a.size for a in found.axes], *shape[dim:]))
-        return permuted_array(split, tuple(int(i) for i in np.argsort(order)))
+        split = reshape_array(a, (*[1] * len(rest), *shape[:dim], *[a.size for a in found.axes], *shape[dim:]))
+        return permute_array(split, tuple(int(i) for i in np.argsort(order)))
 
     joined = local_map(there, kernel=kernel, transpose=transpose, layout=layout, shape=(*sizes, *wide))
-    return _embed_root(joined, mesh, found, wide)
+    return x.beside(_embed_root(joined, mesh, found, wide))
 
 
-def scatter(x: LocalTensor, axis: Names, root: int = 0, dim: int = 0) -> LocalTensor:
+_gather = local_row("gather", _gather_to_root, linear=True)
+
+
+def scatter(x: Any, axis: Names, root: int = 0, dim: int = 0) -> Tensor:
     """Give every member of a group along `axis` its piece of dim `dim` of what member `root` holds.
 
     >>> from shardwise import DeviceMesh, P, shard_map
     >>> shard_map(lambda a: scatter(a, "x", 1), DeviceMesh((2,), ("x",)), P("x"), P("x"))(np.arange(4.0)).numpy()
     array([2., 3.])
     """
+    x = as_local(x, "scatter")
     found = _root(x, axis, root, "scatter")
-    dim, mesh = local_dim(x, dim, "scatter"), x.mesh
+    dim = local_dim(x, dim, "scatter")
     if x.shape[dim] % found.members:
         raise BindingError(f"scatter needs equal pieces: {x.shape[dim]} is not a multiple of {found.members}.")
-    if not found.axes:
-        return x
-    one = _restrict(x.stack, found)
-    rest = [found.axes if k == dim else None for k in range(x.ndim)]
-    pieces = relayout(one, layout=Layout(mesh, [*found.lead(mesh), *rest]))
-    shape = (*x.shape[:dim], x.shape[dim] // found.members, *x.shape[dim + 1 :])
-    return mapped_stack(pieces, mesh, shape, lambda a: a, lambda a: a)
+    return _scatter(x, root=found, dim=dim) if found.axes else x
 
 
-def send_recv(x: LocalTensor, axis: Names, source: int, destination: int) -> LocalTensor:
+def _scatter_from_root(x: LocalTensor, *, root: _Root, dim: int) -> LocalTensor:
+    rest = [root.axes if k == dim else None for k in range(x.ndim)]
+    pieces = relayout(_restrict(x.stack, root), layout=Layout(x.mesh, [*root.lead(x.mesh), *rest]))
+    shape = (*x.shape[:dim], x.shape[dim] // root.members, *x.shape[dim + 1 :])
+    return x.beside(map_stack(pieces, x.mesh, shape, lambda a: a, lambda a: a))
+
+
+_scatter = local_row("scatter", _scatter_from_root, linear=True)
+
+
+def send_recv(x: Any, axis: Names, source: int, destination: int) -> Tensor:
     """Send what position `source` along `axis` holds to position `destination`; the others get zeros.
 
     >>> from shardwise import DeviceMesh, P, shard_map
@@ -174,5 +194,6 @@ def send_recv(x: LocalTensor, axis: Names, source: int, destination: int) -> Loc
     ... ).numpy()
     array([0., 0., 1.])
     """
+    x = as_local(x, "send_recv")
     named(x, axis, "send_recv")
     return ppermute(x, axis, [(source, destination)])

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from math import prod
-from typing import Any, cast
+from typing import Any
 
 from shardwise.errors import BindingError, RangeError, checked_ints
 from shardwise.layout.layout import Layout
-from shardwise.ops.local_arithmetic import aligned, also_local, from_the_end
-from shardwise.ops.local_view import LocalTensor
 from shardwise.ops.reductions import dim_of, dims_of
 from shardwise.ops.site import sizes_of
 from shardwise.prim import shapes as rows
@@ -17,46 +15,7 @@ from shardwise.prim.broadcast import broadcast, broadcast_shape
 from shardwise.prim.reshaping import reshape as row_major
 from shardwise.prim.tensor import Tensor, asarray
 
-Call = Callable[..., Tensor]
 
-
-def _local_shape(function: Call, x: LocalTensor, shape: int | Sequence[int]) -> LocalTensor:
-    sizes = checked_ints(shape, f"{function.__name__}: a shape is an int or a tuple of ints")
-    stack = aligned([x], len(sizes))[0] if function.__name__ == "broadcast_to" else x.stack
-    return LocalTensor(function(stack, (*x.mesh.mesh_shape, *sizes)), x.mesh)
-
-
-def _local_order(function: Call, x: LocalTensor, axes: Sequence[int]) -> LocalTensor:
-    lead, axes = x.mesh.ndim, checked_ints(axes, "permute_dims: axes is a tuple of ints")
-    order = [lead + k % x.ndim if -x.ndim <= k < x.ndim else k for k in axes]
-    return LocalTensor(function(x.stack, (*range(lead), *order)), x.mesh)
-
-
-def _local_matrices(function: Call, x: LocalTensor) -> LocalTensor:
-    if x.ndim < 2:
-        raise BindingError(f"{function.__name__} needs at least two dims, got shape {x.shape}.")
-    return LocalTensor(function(x.stack), x.mesh)
-
-
-def _local_move(function: Call, x: LocalTensor, source: Any, destination: Any) -> LocalTensor:
-    # One by one, in the order that they are given in: it tells which dim goes where.
-    given = [
-        [from_the_end(x, k, function.__name__) for k in (dims if isinstance(dims, Sequence) else (dims,))]
-        for dims in (source, destination)
-    ]
-    return LocalTensor(function(x.stack, *given), x.mesh)
-
-
-def _local_expand(function: Call, x: LocalTensor, *, axis: int = 0) -> LocalTensor:
-    dim = dim_of(cast(Any, x), axis, "expand_dims", rank=x.ndim + 1)
-    return LocalTensor(function(x.stack, axis=dim - x.ndim - 1), x.mesh)
-
-
-def _local_squeeze(function: Call, x: LocalTensor, axis: int | Sequence[int]) -> LocalTensor:
-    return LocalTensor(function(x.stack, from_the_end(x, axis, "squeeze")), x.mesh)
-
-
-@also_local(_local_shape)
 def reshape(x: Any, /, shape: int | Sequence[int]) -> Tensor:
     """Return the elements in another shape, in row-major order; one size may be -1.
 
@@ -83,7 +42,6 @@ def reshape(x: Any, /, shape: int | Sequence[int]) -> Tensor:
     return row_major(x, shape=tuple(sizes)) if tuple(sizes) != x.shape else x
 
 
-@also_local(_local_order)
 def permute_dims(x: Any, /, axes: Sequence[int]) -> Tensor:
     """Return the tensor with its dims in another order; nothing moves.
 
@@ -99,7 +57,6 @@ def permute_dims(x: Any, /, axes: Sequence[int]) -> Tensor:
     return rows.permute(x, order=order)
 
 
-@also_local(_local_matrices)
 def matrix_transpose(x: Any, /) -> Tensor:
     """Return the tensor with its last two dims exchanged; nothing moves.
 
@@ -113,7 +70,6 @@ def matrix_transpose(x: Any, /) -> Tensor:
     return rows.permute(x, order=(*range(x.ndim - 2), x.ndim - 1, x.ndim - 2))
 
 
-@also_local(_local_move)
 def moveaxis(x: Any, source: int | Sequence[int], destination: int | Sequence[int], /) -> Tensor:
     """Return the tensor with some dims at other positions; nothing moves.
 
@@ -136,7 +92,6 @@ def moveaxis(x: Any, source: int | Sequence[int], destination: int | Sequence[in
     return permute_dims(x, order)
 
 
-@also_local(_local_expand)
 def expand_dims(x: Any, /, *, axis: int = 0) -> Tensor:
     """Return the tensor with a new dim of size one at position `axis`.
 
@@ -147,7 +102,6 @@ def expand_dims(x: Any, /, *, axis: int = 0) -> Tensor:
     return rows.expand(x, at=(dim_of(x, axis, "expand_dims", rank=x.ndim + 1),))
 
 
-@also_local(_local_squeeze)
 def squeeze(x: Any, /, axis: int | Sequence[int]) -> Tensor:
     """Return the tensor without dims of size one.
 
@@ -161,7 +115,6 @@ def squeeze(x: Any, /, axis: int | Sequence[int]) -> Tensor:
     return rows.squeeze(x, at=dims)
 
 
-@also_local(_local_shape)
 def broadcast_to(x: Any, /, shape: Sequence[int]) -> Tensor:
     """Return the tensor repeated along new leading dims and dims of size one.
 

@@ -16,9 +16,10 @@ from shardwise.prim.needs import may_bring
 from shardwise.prim.relayout import relayout
 from shardwise.prim.shapes import expand, permute, squeeze
 from shardwise.prim.solvers import is_quiet, mode, permit
+from shardwise.prim.spans import Span
 from shardwise.prim.tensor import Tensor, together
 from shardwise.prim.updates import write, write_at
-from shardwise.prim.windows import Span, windowed, within
+from shardwise.prim.windows import windowed, within
 
 
 class Updates:

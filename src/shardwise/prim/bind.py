@@ -1,9 +1,9 @@
-"""Bind: applies a primitive to values that may be watched by interpreters for derivatives.
+"""Bind: primitives on values that are watched by interpreters for derivatives.
 
 A plain tensor has level 0. Differentiating opens a new level: forward mode pairs values of that level with
 tangents, reverse mode writes what is done to them on a tape. A primitive is handled by the interpreter of
 the highest level among its operands, which handles it in turn with values of lower levels; so derivatives
-nest to any order.
+nest to any order, and with other interpreters.
 """
 
 from __future__ import annotations
@@ -71,6 +71,28 @@ class Traced(Tensor):
         self._engine = value.engine
         self._arrays = ()
 
+    def _interpret(self, row: Row, operands: tuple[Any, ...], params: dict[str, Any]) -> Tensor:
+        """Apply a primitive to the values below, and watch what comes of it."""
+        level = self.level
+        watched = [isinstance(x, Traced) and x.level == level for x in operands]
+        below = tuple([x.value if w else x for x, w in zip(operands, watched, strict=True)])
+        out = row(*below, **params)
+        nodes = tuple([x.node if w else None for x, w in zip(operands, watched, strict=True)])
+        if any(node is not None for node in nodes):
+            return type(self)(level, out, node=Node(row, below, params, out, nodes))
+        tangents = tuple([x.tangent if w else None for x, w in zip(operands, watched, strict=True)])
+        tangent = _tangent(row, tangents, out, below, params)
+        return out if tangent is None else Traced(level, out, tangent=_beside(tangent, out))
+
+    def _constant(self) -> Tensor:
+        """Return the value below as a constant."""
+        return self.value._constant()
+
+    @Fixed
+    def is_local(self) -> bool:
+        """Whether it is what devices hold inside `shard_map`."""
+        return self.value.is_local
+
     @Fixed
     def arrays(self) -> Sequence[Any]:
         """Never there: a watched value must not leave the functions that are differentiated."""
@@ -108,6 +130,10 @@ class Recorded(Traced):
     __slots__ = ()
     is_recorded = True
 
+    def _constant(self) -> Tensor:
+        """Return the value itself: what is constant is recorded too."""
+        return self
+
     def _real(self) -> Sequence[Any]:
         raise ProgramError(
             f"the values of {self.type_text} were read inside a function that is being traced; they are not known "
@@ -118,33 +144,13 @@ class Recorded(Traced):
         return f"Tensor({self.type_text} on {self.mesh}, being traced)"
 
 
-def bind(row: Row, *operands: Any, **params: Any) -> Tensor:
-    """Apply a primitive to operands of any level."""
-    level = 0
-    for operand in operands:
-        if isinstance(operand, Tensor) and operand.level > level:
-            level = operand.level
-    if level == 0:
-        return row.run(*operands, **params)
-    watched = [isinstance(x, Traced) and x.level == level for x in operands]
-    below = tuple(x.value if w else x for x, w in zip(operands, watched, strict=True))
-    out = bind(row, *below, **params)
-    nodes = tuple(x.node if w else None for x, w in zip(operands, watched, strict=True))
-    if any(node is not None for node in nodes):
-        kind = next(type(x) for x, w in zip(operands, watched, strict=True) if w)
-        return kind(level, out, node=Node(row, below, params, out, nodes))
-    tangents = tuple(x.tangent if w else None for x, w in zip(operands, watched, strict=True))
-    tangent = _tangent(row, tangents, out, below, params)
-    return out if tangent is None else Traced(level, out, tangent=_beside(tangent, out))
-
-
 def _tangent(
     row: Row, tangents: tuple[Tensor | None, ...], out: Tensor, operands: tuple[Any, ...], params: dict[str, Any]
 ) -> Tensor | None:
     if all(tangent is None for tangent in tangents):
         return None
     if row.linear:
-        return bind(row, *tangents, **params)
+        return row(*tangents, **params)
     if row.jvp is None:
         raise DerivativeError(f"{row.name} has no forward derivative.")
     return row.jvp(tangents, out, *operands, **params)

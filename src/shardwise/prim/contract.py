@@ -139,4 +139,14 @@ def _contract_jvp(tangents: Any, result: Tensor, *operands: Tensor, terms: tuple
     return total
 
 
-contract = Row("einsum", _contract, _contract_vjp, _contract_jvp)
+LETTERS = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"
+
+
+def _batch(row: Row, lead: Any, mapped: Any, operands: Any, params: Any) -> Tensor:
+    terms, out = params["terms"], params["out"]
+    front = "".join([c for c in LETTERS if c not in "".join(terms)][: lead.count])  # a letter per leading dim
+    wide = tuple(front + term if m else term for term, m in zip(terms, mapped, strict=True))
+    return contract(*operands, terms=wide, out=front + out)
+
+
+contract = Row("einsum", _contract, _contract_vjp, _contract_jvp, batch=_batch)

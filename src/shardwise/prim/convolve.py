@@ -9,7 +9,7 @@ its part of the result reaches: its own and a halo, which comes from its neighbo
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache, partial
 from itertools import pairwise, product
 from math import prod
@@ -27,6 +27,7 @@ from shardwise.layout.tiling import Box, DimTiling
 from shardwise.prim.dispatch import apply
 from shardwise.prim.elementwise import add
 from shardwise.prim.kernel import in_room, makes_products, zeros
+from shardwise.prim.reshaping import reshape
 from shardwise.prim.row import Cotangents, Row
 from shardwise.prim.rule import Cuts, Rule
 from shardwise.prim.tensor import Tensor
@@ -301,7 +302,30 @@ def _row(name: str, run: Any, first: Any, second: Any) -> Row:
     def vjp(ct: Tensor, out: Tensor, a: Tensor, b: Tensor, *, form: Form) -> Cotangents:
         return partial(first, ct, a, b, form), partial(second, ct, a, b, form)
 
-    return Row(name, run, vjp, _jvp(name))
+    missing = {"convolve": "y", "deconvolve": "x", "correlate": "w"}[name]
+    return Row(name, run, vjp, _jvp(name), batch=partial(_batch, missing=missing))
+
+
+def _batch(row: Row, lead: Any, mapped: Any, operands: Any, params: Any, missing: str) -> Tensor:
+    # One kernel for all places of leading dims: those are part of the batch. Otherwise they are groups, each with a
+    # kernel of its own.
+    form, names, many = params["form"], [c for c in "xwy" if c != missing], prod(lead.sizes)
+    known = dict(zip(names, zip(operands, mapped, strict=True), strict=True))
+    if "w" in known and not known["w"][1]:
+        first, shapes = 0, {"x": (many * form.x[0], *form.x[1:]), "w": form.w, "y": (many * form.y[0], *form.y[1:])}
+        new = replace(form, x=shapes["x"], y=shapes["y"])
+        ready = [x if c == "w" else reshape(x, shape=shapes[c]) for c, (x, _) in known.items()]
+    else:
+        first, shapes = 1, {c: (s[0], many * s[1], *s[2:]) for c, s in (("x", form.x), ("y", form.y))}
+        shapes["w"] = (many * form.w[0], *form.w[1:])
+        new = Form(shapes["x"], shapes["w"], shapes["y"], form.slides, form.groups * many)
+        ready = []
+        for c, x in zip(names, lead.spread_all(mapped, operands), strict=True):
+            ready.append(reshape(x if c == "w" else lead.behind(x, 1), shape=shapes[c]))
+    out, own = row(*ready, form=new), getattr(form, missing)
+    if missing == "w" or not first:
+        return reshape(out, shape=(*lead.sizes, *own))
+    return lead.in_front(reshape(out, shape=(own[0], *lead.sizes, *own[1:])), 1)
 
 
 convolve = _row(

@@ -15,7 +15,7 @@ from shardwise.layout.layout import Layout, Shape
 from shardwise.layout.placement import ReduceOp
 from shardwise.layout.tiling import Box
 from shardwise.prim.kernel import alike
-from shardwise.prim.tensor import Tensor, plain
+from shardwise.prim.tensor import Tensor, lowest
 from shardwise.prim.work import Place, made
 
 Fill = Callable[[np.ndarray, Box], None]  # writes a box of the value into a contiguous array
@@ -65,7 +65,7 @@ def filled(out: np.ndarray, box: Box, shape: Shape, fill: Fill) -> None:
 
 
 def _beside(array: Array, like: Tensor | None) -> Array:
-    if like is None or is_torch(array) or not is_torch(first := sample(plain(like).arrays)):
+    if like is None or is_torch(array) or not is_torch(first := sample(lowest(like).arrays)):
         return array
     return alike([first, array], array.dtype)[1]
 

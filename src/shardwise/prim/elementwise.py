@@ -131,7 +131,13 @@ def row(
             return broadcast(total, layout=out.layout.resolved(), shape=out.shape)
         return total
 
-    return Row(name, run, vjp, jvp)
+    return Row(name, run, vjp, jvp, batch=_batch)
+
+
+def _batch(row: Row, lead: Any, mapped: Any, operands: Any, params: Any) -> Tensor:
+    # What follows the leading dims broadcasts as it would without them.
+    ranks = [x.ndim - lead.count if m else x.ndim for x, m in zip(operands, mapped, strict=True) if hasattr(x, "ndim")]
+    return row(*[lead.align(x, max(ranks)) if m else x for x, m in zip(operands, mapped, strict=True)], **params)
 
 
 def _cotangent(ct: Tensor, derivative: Any, operands: tuple[Any, ...], out: Tensor, x: Tensor) -> Tensor:

@@ -13,8 +13,9 @@ from shardwise.prim.needs import brought
 from shardwise.prim.parts import zeros_like
 from shardwise.prim.relayout import laid_out
 from shardwise.prim.row import Row
+from shardwise.prim.spans import Index, Span, whole_but
 from shardwise.prim.tensor import Tensor
-from shardwise.prim.windows import Index, Span, whole_but, window, windowed
+from shardwise.prim.windows import window, windowed
 from shardwise.prim.work import Place, worked
 
 Widths = tuple[tuple[int, int], ...]  # before and after, per dim

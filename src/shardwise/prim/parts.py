@@ -52,7 +52,7 @@ def _join(*parts: Tensor, dim: int) -> Tensor:
 
 def _join_vjp(ct: Tensor, out: Tensor, *parts: Tensor, dim: int) -> tuple[Tensor, ...]:
     shards = relayout(ct, layout=out.layout)
-    return tuple(take_part(shards, index=i, dim=dim) for i in range(len(parts)))
+    return tuple(take_part(shards, part=i, dim=dim) for i in range(len(parts)))
 
 
 def _join_jvp(tangents: Any, out: Tensor, *parts: Tensor, dim: int) -> Tensor:
@@ -61,15 +61,15 @@ def _join_jvp(tangents: Any, out: Tensor, *parts: Tensor, dim: int) -> Tensor:
     return join(*terms, dim=dim)
 
 
-def _take_part(x: Tensor, *, index: int, dim: int) -> Tensor:
-    which = x.storage.index(index)
-    return taken(x, on(x.mesh.device(index), x.ndim), x.storage.local_shape(which), lambda device: index)
+def _take_part(x: Tensor, *, part: int, dim: int) -> Tensor:
+    which = x.storage.index(part)
+    return taken(x, on(x.mesh.device(part), x.ndim), x.storage.local_shape(which), lambda device: part)
 
 
-def _take_part_vjp(ct: Tensor, out: Tensor, x: Tensor, *, index: int, dim: int) -> tuple[Tensor, ...]:
+def _take_part_vjp(ct: Tensor, out: Tensor, x: Tensor, *, part: int, dim: int) -> tuple[Tensor, ...]:
     here = relayout(ct, layout=out.layout)
     parts = [
-        here if i == index else zeros_like(here, x.layout.local_shape(x.shape, i), on(x.mesh.device(i), x.ndim))
+        here if i == part else zeros_like(here, x.layout.local_shape(x.shape, i), on(x.mesh.device(i), x.ndim))
         for i in range(x.mesh.num_devices)
     ]
     return (join(*parts, dim=dim),)
@@ -83,7 +83,7 @@ def _stack(*parts: Tensor) -> Tensor:
 
 def _stack_vjp(ct: Tensor, out: Tensor, *parts: Tensor) -> tuple[Tensor, ...]:
     here = relayout(ct, layout=out.layout)
-    return tuple(unstack_part(here, index=i, count=len(parts)) for i in range(len(parts)))
+    return tuple(unstack_part(here, part=i, count=len(parts)) for i in range(len(parts)))
 
 
 def _stack_jvp(tangents: Any, out: Tensor, *parts: Tensor) -> Tensor:
@@ -92,13 +92,13 @@ def _stack_jvp(tangents: Any, out: Tensor, *parts: Tensor) -> Tensor:
     return stack_parts(*terms)
 
 
-def _unstack(x: Tensor, *, index: int, count: int) -> Tensor:
-    return worked(lambda place, a: a[index, ...], [x], on(x.mesh.device(0), x.ndim - 1), x.shape[1:])
+def _unstack(x: Tensor, *, part: int, count: int) -> Tensor:
+    return worked(lambda place, a: a[part, ...], [x], on(x.mesh.device(0), x.ndim - 1), x.shape[1:])
 
 
-def _unstack_vjp(ct: Tensor, out: Tensor, x: Tensor, *, index: int, count: int) -> tuple[Tensor, ...]:
+def _unstack_vjp(ct: Tensor, out: Tensor, x: Tensor, *, part: int, count: int) -> tuple[Tensor, ...]:
     here = relayout(ct, layout=out.layout)
-    return (stack_parts(*[here if i == index else zeros_like(here, out.shape, out.layout) for i in range(count)]),)
+    return (stack_parts(*[here if i == part else zeros_like(here, out.shape, out.layout) for i in range(count)]),)
 
 
 def _own(x: Tensor) -> Tensor:
@@ -108,8 +108,18 @@ def _own(x: Tensor) -> Tensor:
 # Tensors on single devices seen as the shards of one along a dim; and one shard as a tensor on its device.
 join = Row("join", _join, _join_vjp, _join_jvp)
 take_part = Row("take_part", _take_part, _take_part_vjp, linear=True)
+
+
+def _batch_stack(row: Row, lead: Any, mapped: Any, operands: Any, params: Any) -> Tensor:
+    return lead.in_front(stack_parts(*lead.spread_all(mapped, operands)), 1)
+
+
+def _batch_unstack(row: Row, lead: Any, mapped: Any, operands: Any, params: Any) -> Tensor:
+    return unstack_part(lead.behind(operands[0], 1), **params)
+
+
 # Tensors on one device along a new leading dim; and one of them again.
-stack_parts = Row("stack_parts", _stack, _stack_vjp, _stack_jvp)
-unstack_part = Row("unstack_part", _unstack, _unstack_vjp, linear=True)
+stack_parts = Row("stack_parts", _stack, _stack_vjp, _stack_jvp, batch=_batch_stack)
+unstack_part = Row("unstack_part", _unstack, _unstack_vjp, linear=True, batch=_batch_unstack)
 # The same value in arrays of its own.
 own_copy = Row("own_copy", _own, lambda ct, out, x: (relayout(ct, layout=x.layout.resolved()),), linear=True)

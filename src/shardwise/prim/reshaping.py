@@ -23,8 +23,9 @@ from shardwise.layout.tiling import Box
 from shardwise.plan.plan import plan_reshard
 from shardwise.prim.needs import brought, may_send
 from shardwise.prim.row import Row
+from shardwise.prim.spans import Index, Span
 from shardwise.prim.tensor import Tensor, moved
-from shardwise.prim.windows import Index, Span, window
+from shardwise.prim.windows import window
 from shardwise.prim.work import Place, worked
 
 Sizes = Sequence[int]
@@ -239,5 +240,9 @@ def _reshape_vjp(ct: Tensor, out: Tensor, x: Tensor, **_: Any) -> tuple[Tensor, 
     return (reshape(ct, shape=x.shape),)
 
 
+def _batch(row: Row, lead: Any, mapped: Any, operands: Any, params: Any) -> Tensor:
+    return reshape(*operands, shape=(*lead.sizes, *params["shape"]))  # no longer one dim that could be cut
+
+
 # The value in another shape, element for element in row-major order; if it is one dim, cut in this way.
-reshape = Row("reshape", _reshape, _reshape_vjp, linear=True)
+reshape = Row("reshape", _reshape, _reshape_vjp, linear=True, batch=_batch)

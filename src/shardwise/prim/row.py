@@ -19,6 +19,10 @@ class Row:
     None where there is none, or a function that makes it where that is work which is only done if somebody asks.
     `jvp(tangents, out, *tensors, **params)` returns the tangent of the result; tangents that are None are zero. A
     `linear` primitive of one tensor is its own tangent map.
+
+    `batch(row, lead, mapped, operands, params)` computes it on operands of which some, the `mapped` ones, have leading
+    dims that the program does not see. Without it all operands are given those dims, and the parameters are shifted
+    by their names (see `Lead`). `local` is a primitive of what devices hold inside `shard_map`, and of nothing else.
     """
 
     name: str
@@ -26,6 +30,8 @@ class Row:
     vjp: Callable[..., Cotangents] | None = None
     jvp: Callable[..., Tensor | None] | None = None
     linear: bool = False
+    batch: Callable[..., Tensor] | None = None
+    local: Callable[..., Tensor] | None = None
 
     @staticmethod
     def constant(name: str, run: Callable[..., Tensor]) -> Row:
@@ -36,10 +42,9 @@ class Row:
         return f"Row({self.name})"
 
     def __call__(self, *tensors: Any, **params: Any) -> Tensor:
-        """Apply the primitive under whatever interpreters its operands carry."""
+        """Apply the primitive under whatever interpreters its operands carry: the one of the highest level first."""
+        level, top = 0, None
         for x in tensors:
-            if isinstance(x, Tensor) and x.level:
-                from shardwise.prim.bind import bind
-
-                return bind(self, *tensors, **params)
-        return self.run(*tensors, **params)
+            if isinstance(x, Tensor) and x.level > level:
+                level, top = x.level, x
+        return self.run(*tensors, **params) if top is None else top._interpret(self, tensors, params)

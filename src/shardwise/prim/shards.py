@@ -9,6 +9,7 @@ from math import prod
 from typing import Any
 
 import numpy as np
+from array_api_compat import array_namespace
 
 from shardwise.engine.arrays import accumulator
 from shardwise.engine.execute import Program, permutation
@@ -233,8 +234,15 @@ def _unfold_vjp(ct: Tensor, out: Tensor, x: Tensor, *, layout: Layout, shape: Sh
     return (relayout(total, layout=x.layout.resolved()),)
 
 
-fold = Row("fold", _fold, _fold_vjp, _fold_jvp)
-unfold = Row("unfold", lambda x, *, layout, shape: relabelled(x, layout, shape), _unfold_vjp, linear=True)
+def batch_shards(row: Row, lead: Any, mapped: Any, operands: Any, params: Any) -> Tensor:
+    """Apply a primitive on shards to values with leading dims: every device has those whole."""
+    return row(*[lead.unsplit(x) for x in lead.spread_all(mapped, operands)], **lead.whole().shift(params))
+
+
+fold = Row("fold", _fold, _fold_vjp, _fold_jvp, batch=batch_shards)
+unfold = Row(
+    "unfold", lambda x, *, layout, shape: relabelled(x, layout, shape), _unfold_vjp, linear=True, batch=batch_shards
+)
 
 
 def _average(x: Tensor, *, axes: tuple[Axis, ...]) -> Tensor:
@@ -244,7 +252,11 @@ def _average(x: Tensor, *, axes: tuple[Axis, ...]) -> Tensor:
 # The average of the shards along axes in place of each of them. It is its own transpose: cotangents are averaged too,
 # of which the sum might be too large for 16 bits.
 average = Row(
-    "average", _average, lambda ct, out, x, *, axes: (average(relayout(ct, layout=x.layout), axes=axes),), linear=True
+    "average",
+    _average,
+    lambda ct, out, x, *, axes: (average(relayout(ct, layout=x.layout), axes=axes),),
+    linear=True,
+    batch=batch_shards,
 )
 
 
@@ -300,7 +312,7 @@ def _permute_vjp(ct: Tensor, out: Tensor, x: Tensor, *, sources: Sources) -> tup
     return (permute_shards(relayout(ct, layout=x.layout.resolved()), sources=tuple(back)),)
 
 
-permute_shards = Row("permute_shards", _permute, _permute_vjp, linear=True)
+permute_shards = Row("permute_shards", _permute, _permute_vjp, linear=True, batch=batch_shards)
 
 
 # -- linear maps of what each device holds ---------------------------------------------------------------
@@ -331,25 +343,44 @@ def _local_map_vjp(ct: Tensor, out: Tensor, x: Tensor, *, layout: Layout, shape:
     return (resolved(local_map(relayout(ct, layout=layout.resolved()), **back, layout=summed, shape=x.shape)),)
 
 
+def _batch_local_map(row: Row, lead: Any, mapped: Any, operands: Any, params: Any) -> Tensor:
+    (x,), whole = operands, lead.whole()
+    kernels = {name: _each_place(params[name], lead.sizes) for name in ("kernel", "transpose")}
+    return local_map(lead.unsplit(x), **(params | kernels | whole.shift({k: params[k] for k in ("layout", "shape")})))
+
+
+def _each_place(kernel: Kernel, sizes: Shape) -> Kernel:
+    # A kernel of what stands at one place of leading dims, on all of them.
+    def mapped(array: Any, **how: Any) -> Any:
+        flat = array.reshape((prod(sizes), *array.shape[len(sizes) :]))
+        if not flat.shape[0]:
+            one = kernel(zeros(array, flat.shape[1:]), **how)
+            return zeros(one, (*sizes, *one.shape))
+        out = array_namespace(array).stack([kernel(flat[k, ...], **how) for k in range(flat.shape[0])])
+        return out.reshape((*sizes, *out.shape[1:]))
+
+    return mapped
+
+
 # What each device holds, put through a linear kernel (that is told the device, if `positional`): the result
 # has this layout and shape.
-local_map = Row("local_map", _local_map, _local_map_vjp, linear=True)
+local_map = Row("local_map", _local_map, _local_map_vjp, linear=True, batch=_batch_local_map)
 
 
 # -- part of a mesh --------------------------------------------------------------------------------------
 
 
-def _restrict(x: Tensor, *, axis: Axis, at: int) -> Tensor:
-    layout, shape, first = restricted(x.layout, x.shape, axis, at)
+def _restrict(x: Tensor, *, axis: Axis, position: int) -> Tensor:
+    layout, shape, first = restricted(x.layout, x.shape, axis, position)
     step = x.mesh.divisor(axis)
     return taken(x, layout, shape, lambda device: _inside(device, axis, step) + first)
 
 
-def _embed(x: Tensor, *, axis: Axis, at: int, layout: Layout, shape: Shape) -> Tensor:
+def _embed(x: Tensor, *, axis: Axis, position: int, layout: Layout, shape: Shape) -> Tensor:
     new, step, like = storage_of(layout, shape), layout.mesh.divisor(axis), sample(x.arrays)
 
     def make(index: int, device: int) -> Any:
-        if device // step % axis.size == at:
+        if device // step % axis.size == position:
             return x.arrays[x.storage.index(_outside(device, axis, step))]
         local = new.shapes[index]
         return x.engine.apply(partial(zeros, shape=local), [like], local)
@@ -366,22 +397,22 @@ def _outside(device: int, axis: Axis, step: int) -> int:
     return device // (step * axis.size) * step + device % step
 
 
-def restricted(layout: Layout, shape: Shape, axis: Axis, at: int) -> tuple[Layout, Shape, int]:
+def restricted(layout: Layout, shape: Shape, axis: Axis, position: int) -> tuple[Layout, Shape, int]:
     """Return layout and shape of what the devices at one position along a whole axis hold, and their first index."""
-    mesh = layout.mesh.fix({axis.name: at})
+    mesh = layout.mesh.fix({axis.name: position})
     sizes = tuple(size // (axis.size if axis in cut.axes else 1) for size, cut in zip(shape, layout.dims, strict=True))
     dims = [tuple(str(a) for a in cut.axes if a != axis) for cut in layout.dims]
-    return Layout(mesh, dims), sizes, at * layout.mesh.divisor(axis)
+    return Layout(mesh, dims), sizes, position * layout.mesh.divisor(axis)
 
 
-def _restrict_vjp(ct: Tensor, out: Tensor, x: Tensor, *, axis: Axis, at: int) -> tuple[Tensor, ...]:
-    return (embed(relayout(ct, layout=out.layout), axis=axis, at=at, layout=x.layout, shape=x.shape),)
+def _restrict_vjp(ct: Tensor, out: Tensor, x: Tensor, *, axis: Axis, position: int) -> tuple[Tensor, ...]:
+    return (embed(relayout(ct, layout=out.layout), axis=axis, position=position, layout=x.layout, shape=x.shape),)
 
 
-def _embed_vjp(ct: Tensor, out: Tensor, x: Tensor, *, axis: Axis, at: int, layout: Layout, shape: Shape) -> Any:
-    return (restrict(relayout(ct, layout=layout), axis=axis, at=at),)
+def _embed_vjp(ct: Tensor, out: Tensor, x: Tensor, *, axis: Axis, position: int, layout: Layout, shape: Shape) -> Any:
+    return (restrict(relayout(ct, layout=layout), axis=axis, position=position),)
 
 
 # A stack at one position of a mesh axis, as a tensor on that part of the mesh; and back, with zeros elsewhere.
-restrict = Row("restrict", _restrict, _restrict_vjp, linear=True)
-embed = Row("embed", _embed, _embed_vjp, linear=True)
+restrict = Row("restrict", _restrict, _restrict_vjp, linear=True, batch=batch_shards)
+embed = Row("embed", _embed, _embed_vjp, linear=True, batch=batch_shards)

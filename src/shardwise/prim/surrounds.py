@@ -27,33 +27,14 @@ from shardwise.prim.needs import brought, may_send
 from shardwise.prim.relayout import laid_out
 from shardwise.prim.reshaping import together
 from shardwise.prim.row import Row
+from shardwise.prim.spans import Span, Stretch, Stretches, whole_but
 from shardwise.prim.tensor import Tensor, moved
-from shardwise.prim.windows import Span, whole_but, window, within
+from shardwise.prim.windows import window, within
 from shardwise.prim.work import Place, worked
 
 Interval = tuple[int, int]
 Mode = Literal["edge", "reflect", "wrap"]
 Picks = tuple[Any, ...]  # per part of a dim, the positions of elements in its array: a slice, or an array
-
-
-class Stretch(NamedTuple):
-    """A run of elements of a dim: `length` of them from `first` on, forwards (1), backwards (-1) or one of them (0)."""
-
-    length: int
-    first: int
-    step: int
-
-    @property
-    def span(self) -> Span:
-        """The elements that it runs over, in order.
-
-        >>> Stretch(3, 5, -1).span
-        Span(start=3, length=3, step=1)
-        """
-        return Span(min(self.first, self.first + (self.length - 1) * self.step), self.length if self.step else 1)
-
-
-Stretches = tuple[Stretch, ...]
 
 
 def stretches(size: int, low: int, high: int, mode: Mode) -> Stretches:

@@ -77,7 +77,7 @@ class Tensor(Methods, Drawn, LayoutAccessors):
     layout: Layout = Fixed.slot("_layout", "How the tensor is spread over its mesh.")
     mesh: DeviceMesh = Fixed.slot("_layout.mesh", "The mesh that the tensor is spread over.")
     engine: Engine = Fixed.slot("_engine", "The engine that the tensor lives on.")
-    level = 0  # of differentiation: a plain value
+    level = 0  # of interpretation: a plain value
     is_recorded = False  # by a tracer
 
     def __init__(
@@ -88,6 +88,19 @@ class Tensor(Methods, Drawn, LayoutAccessors):
         self._engine = engine or current_engine()
         self._settled: Tensor | None = None
         self._layout, self._shape, self._dtype = layout, shape, dtype
+
+    def _interpret(self, row: Any, operands: tuple[Any, ...], params: dict[str, Any]) -> Tensor:
+        """Apply a primitive to operands of which this one has the highest level: a plain value computes it."""
+        return row.run(*operands, **params)
+
+    def _constant(self) -> Tensor:
+        """Return the same value as a constant to every derivative; what is recorded stays so."""
+        return self
+
+    @Fixed
+    def is_local(self) -> bool:
+        """Whether it is what devices hold inside `shard_map`."""
+        return False
 
     # -- what it is --------------------------------------------------------------------------------
 
@@ -314,13 +327,6 @@ def together(*data: Any) -> list[Tensor]:
 def _beside(data: Any, mesh: DeviceMesh) -> Tensor:
     array = host_array(data)
     return placed(array, Layout.replicated(mesh, array.ndim))
-
-
-def plain(x: Tensor) -> Tensor:
-    """Return the value itself of a tensor that is being differentiated; what is recorded stays so."""
-    while x.level and not x.is_recorded:
-        x = x.value  # type: ignore[attr-defined]
-    return x
 
 
 def lowest(x: Tensor) -> Tensor:

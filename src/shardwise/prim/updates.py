@@ -11,7 +11,7 @@ from shardwise.layout.layout import Layout, Shape
 from shardwise.layout.tiling import Box
 from shardwise.prim.dispatch import apply
 from shardwise.prim.elementwise import astype, equal, multiply
-from shardwise.prim.gathers import gather, in_a_row, local_positions, positions
+from shardwise.prim.gathers import back_in_front, gather, in_a_row, local_positions, positions, side_by_side
 from shardwise.prim.iota import iota
 from shardwise.prim.needs import brought
 from shardwise.prim.parts import zeros_like
@@ -19,8 +19,9 @@ from shardwise.prim.relayout import relayout
 from shardwise.prim.row import Row
 from shardwise.prim.rule import Rule
 from shardwise.prim.shapes import expand
+from shardwise.prim.spans import Index
 from shardwise.prim.tensor import Tensor
-from shardwise.prim.windows import Index, local_slices, window, windowed
+from shardwise.prim.windows import local_slices, window, windowed
 from shardwise.prim.work import Place, worked
 
 
@@ -62,41 +63,53 @@ write = Row("write", _write, _write_vjp, _write_jvp)
 
 
 @lru_cache(maxsize=4096)
-def _rule(rank: int, picked: int, dim: int, merged: int) -> Rule:
-    own, index = tuple(f"d{k}" for k in range(rank)), tuple(f"i{k}" for k in range(picked))
+def _rule(rank: int, picked: int, dim: int, merged: int, batch: int) -> Rule:
+    own, index = tuple(f"d{k}" for k in range(rank)), tuple(f"i{k}" for k in range(picked - batch))
     values = (*own[:dim], *index, *own[dim + merged :])
     # Which of several values for one element comes last is only known where all of them are.
-    return Rule((own, values, index), own, whole=frozenset(index))
+    return Rule((own, values, (*own[:batch], *index)), own, whole=frozenset(index))
 
 
-def _write_at(x: Tensor, values: Tensor, indices: Tensor, *, dim: int, merged: int = 1) -> Tensor:
+def _write_at(x: Tensor, values: Tensor, indices: Tensor, *, dim: int, merged: int = 1, batch: int = 0) -> Tensor:
     sizes = x.shape[dim : dim + merged]
 
     def kernel(box: Box, array: Any, new: Any, index: Any) -> Any:
         inside, local = local_positions(positions(index, prod(sizes)), sizes, box[dim : dim + merged])
-        out, lead = _copy(in_a_row(array, dim, merged)), (slice(None),) * dim
-        out[(*lead, local[inside])] = new[(*lead, inside)]
-        return out.reshape(array.shape)
+        out = in_a_row(array, dim, merged)
+        if batch:
+            order = (*range(batch, dim), *range(batch), *range(dim, new.ndim))
+            new = new.permute(order) if is_torch(new) else new.transpose(order)
+            (flat, local), apart = side_by_side(out, local, dim, batch), (*out.shape[batch:dim], *out.shape[:batch])
+            done = _put(flat, new, inside, local, dim - batch).reshape((*apart, *out.shape[dim:]))
+            return back_in_front(done, dim, batch).reshape(array.shape)
+        return _put(out, new, inside, local, dim).reshape(array.shape)
 
-    rule = _rule(x.ndim, indices.ndim, dim, merged)
+    rule = _rule(x.ndim, indices.ndim, dim, merged, batch)
     return apply("write_at", kernel, rule, [x, values, indices], located=(0,), dtype=x.dtype)
 
 
-def _winners(x: Tensor, values: Tensor, indices: Tensor, sizes: Shape) -> Tensor:
+def _put(array: Any, new: Any, inside: Any, local: Any, dim: int) -> Any:
+    out, lead = _copy(array), (slice(None),) * dim
+    out[(*lead, local[inside])] = new[(*lead, inside)]
+    return out
+
+
+def _winners(x: Tensor, values: Tensor, indices: Tensor, sizes: Shape, batch: int) -> Tensor:
     # 1 for the values that stay, 0 for those which another one for the same element comes after.
     numbers = iota(indices.layout.resolved().without_halo(), indices.shape, x.engine)
-    line = zeros_like(numbers, (prod(sizes),), Layout.replicated(x.mesh, 1))
-    last = gather(write_at(line, numbers, indices, dim=0), indices, dim=0, along=False)
+    line = zeros_like(numbers, (*indices.shape[:batch], prod(sizes)), Layout.replicated(x.mesh, batch + 1))
+    wrote = write_at(line, numbers, indices, dim=batch, batch=batch)
+    last = gather(wrote, indices, dim=batch, along=False, batch=batch)
     return astype(equal(last, numbers), dtype=values.dtype)
 
 
 def _write_at_vjp(
-    ct: Tensor, out: Tensor, x: Tensor, values: Tensor, indices: Tensor, *, dim: int, merged: int = 1
+    ct: Tensor, out: Tensor, x: Tensor, values: Tensor, indices: Tensor, *, dim: int, merged: int = 1, batch: int = 0
 ) -> Any:
-    stays = _winners(x, values, indices, x.shape[dim : dim + merged])
-    stays = expand(stays, at=tuple(range(dim + indices.ndim, values.ndim)))
-    back = multiply(gather(ct, indices, dim=dim, along=False, merged=merged), stays)
-    return write_at(ct, _zeros(values), indices, dim=dim, merged=merged), back, None
+    stays = _winners(x, values, indices, x.shape[dim : dim + merged], batch)
+    stays = expand(stays, at=(*range(batch, dim), *range(dim + indices.ndim - batch, values.ndim)))
+    back = multiply(gather(ct, indices, dim=dim, along=False, merged=merged, batch=batch), stays)
+    return write_at(ct, _zeros(values), indices, dim=dim, merged=merged, batch=batch), back, None
 
 
 def _write_at_jvp(tangents: Any, out: Tensor, x: Tensor, values: Tensor, indices: Tensor, **how: Any) -> Any:
@@ -104,6 +117,14 @@ def _write_at_jvp(tangents: Any, out: Tensor, x: Tensor, values: Tensor, indices
     return write_at(first, second, indices, **how)
 
 
+def _batch_write_at(row: Row, lead: Any, mapped: Any, operands: Any, params: Any) -> Tensor:
+    dim, batch = params["dim"] + lead.count, params.get("batch", 0)
+    if not mapped[2] and not batch:
+        pair = lead.spread_all(mapped[:2], operands[:2])
+        return write_at(*pair, operands[2], **(params | {"dim": dim}))
+    return write_at(*lead.spread_all(mapped, operands), **(params | {"dim": dim, "batch": batch + lead.count}))
+
+
 # A value with the elements at some indices of a dim (or of some, taken as a row) replaced; where an index is
 # repeated, the last one counts.
-write_at = Row("write_at", _write_at, _write_at_vjp, _write_at_jvp)
+write_at = Row("write_at", _write_at, _write_at_vjp, _write_at_jvp, batch=_batch_write_at)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from functools import lru_cache
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
@@ -24,43 +24,11 @@ from shardwise.prim.kernel import zeros
 from shardwise.prim.needs import brought
 from shardwise.prim.relayout import relayout
 from shardwise.prim.row import Row
+from shardwise.prim.spans import Index, Span
 from shardwise.prim.tensor import Tensor, moved
 from shardwise.prim.work import Place, worked
 
 SMALL = 1 << 15  # bytes below which what a call costs counts more than what is copied
-
-
-class Span(NamedTuple):
-    """The elements of a dim from `start` on, every `step`-th, `length` of them.
-
-    >>> Span(1, 3, 2).inside(2, 6)
-    (1, 3)
-    """
-
-    start: int
-    length: int
-    step: int = 1
-
-    def inside(self, low: int, high: int) -> tuple[int, int]:
-        """Return which of the elements lie in [low, high)."""
-        return self.below(low), self.below(high)
-
-    def below(self, position: int) -> int:
-        """Return how many of the elements lie before a position."""
-        return min(self.length, max(0, -((self.start - position) // self.step)))
-
-
-Index = tuple[Span, ...]  # one per dim
-
-
-def between(start: int, stop: int) -> Span:
-    """Return the elements from `start` to `stop`."""
-    return Span(start, max(0, stop - start))
-
-
-def whole_but(shape: Shape, dim: int, span: Span) -> Index:
-    """Return the index of a window that is whole but along one dim."""
-    return tuple(span if k == dim else Span(0, size) for k, size in enumerate(shape))
 
 
 @lru_cache(maxsize=4096)

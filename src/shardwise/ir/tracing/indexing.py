@@ -15,7 +15,7 @@ from shardwise.errors import ProgramError
 from shardwise.ir.tracing.bodies import converted
 from shardwise.ir.tracing.emitter import Emitter, element_of, shape_of
 from shardwise.prim.bind import Node
-from shardwise.prim.surrounds import Stretch
+from shardwise.prim.spans import Stretch
 
 Operands = Sequence[SSAValue]
 

@@ -347,7 +347,7 @@ def _same(e: Emitter, node: Node, operands: Sequence[SSAValue]) -> SSAValue:
 
 def _take_part(e: Emitter, node: Node, operands: Sequence[SSAValue]) -> SSAValue:
     x = node.operands[0]
-    box = x.storage.boxes[x.storage.index(node.params["index"])]
+    box = x.storage.boxes[x.storage.index(node.params["part"])]
     return e.slice(operands[0], [a for a, _ in box], [b - a for a, b in box])
 
 
@@ -357,7 +357,7 @@ def _stack(e: Emitter, node: Node, operands: Sequence[SSAValue]) -> SSAValue:
 
 def _unstack(e: Emitter, node: Node, operands: Sequence[SSAValue]) -> SSAValue:
     shape = shape_of(operands[0])
-    part = e.slice(operands[0], [node.params["index"], *[0] * (len(shape) - 1)], [1, *shape[1:]])
+    part = e.slice(operands[0], [node.params["part"], *[0] * (len(shape) - 1)], [1, *shape[1:]])
     return e.reshape(part, shape[1:])
 
 
