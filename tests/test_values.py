@@ -6,7 +6,7 @@ from types import ModuleType
 
 from shardwise.prim.row import Row
 
-ROOMS = ["layout", "plan", "pictures", "engine", "prim", "ops", "autodiff"]
+ROOMS = ["layout", "plan", "pictures", "engine", "prim", "ops", "transform"]
 GROWING = {
     "shardwise.engine.boxes.Placed",
     "shardwise.engine.counters.Counters",

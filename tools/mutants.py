@@ -41,7 +41,7 @@ from tools.mutation.trial import Outcome, choose, control, read_killer, task_of 
 TESTS = {
     "layout": ["tests/layout", "tests/plan", "src/shardwise/layout", "src/shardwise/plan"],
     "plan": ["tests/plan", "tests/pictures", "tests/engine", "src/shardwise/plan"],
-    "prim": ["tests/prim", "tests/ops", "tests/autodiff", "src/shardwise/prim"],
+    "prim": ["tests/prim", "tests/ops", "tests/transform", "src/shardwise/prim"],
     "engine": ["tests/engine", "tests/engines", "tests/ops/test_communication.py", "src/shardwise/engine"],
 }
 PRELOADED = ["numpy", "hypothesis", "hypothesis.extra.numpy", "ml_dtypes", "optree", "rich", "click", "torch", "jax"]

@@ -10,9 +10,6 @@ The words, used in code, errors and documentation alike:
 - global view: what the value is, as if on one device; local view: what one device holds.
 """
 
-from shardwise.autodiff.gradients import grad, value_and_grad
-from shardwise.autodiff.rematerialization import checkpoint
-from shardwise.autodiff.transforms import jvp, stop_gradient, vjp
 from shardwise.engine.abstract import AbstractEngine
 from shardwise.engine.current import current_engine, engine_context
 from shardwise.engine.local import LocalEngine
@@ -179,6 +176,7 @@ from shardwise.ops.linalg import (
 )
 from shardwise.ops.local_view import axis_index, shard_map
 from shardwise.ops.normalization import cross_entropy, layer_norm, rms_norm
+from shardwise.ops.own_kernels import local_call
 from shardwise.ops.reductions import (
     all,
     any,
@@ -209,17 +207,22 @@ from shardwise.prim.explanation import Explanation, explain
 from shardwise.prim.local import LocalTensor
 from shardwise.prim.solvers import GreedyReshard, NoReshard, PartialsOnly, ReshardWarning, mode
 from shardwise.prim.tensor import Shard, Tensor, asarray, from_shards
+from shardwise.transform.derivatives import jvp, stop_gradient, vjp
+from shardwise.transform.gradients import grad, value_and_grad
+from shardwise.transform.jacobians import hessian, jacfwd, jacrev
+from shardwise.transform.mapping import vmap
+from shardwise.transform.rematerialization import checkpoint
 
 __version__ = "0.1.0"
 
 # `from shardwise import *` leaves Python's own abs, all, any, max, min, pow, random, round and sum alone.
 __all__ = [
+    "CPU",
     "AbstractEngine",
     "Accelerator",
     "ArgumentError",
     "Axis",
     "BindingError",
-    "CPU",
     "CollectiveError",
     "CollectiveMismatch",
     "CollectiveTimeout",
@@ -346,22 +349,26 @@ __all__ = [
     "greater",
     "greater_equal",
     "halo_exchange",
+    "hessian",
     "hypot",
     "imag",
     "init",
     "isfinite",
     "isinf",
     "isnan",
+    "jacfwd",
+    "jacrev",
     "jvp",
     "layer_norm",
     "less",
     "less_equal",
     "linspace",
+    "local_call",
     "local_shard_shape_from_global",
     "log",
-    "log10",
     "log1p",
     "log2",
+    "log10",
     "log_softmax",
     "logaddexp",
     "logical_and",
@@ -444,6 +451,7 @@ __all__ = [
     "value_and_grad",
     "var",
     "vjp",
+    "vmap",
     "where",
     "zeros",
     "zeros_like",

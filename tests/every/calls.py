@@ -215,7 +215,7 @@ class Setting:
         def each(function: Callable[..., Any]) -> Callable[..., Any]:
             def mapped(*stacks: np.ndarray) -> Any:
                 flat = [stack.reshape(mesh.num_devices, *stack.shape[mesh.ndim :]) for stack in stacks]
-                found = [function(*[stack[i] for stack in flat]) for i in range(mesh.num_devices)]
+                found = [function(*[np.asarray(stack[i]) for stack in flat]) for i in range(mesh.num_devices)]
                 many = [list(map(np.asarray, one)) if call.local == "many" else [np.asarray(one)] for one in found]
                 stacked = [np.stack(some).reshape(*mesh.mesh_shape, *some[0].shape) for some in zip(*many, strict=True)]
                 return stacked if call.local == "many" else stacked[0]
@@ -223,7 +223,8 @@ class Setting:
             return mapped
 
         scale = each(call.scale) if call.scale is not None else None
-        return replace(call, code=code, operands=operands, oracle=each(call.oracle), scale=scale, verify=None)
+        how: dict[str, Any] = {"scale": scale, "verify": None, "local": False}
+        return replace(call, code=code, operands=operands, oracle=each(call.oracle), **how)
 
 
 __all__ = ["Call", "P", "Setting", "is_float"]

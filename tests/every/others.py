@@ -7,7 +7,7 @@ import numpy as np
 from shardwise import Tensor
 from tests.every.calls import Call, Setting
 from tests.every.comparison import Rule
-from tests.every.reductions import widen
+from tests.every.reductions import near, widen
 from tests.every.table import row
 from tests.every.values import FLOATS, MOVABLE
 
@@ -28,8 +28,8 @@ def derivative(setting: Setting, name: str) -> Call:
     dtype = setting.dtype(FLOATS)
     a = setting.operand(setting.shape(), dtype, "small")
     cubic = "lambda x: x * x * x + 2.0 * x"
-    near = Rule(exact=False, ulps=16)
-    how: dict[str, Any] = {"rule": near, "scale": lambda size: 3 * size**2 + 2, "local": True}
+    close = Rule(exact=False, ulps=16)
+    how: dict[str, Any] = {"rule": close, "scale": lambda size: 3 * size**2 + 2, "local": True}
     if name == "grad":
         return setting.call(f"sw.grad(lambda x: sw.sum(({cubic})(x)))({a})", _slope, **how)
     if name == "checkpoint":
@@ -38,22 +38,72 @@ def derivative(setting: Setting, name: str) -> Call:
         return setting.call(f"sw.vjp({cubic}, {a})[1](sw.ones_like({a}))[0]", _slope, **how)
     if name == "stop_gradient":
         code = f"sw.grad(lambda x: sw.sum(sw.stop_gradient(x) * x))({a})"
-        return setting.call(code, lambda x: x, rule=near, local=True)
+        return setting.call(code, lambda x: x, rule=close, local=True)
     if name == "jvp":
         return setting.call(
             f"sw.jvp({cubic}, ({a},), (sw.ones_like({a}),))",
             lambda x: (_cubic(x), _slope(x)),
-            rule=near,
+            rule=close,
             scale=lambda size: (size**3 + 2 * size, 3 * size**2 + 2),
             local="many",
         )
     return setting.call(
         f"sw.value_and_grad(lambda x: sw.sum(({cubic})(x)))({a})",
         lambda x: (np.asarray(np.sum(widen(x) ** 3 + 2 * widen(x))).astype(x.dtype), _slope(x)),
-        rule=near,
+        rule=close,
         scale=lambda size: (np.sum(size**3 + 2 * size), 3 * size**2 + 2),
         local="many",
     )
+
+
+@row("jacfwd", "jacrev", "hessian")
+def jacobian(setting: Setting, name: str) -> Call:
+    """The matrix of derivatives of x * x * x + 2 * x, all of whose elements but the diagonal are zero."""
+    dtype, size = setting.dtype(FLOATS), setting.draws.between(1, 5)
+    a = setting.operand((size,), dtype, "small")
+    cubic, rule = "lambda x: x * x * x + 2.0 * x", Rule(exact=False, ulps=16)
+    if name == "hessian":
+        code = f"sw.hessian(lambda x: sw.sum(({cubic})(x)))({a})"
+        return setting.call(
+            code, lambda x: np.diag(6 * widen(x)).astype(x.dtype), rule=rule, scale=lambda size: np.diag(6 * size)
+        )
+    return setting.call(
+        f"sw.{name}({cubic})({a})",
+        lambda x: np.diag(_slope(x)),
+        rule=rule,
+        scale=lambda size: np.diag(3 * size**2 + 2),
+        local=True,
+    )
+
+
+@row("vmap")
+def mapped(setting: Setting, name: str) -> Call:
+    """Sums of squares of slices along any dim, put at any place."""
+    dtype, shape = setting.dtype(FLOATS), setting.shape(low=2)
+    a = setting.operand(shape, dtype, "small")
+    axis, out = setting.dim(len(shape)), setting.draws.below(len(shape) - 1)
+
+    def oracle(x: np.ndarray) -> np.ndarray:
+        slices = [np.sum(np.square(widen(s)), axis=0).astype(dtype) for s in np.moveaxis(x, axis, 0)]
+        empty = np.zeros((0, *np.moveaxis(x, axis, 0).shape[2:]), dtype)
+        return np.moveaxis(np.stack(slices) if slices else empty, 0, out)
+
+    return setting.call(
+        f"sw.vmap(lambda s: sw.sum(s * s, axis=0), {axis}, {out})({a})",
+        oracle,
+        rule=near(dtype, 16 + max(shape)),
+        scale=lambda size: np.moveaxis(np.sum(np.moveaxis(size, axis, 0) ** 2, axis=1), 0, out),
+        local=True,
+    )
+
+
+@row("local_call")
+def own_function(setting: Setting, name: str) -> Call:
+    """Elements in reverse order, on every device by itself."""
+    dtype, shape = setting.dtype(FLOATS), setting.shape(low=1)
+    a = setting.operand(shape, dtype)
+    inner = setting.call(f"sw.local_call(lambda v: v[::-1], {a}, out={a})", lambda x: x[::-1], local=True)
+    return setting.in_local_view(inner)
 
 
 # -- lists of tensors, one per device ------------------------------------------------------------------------------

@@ -177,6 +177,6 @@ def cross_entropy(setting: Setting, name: str) -> Call:
         setting.spell(name, a, b, text, method=name),
         oracle,
         rule=near(dtype, 16 + prod(shape)),
-        scale=lambda size, index: (4 + 4 * np.max(size)) * count,
+        scale=lambda size, index: np.full(rest if how["reduction"] == "none" else (), (4 + 4 * np.max(size)) * count),
         local=True,
     )

@@ -27,8 +27,13 @@ REASONS = {
     **dict.fromkeys(("random.key", "random.split", "random.fold_in"), "keys are numbers, without tensors"),
     # What tensors have beside the functions of the same name.
     **dict.fromkeys(
-        ("Tensor.arrays", "Tensor.kept", "Tensor.storage", "Tensor.level", "Tensor.is_recorded", "Tensor.engine"),
+        ("Tensor.arrays", "Tensor.kept", "Tensor.storage", "Tensor.level", "Tensor.is_recorded", "Tensor.is_local",
+         "Tensor.engine"),
         "how a tensor is kept; tests/prim/test_tensor.py",
+    ),
+    **dict.fromkeys(
+        ("Tensor.beside", "Tensor.lead", "Tensor.lift", "Tensor.node", "Tensor.tangent", "Tensor.value"),
+        "how a value is mapped or watched; tests/prim/test_local.py, tests/prim/test_bind.py",
     ),
     **dict.fromkeys(
         ("Tensor.device", "Tensor.dtype", "Tensor.layout", "Tensor.mesh", "Tensor.nbytes", "Tensor.ndim",

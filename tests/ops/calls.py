@@ -52,6 +52,7 @@ ALONG = "softmax log_softmax argmax argmin cumulative_sum".split()
 ELSEWHERE = frozenset(
     """accelerator all_gather all_reduce all_slice all_to_all cpu distributed_broadcast gpu halo_exchange pmean ppermute
     reduce_scatter reshard shard shift to_device transfer_to broadcast gather reduce scatter send_recv axis_index
+    local_call
     accelerator_count current_engine current_mesh default_device engine_context init mesh_context mode
     trace_communication from_dtensor to_dtensor from_torch to_torch""".split()
 )
@@ -148,6 +149,8 @@ def calls(dtype: Any = "float64") -> list[Call]:
         made("vjp", total, grid),
         made("jvp", total, (grid,), (grid,)),
         made("checkpoint", total),
+        made("vmap", total, 0, 0),
+        *(made(name, total, 0) for name in ("jacfwd", "jacrev", "hessian")),
         made("explain", total, grid),
         made("as_layout", P("x"), 2, MESH),
         made("shard_shape", sizes, P("x", "y"), MESH),

@@ -185,16 +185,19 @@ def is_inside(x: Any) -> bool:
     return (isinstance(x, Tensor) and x.is_local) or _mesh.get() is not None
 
 
+def inside(function: str, of: str = "") -> tuple[DeviceMesh, int]:
+    """Return the mesh and the level of the `shard_map` that is running, or raise an error."""
+    current = _mesh.get()
+    if current is None:
+        raise ArgumentError(f"{function} acts on what one device holds: call it inside shard_map{of}.")
+    return current
+
+
 def as_local(x: Any, function: str) -> Tensor:
     """Return an operand of a collective as a local value; what comes from outside is the same on every device."""
     if isinstance(x, Tensor) and x.is_local:
         return x
-    current = _mesh.get()
-    if current is None:
-        raise ArgumentError(
-            f"{function} acts on what one device holds: call it inside shard_map, not on a {type(x).__name__}."
-        )
-    mesh, level = current
+    mesh, level = inside(function, f", not on a {type(x).__name__}")
     return LocalTensor(constant_stack(x, mesh), mesh, level)
 
 

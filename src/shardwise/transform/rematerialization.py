@@ -8,12 +8,12 @@ from typing import Any, cast
 
 import optree
 
-from shardwise.autodiff.transforms import vjp
 from shardwise.errors import DerivativeError, checked_function
 from shardwise.prim.bind import Bundle, Node, Traced
 from shardwise.prim.parts import zeros_like
 from shardwise.prim.row import Row
 from shardwise.prim.tensor import Tensor
+from shardwise.transform.derivatives import vjp
 
 
 def checkpoint(fn: Callable[..., Any]) -> Callable[..., Any]:

@@ -9,12 +9,12 @@ from typing import Any
 import numpy as np
 import optree
 
-from shardwise.autodiff.transforms import vjp
 from shardwise.errors import ArgumentError, DerivativeError, as_int, checked_function, checked_ints
 from shardwise.layout.layout import Layout
 from shardwise.prim.bind import below
 from shardwise.prim.relayout import relayout
 from shardwise.prim.tensor import Tensor, settled
+from shardwise.transform.derivatives import vjp
 
 
 def grad(fn: Callable[..., Any], argnums: int | Sequence[int] = 0, has_aux: bool = False) -> Callable[..., Any]:

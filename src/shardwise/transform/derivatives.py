@@ -1,4 +1,4 @@
-"""Transforms: functions to their derivatives."""
+"""Derivatives: functions to their tangents and cotangents."""
 
 from __future__ import annotations
 

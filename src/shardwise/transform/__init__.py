@@ -1,0 +1,1 @@
+"""Functions made of functions of tensors: derivatives, and maps."""

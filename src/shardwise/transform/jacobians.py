@@ -1,0 +1,132 @@
+"""Jacobians: all derivatives of all elements of a result by all elements of an argument."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import wraps
+from typing import Any, cast
+
+import optree
+
+from shardwise.errors import ArgumentError, DerivativeError, as_int, checked_function, checked_ints
+from shardwise.layout.layout import Layout
+from shardwise.ops.creation import eye, zeros_like
+from shardwise.prim.reshaping import reshape
+from shardwise.prim.tensor import Tensor, asarray
+from shardwise.transform.derivatives import jvp, vjp
+from shardwise.transform.mapping import vmap
+
+
+def jacfwd(fn: Callable[..., Any], argnums: int | Sequence[int] = 0) -> Callable[..., Any]:
+    """Return the function that gives the Jacobian of `fn` by its arguments `argnums`, column by column at once.
+
+    For each result, in its tree, there is a tree like the argument; the shape of each is that of the result and then
+    that of the argument. It is the better one where results have more elements than arguments.
+
+    >>> import numpy as np
+    >>> from shardwise import sin
+    >>> jacfwd(lambda x: sin(x)[:1] * x)(np.array([0.0, 1.0])).numpy()
+    array([[0., 0.],
+           [1., 0.]])
+    """
+    checked_function(fn, "jacfwd")
+    chosen = checked_ints(argnums, "argnums is an int or a tuple of ints")
+
+    @wraps(fn)
+    def jacobian(*args: Any) -> Any:
+        partly, primals = _by(fn, args, chosen)
+        leaves, tree = optree.tree_flatten(cast(Any, primals))
+        values = [asarray(leaf) for leaf in leaves]
+        columns = []
+        for i, value in enumerate(values):
+
+            def column(tangent: Any, i: int = i) -> Any:
+                some = [tangent if k == i else zeros_like(v) for k, v in enumerate(values)]
+                primal, tangents = (cast(Any, optree.tree_unflatten(tree, xs)) for xs in (values, some))
+                return jvp(partly, primal, tangents)[1]
+
+            found = vmap(column, out_axes=-1)(_units(value))
+            columns.append(
+                optree.tree_map(lambda y, value=value: reshape(y, shape=(*y.shape[:-1], *value.shape)), found)
+            )
+        out_tree = optree.tree_structure(columns[0])
+        rows = zip(*(optree.tree_leaves(column) for column in columns), strict=True)
+        trees = [_unpack(optree.tree_unflatten(tree, list(row)), argnums) for row in rows]
+        return optree.tree_unflatten(out_tree, trees)
+
+    return jacobian
+
+
+def jacrev(fn: Callable[..., Any], argnums: int | Sequence[int] = 0) -> Callable[..., Any]:
+    """Return the function that gives the Jacobian of `fn` by its arguments `argnums`, row by row at once.
+
+    As `jacfwd`, and the better one where arguments have more elements than results.
+
+    >>> import numpy as np
+    >>> from shardwise import sum
+    >>> jacrev(lambda x: sum(x * x))(np.array([1.0, 2.0])).numpy()
+    array([2., 4.])
+    """
+    checked_function(fn, "jacrev")
+    chosen = checked_ints(argnums, "argnums is an int or a tuple of ints")
+
+    @wraps(fn)
+    def jacobian(*args: Any) -> Any:
+        partly, primals = _by(fn, args, chosen)
+        out, back = vjp(partly, *primals)
+        ends, out_tree = optree.tree_flatten(out)
+        trees = []
+        for i, end in enumerate(ends):
+            if not isinstance(end, Tensor):
+                raise DerivativeError(f"a Jacobian is that of tensors; the function returned {type(end).__name__}.")
+
+            def row(cotangent: Any, i: int = i) -> Any:
+                some = [cotangent if k == i else zeros_like(e) for k, e in enumerate(ends)]
+                return back(optree.tree_unflatten(out_tree, some))
+
+            found = vmap(row)(_units(end))
+            shaped = optree.tree_map(lambda y, end=end: reshape(y, shape=(*end.shape, *y.shape[1:])), found)
+            trees.append(_unpack(shaped, argnums))
+        return optree.tree_unflatten(out_tree, trees)
+
+    return jacobian
+
+
+def hessian(fn: Callable[..., Any], argnums: int | Sequence[int] = 0) -> Callable[..., Any]:
+    """Return the function that gives the second derivatives of `fn`.
+
+    >>> import numpy as np
+    >>> from shardwise import sum
+    >>> hessian(lambda x: sum(x * x * x))(np.array([1.0, 2.0])).numpy()
+    array([[ 6.,  0.],
+           [ 0., 12.]])
+    """
+    checked_function(fn, "hessian")
+    return jacfwd(jacrev(fn, argnums), argnums)
+
+
+def _by(fn: Callable[..., Any], args: tuple[Any, ...], argnums: tuple[int, ...]) -> tuple[Callable[..., Any], Any]:
+    # The function of the arguments that count alone, and those.
+    for k in argnums:
+        if not -len(args) <= k < len(args):
+            raise ArgumentError(f"argnums={k} names an argument that {len(args)} arguments do not have.")
+    spots = [k % len(args) for k in argnums]
+
+    def partly(*some: Any) -> Any:
+        full = list(args)
+        for k, value in zip(spots, some, strict=True):
+            full[k] = value
+        return fn(*full)
+
+    return partly, tuple(args[k] for k in spots)
+
+
+def _unpack(trees: Any, argnums: int | Sequence[int]) -> Any:
+    return trees if as_int(argnums) is None else trees[0]
+
+
+def _units(value: Tensor) -> Tensor:
+    # One tensor of the shape of the value for each of its elements, which alone is 1.
+    layout = Layout.replicated(value.mesh, 2)
+    unit = eye(value.size, dtype=value.dtype, mesh=value.mesh, layout=layout)
+    return reshape(unit, shape=(value.size, *value.shape))
