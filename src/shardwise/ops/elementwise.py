@@ -45,6 +45,7 @@ def _two(row: Row, what: str, example: str) -> Callable[[Any, Any], Tensor]:
 
 def _named(function: Any, name: str, what: str, example: str) -> Any:
     function.__name__ = function.__qualname__ = name
+    function.__code__ = function.__code__.replace(co_name=name, co_qualname=name)  # what tracebacks and errors say
     call, result = example.split(" -> ")
     function.__doc__ = f"Return, element by element, {what}.\n\n    >>> {call}\n    {result}\n    "
     return function

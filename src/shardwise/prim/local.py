@@ -37,6 +37,15 @@ class LocalTensor(Batched):
     ...     return a
     >>> _ = shard_map(look, DeviceMesh((4,), ("x",)), P("x"), P("x"))(np.zeros((8, 3)))
     LocalTensor(float64[2, 3] on every device of x=4) (2, 3) 2 float64
+
+    What all devices hold is its stack. Another stack is a local value `beside` it, and a value from outside, which is
+    the same on every device, is lifted to one:
+
+    >>> def look(a):
+    ...     print(a.is_local, a.stack.shape, a.beside(a.stack * 2.0), a.lift(np.ones(3)))
+    ...     return a
+    >>> _ = shard_map(look, DeviceMesh((4,), ("x",)), P("x"), P("x"))(np.zeros((8, 3)))
+    True (4, 2, 3) LocalTensor(float64[2, 3] on every device of x=4) LocalTensor(float64[3] on every device of x=4)
     """
 
     __slots__ = ()

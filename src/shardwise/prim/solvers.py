@@ -315,8 +315,7 @@ def _entry() -> str | None:
     inner = calls()[1]
     if inner is None or not inner.f_globals.get("__name__", "").startswith(ENTRIES):
         return None
-    function = inner.f_locals.get("function")  # of those that are made by others
-    name = getattr(function, "__name__", None) or inner.f_code.co_name
+    name = inner.f_code.co_name
     owner = type(inner.f_locals.get("self")).__name__
     if owner in ("Update", "Row"):
         return f"x.at[...].{name}" if owner == "Update" else None

@@ -63,8 +63,8 @@ class Tensor(Methods, Drawn, LayoutAccessors):
     (1, 8, 64, DeviceMesh(x=4), 'float64[8@x]', ('x',))
     >>> x.shards[3].box, x.numpy().tolist() == x.gather().local(0).tolist(), x.gather().type_text
     (((6, 8),), True, 'float64[8]')
-    >>> x.device, x.engine.name, len(x.arrays), len(x.kept), x.storage.count
-    (None, 'local', 4, 4, 4)
+    >>> x.device, x.engine.name, len(x.arrays), len(x.kept), x.storage.count, x.is_local
+    (None, 'local', 4, 4, 4, False)
     >>> x[3].item(), x[3:5].numpy()
     (3.0, array([3., 4.]))
     """
