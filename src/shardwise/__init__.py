@@ -177,6 +177,7 @@ from shardwise.ops.linalg import (
 from shardwise.ops.local_view import axis_index, shard_map
 from shardwise.ops.normalization import cross_entropy, layer_norm, rms_norm
 from shardwise.ops.own_kernels import local_call
+from shardwise.ops.own_ops import custom_op
 from shardwise.ops.reductions import (
     all,
     any,
@@ -212,6 +213,7 @@ from shardwise.transform.gradients import grad, value_and_grad
 from shardwise.transform.jacobians import hessian, jacfwd, jacrev
 from shardwise.transform.mapping import vmap
 from shardwise.transform.rematerialization import checkpoint
+from shardwise.transform.rules import custom_jvp, custom_vjp
 
 __version__ = "0.1.0"
 
@@ -318,6 +320,9 @@ __all__ = [
     "cumulative_sum",
     "current_engine",
     "current_mesh",
+    "custom_jvp",
+    "custom_op",
+    "custom_vjp",
     "default_device",
     "distributed_broadcast",
     "divide",

@@ -451,7 +451,7 @@ WITHOUT = {
     "integers only": "bitwise_and bitwise_invert bitwise_left_shift bitwise_or bitwise_right_shift bitwise_xor",
     "whatever is there": "empty empty_like",
     "used in the cases": "grad vjp value_and_grad jvp",
-    "made of the functions that have cases": "hessian jacfwd jacrev local_call vmap",
+    "made of the functions that have cases": "custom_op hessian jacfwd jacrev local_call vmap",
     "what comes next depends on the dtype": "nextafter",
     "an older name of shard": "reshard",
     "DTensors are made and read between processes": "from_dtensor to_dtensor",

@@ -174,7 +174,7 @@ NO_METHOD = {
     "where": "takes a condition first",
     "embedding": "takes indices first; of a table, take is the method",
     **dict.fromkeys(["to_dtensor", "to_torch"], "leaves for another library"),
-    **dict.fromkeys(["hessian", "jacfwd", "jacrev", "local_call", "vmap"], "takes a function"),
+    **dict.fromkeys(["custom_op", "hessian", "jacfwd", "jacrev", "local_call", "vmap"], "takes a function"),
     **dict.fromkeys(["checkpoint", "grad", "jvp", "shard_map", "stop_gradient", "value_and_grad", "vjp", "explain"],
     "is a transform of functions, or a part of one"),
     **dict.fromkeys(["accelerator_count", "as_layout", "axis_index", "current_engine", "current_mesh", "default_device",

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from contextvars import ContextVar
 from math import prod
 from typing import Any, cast
 
@@ -20,8 +19,15 @@ from shardwise.layout.layout import Layout, Shape
 from shardwise.layout.mesh import DeviceMesh
 from shardwise.layout.placement import Placement, ReduceOp
 from shardwise.layout.spec import DimSpec
-from shardwise.prim.bind import new_level
-from shardwise.prim.local import LocalTensor, constant_stack, reshape_array, stack_layout, stack_shards
+from shardwise.prim.local import (
+    LocalTensor,
+    constant_stack,
+    current_inside,
+    inside_of,
+    reshape_array,
+    stack_layout,
+    stack_shards,
+)
 from shardwise.prim.relayout import relayout
 from shardwise.prim.row import Row
 from shardwise.prim.shards import divide_by
@@ -97,8 +103,6 @@ def _batch_unstack(row: Row, lead: Any, mapped: Any, operands: Any, params: Any)
 # A stack as the tensor of which every device holds its slice, in this layout.
 unstack = Row("unstack", _unstack, _unstack_vjp, linear=True, batch=_batch_unstack)
 
-_mesh: ContextVar[tuple[DeviceMesh, int] | None] = ContextVar("shard_map_mesh", default=None)
-
 
 def shard_map(
     fn: Callable[..., Any], mesh: DeviceMesh | None = None, in_specs: Any = None, out_specs: Any = None
@@ -122,13 +126,9 @@ def shard_map(
         leaves, tree = optree.tree_flatten(cast(Any, args))
         specs = _matched(in_specs, args, leaves, "in_specs")
         stacks = [_stack(_entered(leaf, spec, mesh), mesh) for leaf, spec in zip(leaves, specs, strict=True)]
-        with new_level() as level:
-            token = _mesh.set((mesh, level))
-            try:
-                values = [LocalTensor(stack, mesh, level) for stack in stacks]
-                out = fn(*optree.tree_unflatten(tree, values))
-            finally:
-                _mesh.reset(token)
+        with inside_of(mesh) as level:
+            values = [LocalTensor(stack, mesh, level) for stack in stacks]
+            out = fn(*optree.tree_unflatten(tree, values))
             results, out_tree = optree.tree_flatten(out)
             specs = _matched(out_specs, out, results, "out_specs")
             done = [_left(value, spec, mesh, level) for value, spec in zip(results, specs, strict=True)]
@@ -182,12 +182,12 @@ def _left(value: Any, spec: LayoutLike, mesh: DeviceMesh, level: int) -> Tensor:
 
 def is_inside(x: Any) -> bool:
     """Whether a collective acts on what devices hold: of a local value, or of anything inside `shard_map`."""
-    return (isinstance(x, Tensor) and x.is_local) or _mesh.get() is not None
+    return (isinstance(x, Tensor) and x.is_local) or current_inside() is not None
 
 
 def inside(function: str, of: str = "") -> tuple[DeviceMesh, int]:
     """Return the mesh and the level of the `shard_map` that is running, or raise an error."""
-    current = _mesh.get()
+    current = current_inside()
     if current is None:
         raise ArgumentError(f"{function} acts on what one device holds: call it inside shard_map{of}.")
     return current
@@ -212,7 +212,7 @@ def axis_index(axis: Names) -> LocalTensor:
     >>> shard_map(lambda a: a + axis_index("x"), mesh, P("x"), P("x"))(np.zeros(3))
     Tensor([0., 1., 2.], float64[3@x] on x=3)
     """
-    current = _mesh.get()
+    current = current_inside()
     if current is None:
         raise LayoutError("axis_index is each device's position, so it has a meaning only inside shard_map.")
     mesh, level = current

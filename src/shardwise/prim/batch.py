@@ -7,6 +7,7 @@ its own rule or, where that is enough, by giving all operands the dims and shift
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Any
@@ -16,7 +17,7 @@ from shardwise.layout.axis import is_disjoint
 from shardwise.layout.cut import Cut
 from shardwise.layout.layout import Layout, Shape
 from shardwise.layout.mesh import DeviceMesh
-from shardwise.prim.bind import Traced
+from shardwise.prim.bind import Traced, new_level
 from shardwise.prim.broadcast import broadcast
 from shardwise.prim.relayout import relayout
 from shardwise.prim.row import Row
@@ -37,7 +38,6 @@ class Lead:
     sizes: Shape
     cuts: tuple[Cut, ...]
     mesh: DeviceMesh
-    is_stack: bool = False  # one dim per mesh axis, split by it, and nothing else is
 
     @property
     def count(self) -> int:
@@ -89,11 +89,23 @@ class Lead:
         n = self.count
         return permute(x, order=(*range(dims, dims + n), *range(dims), *range(dims + n, x.ndim)))
 
+    # -- values that are mapped over these dims ------------------------------------------------------
+
+    def open(self) -> AbstractContextManager[int]:
+        """Map over these dims, at the level that is returned, above all that are open."""
+        return new_level()
+
+    def wrap(self, value: Tensor, level: int) -> Tensor:
+        """Return a value that has these dims as one that is mapped over them."""
+        return Batched(level, value, self.count)
+
+    def below(self, x: Tensor, level: int) -> Tensor:
+        """Return a value that is mapped over these dims as it is below; any other one repeated along them."""
+        return x.value if isinstance(x, Batched) and x.level == level else self.spread(x)
+
 
 @lru_cache(maxsize=4096)
 def _with_lead(lead: Lead, layout: Layout) -> Layout:
-    if lead.is_stack:
-        return Layout(lead.mesh, [*lead.cuts, *[None] * layout.rank])
     used = (*layout.sharded_axes, *layout.partial)
     cuts = [cut if layout.mesh is lead.mesh and is_disjoint(cut.axes, used) else Cut() for cut in lead.cuts]
     return Layout(layout.mesh, [*cuts, *layout.dims], layout.partial, layout.reduce_op or "sum")
@@ -142,7 +154,8 @@ class Batched(Traced):
         self._shape, self._dtype, self._engine = value.shape[lead:], value.dtype, value.engine
         self._layout, self._arrays = _without_lead(value.layout, lead), ()
 
-    def _dims(self) -> Lead:
+    def dims(self) -> Lead:
+        """Return the dims that it is mapped over."""
         layout = self.value.layout
         return Lead(self.value.shape[: self.lead], layout.without_halo().dims[: self.lead], layout.mesh)
 
@@ -155,7 +168,7 @@ class Batched(Traced):
         level = self.level
         mapped = tuple([isinstance(x, Batched) and x.level == level for x in operands])
         values = [x.value if m else x for x, m in zip(operands, mapped, strict=True)]
-        return self.beside(run_batched(row, self._dims(), mapped, values, params))
+        return self.beside(run_batched(row, self.dims(), mapped, values, params))
 
     def _constant(self) -> Tensor:
         """Return the same values, each a constant."""

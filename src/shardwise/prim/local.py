@@ -7,7 +7,9 @@ own slice. A primitive of it is the same primitive of the stack, with those dims
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager
+from contextvars import ContextVar
 from functools import cache, lru_cache, partial
 from typing import Any, NoReturn, cast
 
@@ -84,6 +86,10 @@ class LocalTensor(Batched):
             return x
         return self.beside(constant_stack(x, self.mesh))
 
+    def dims(self) -> Lead:
+        """Return the dims of the mesh, in front of those of the local array."""
+        return _lead(self.mesh)
+
     def __repr__(self) -> str:
         return f"LocalTensor({self.dtype}{list(self.shape)} on every device of {self.mesh})"
 
@@ -144,6 +150,25 @@ class LocalTensor(Batched):
         )
 
 
+_inside: ContextVar[tuple[DeviceMesh, int] | None] = ContextVar("shard_map", default=None)
+
+
+@contextmanager
+def inside_of(mesh: DeviceMesh) -> Iterator[int]:
+    """Go inside the devices of a mesh: values of the level that this opens are local."""
+    with new_level() as level:
+        token = _inside.set((mesh, level))
+        try:
+            yield level
+        finally:
+            _inside.reset(token)
+
+
+def current_inside() -> tuple[DeviceMesh, int] | None:
+    """Return the mesh whose devices run the function now, and its level; None outside `shard_map`."""
+    return _inside.get()
+
+
 # -- stacks --------------------------------------------------------------------------------------------
 
 
@@ -153,9 +178,31 @@ def stack_layout(mesh: DeviceMesh, rank: int) -> Layout:
     return Layout(mesh, [*mesh.axis_names, *[None] * rank])
 
 
+class Devices(Lead):
+    """The leading dims of a stack: one per mesh axis, split by it, and nothing else is."""
+
+    __slots__ = ()
+
+    def layout(self, layout: Layout) -> Layout:
+        """Return the layout of a stack of arrays of as many dims as a layout has."""
+        return stack_layout(self.mesh, layout.rank)
+
+    def open(self) -> AbstractContextManager[int]:
+        """Go inside the devices of the mesh."""
+        return inside_of(self.mesh)
+
+    def wrap(self, value: Tensor, level: int) -> Tensor:
+        """Return a stack as a local value."""
+        return LocalTensor(value, self.mesh, level)
+
+    def below(self, x: Tensor, level: int) -> Tensor:
+        """Return the stack of a local value; of any other one, the same on every device."""
+        return x.value if isinstance(x, LocalTensor) and x.level == level else constant_stack(x, self.mesh)
+
+
 @lru_cache(maxsize=1024)
-def _lead(mesh: DeviceMesh) -> Lead:
-    return Lead(mesh.mesh_shape, stack_layout(mesh, 0).dims, mesh, is_stack=True)
+def _lead(mesh: DeviceMesh) -> Devices:
+    return Devices(mesh.mesh_shape, stack_layout(mesh, 0).dims, mesh)
 
 
 def _everywhere(x: Any, mesh: DeviceMesh) -> Any:

@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import wraps
-from typing import Any, cast
+from typing import Any
 
 import optree
 
-from shardwise.errors import DerivativeError, checked_function
-from shardwise.prim.bind import Bundle, Node, Traced
-from shardwise.prim.parts import zeros_like
-from shardwise.prim.row import Row
+from shardwise.errors import checked_function
 from shardwise.prim.tensor import Tensor
+from shardwise.transform.calls import call_of, write_call
 from shardwise.transform.derivatives import vjp
 
 
@@ -30,64 +28,27 @@ def checkpoint(fn: Callable[..., Any]) -> Callable[..., Any]:
 
     @wraps(fn)
     def kept(*args: Any) -> Any:
-        leaves, tree = optree.tree_flatten(cast(Any, args))
-        level = max((leaf.level for leaf in leaves if isinstance(leaf, Tensor)), default=0)
-        watched = [isinstance(leaf, Traced) and leaf.level == level and leaf.node is not None for leaf in leaves]
-        if not any(watched) or any(leaf.is_recorded for leaf, w in zip(leaves, watched, strict=True) if w):
+        call = call_of(args)
+        taped = [w and leaf.node is not None for leaf, w in zip(call.leaves, call.watched, strict=True)]
+        if not any(taped) or any(leaf.is_recorded for leaf, w in zip(call.leaves, taped, strict=True) if w):
             return fn(*args)  # plain values, forward mode, which keeps nothing, or a program that is written down
-        below = [leaf.value if w else leaf for leaf, w in zip(leaves, watched, strict=True)]
-        ends, out_tree = optree.tree_flatten(kept(*cast(Any, optree.tree_unflatten(tree, below))))
-        if any(isinstance(end, Tensor) and end.level >= level for end in ends):
-            raise DerivativeError(
-                f"{_name(fn)}, which is checkpointed, uses a tensor that is being differentiated and is no argument of "
-                "it.\n  pass it as an argument."
-            )
-        nodes = tuple(leaf.node if w else None for leaf, w in zip(leaves, watched, strict=True))
-        how = {"fn": fn, "tree": tree, "chosen": tuple(i for i, w in enumerate(watched) if w), "ends": tuple(ends)}
-        whole = Node(_whole, tuple(below), how, None, nodes)
-        made = [
-            Traced(level, end, node=Node(_part, (), {"index": i, "count": len(ends)}, end, (whole,)))
-            if isinstance(end, Tensor)
-            else end
-            for i, end in enumerate(ends)
-        ]
-        return optree.tree_unflatten(out_tree, made)
+        below, chosen = call.below, [i for i, w in enumerate(taped) if w]
+
+        def partly(*some: Any) -> Any:
+            full = list(below)
+            for i, value in zip(chosen, some, strict=True):
+                full[i] = value
+            return [value for value in optree.tree_leaves(fn(*call.args(full))) if isinstance(value, Tensor)]
+
+        def backward(cotangents: list[Tensor]) -> Sequence[Tensor | None]:
+            # The function is run again, this time with everything kept, and then backwards.
+            _, back = vjp(partly, *(below[i] for i in chosen))
+            found: list[Tensor | None] = [None] * len(below)
+            for i, cotangent in zip(chosen, back(cotangents), strict=True):
+                found[i] = cotangent
+            return found
+
+        name = f"{getattr(fn, '__name__', 'the function')}, which is checkpointed,"
+        return write_call(name, call, kept(*call.args(below)), backward)
 
     return kept
-
-
-def _name(fn: Any) -> str:
-    return getattr(fn, "__name__", "the function")
-
-
-def _whole_vjp(
-    ct: Bundle, out: None, *leaves: Any, fn: Any, tree: Any, chosen: tuple[int, ...], ends: tuple[Any, ...]
-) -> tuple[Tensor | None, ...]:
-    # The function is run again, this time with everything kept, and then backwards.
-    def partly(*some: Any) -> Any:
-        full = list(leaves)
-        for i, value in zip(chosen, some, strict=True):
-            full[i] = value
-        made = optree.tree_leaves(fn(*optree.tree_unflatten(tree, full)))
-        return [value for value in made if isinstance(value, Tensor)]
-
-    _, back = vjp(partly, *(leaves[i] for i in chosen))
-    tensors = [(end, part) for end, part in zip(ends, ct.parts, strict=True) if isinstance(end, Tensor)]
-    given = [zeros_like(e, e.shape, e.layout.resolved()) if part is None else part for e, part in tensors]
-    found: list[Tensor | None] = [None] * len(leaves)
-    for i, cotangent in zip(chosen, back(given), strict=True):
-        found[i] = cotangent
-    return tuple(found)
-
-
-def _part_vjp(ct: Tensor, out: Tensor, *, index: int, count: int) -> tuple[Bundle]:
-    return (Bundle(tuple(ct if i == index else None for i in range(count))),)
-
-
-def _never(*_: Any, **__: Any) -> Tensor:
-    raise AssertionError("only found on tapes")
-
-
-# On a tape: the run of a checkpointed function as a whole, and one of its results.
-_whole = Row("checkpoint", _never, cast(Any, _whole_vjp))
-_part = Row("checkpoint", _never, cast(Any, _part_vjp))

@@ -1,0 +1,300 @@
+"""Rules of one's own: functions whose derivatives are given instead of worked out."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import update_wrapper
+from typing import Any, NamedTuple, cast
+
+import numpy as np
+import optree
+
+from shardwise.errors import BindingError, DerivativeError, checked_function
+from shardwise.layout.layout import Shape
+from shardwise.layout.placement import ReduceOp, reductions_of
+from shardwise.prim.batch import Batched, Lead
+from shardwise.prim.bind import Traced
+from shardwise.prim.parts import zeros_like
+from shardwise.prim.reduce import reduce
+from shardwise.prim.relayout import relayout
+from shardwise.prim.tensor import Tensor, asarray
+from shardwise.transform.calls import Call, call_of, write_call
+from shardwise.transform.derivatives import vjp
+
+Function = Callable[..., Any]
+
+
+class custom_vjp:
+    """A function with a reverse derivative of its own.
+
+    `forward(*args)` returns the result and what `backward(kept, cotangent)` needs to return a cotangent for each
+    argument, or None. Both may be given at once, or with `defvjp`; they work in `shard_map` and `vmap` too.
+
+    >>> import numpy as np
+    >>> from shardwise import exp, grad, log, sum
+    >>> @custom_vjp
+    ... def log1pexp(x):
+    ...     return log(1.0 + exp(x))
+    >>> log1pexp.defvjp(lambda x: (log1pexp(x), x), lambda x, ct: (ct * (1.0 - 1.0 / (1.0 + exp(x))),))
+    >>> grad(lambda x: sum(log1pexp(x)))(np.array([0.0])).numpy()
+    array([0.5])
+    """
+
+    def __init__(self, fn: Function, forward: Function | None = None, backward: Function | None = None) -> None:
+        """Take a function, and its rules if they are known."""
+        checked_function(fn, "custom_vjp")
+        update_wrapper(self, fn)
+        self._fn, self._name = fn, getattr(fn, "__name__", "the function")
+        self._forward, self._backward = forward, backward
+        if forward is not None or backward is not None:
+            self.defvjp(cast(Any, forward), cast(Any, backward))
+
+    def defvjp(self, forward: Function, backward: Function) -> None:
+        """Set the rules."""
+        checked_function(forward, "custom_vjp: forward")
+        checked_function(backward, "custom_vjp: backward")
+        self._forward, self._backward = forward, backward
+
+    def __call__(self, *args: Any) -> Any:
+        """Run the function."""
+        call = call_of(args)
+        top = _top(call)
+        if top is None or top.is_recorded:
+            return self._fn(*args)
+        if isinstance(top, Batched):
+            return _map(top, call, lambda inside: custom_vjp(*_mapped_vjp(self, inside)))
+        if self._forward is None or self._backward is None:
+            raise DerivativeError(
+                f"{self._name} has no derivative yet.\n  {self._name}.defvjp(forward, backward) sets it."
+            )
+        if not any(w and leaf.node is not None for leaf, w in zip(call.leaves, call.watched, strict=True)):
+            raise DerivativeError(
+                f"{self._name} has a reverse derivative only, by custom_vjp.\n  custom_jvp gives both."
+            )
+        backward, name, types = self._backward, self._name, _types(call)
+        made = self._forward(*call.args(call.below))
+        if not isinstance(made, tuple) or len(made) != 2:
+            raise DerivativeError(
+                f"custom_vjp: forward of {self._name} returns the result and what is kept, as a pair."
+            )
+        out, kept = made
+        ends, out_tree = optree.tree_flatten(out)
+        tensors = [isinstance(end, Tensor) for end in ends]
+
+        def back(cotangents: list[Tensor]) -> Sequence[Any]:
+            given = iter(cotangents)
+            full = [next(given) if is_tensor else None for is_tensor in tensors]
+            return _checked(name, backward(kept, optree.tree_unflatten(out_tree, full)), types)
+
+        return write_call(name, call, out, back)
+
+
+class custom_jvp:
+    """A function with a forward derivative of its own, from which the reverse one follows.
+
+    `rule(primals, tangents)` returns the result and its tangent, which must be linear in the tangents.
+
+    >>> import numpy as np
+    >>> from shardwise import grad, jvp, sum
+    >>> @custom_jvp
+    ... def cube(x):
+    ...     return x * x * x
+    >>> cube.defjvp(lambda primals, tangents: (cube(*primals), 3.0 * primals[0] * primals[0] * tangents[0]))
+    >>> (
+    ...     jvp(cube, (np.array([2.0]),), (np.array([1.0]),))[1].numpy(),
+    ...     grad(lambda x: sum(cube(x)))(np.array([2.0])).numpy(),
+    ... )
+    (array([12.]), array([12.]))
+    """
+
+    def __init__(self, fn: Function, rule: Function | None = None) -> None:
+        """Take a function, and its rule if it is known."""
+        checked_function(fn, "custom_jvp")
+        update_wrapper(self, fn)
+        self._fn, self._name, self._rule = fn, getattr(fn, "__name__", "the function"), rule
+        if rule is not None:
+            self.defjvp(rule)
+
+    def defjvp(self, rule: Function) -> None:
+        """Set the rule."""
+        checked_function(rule, "custom_jvp: rule")
+        self._rule = rule
+
+    def __call__(self, *args: Any) -> Any:
+        """Run the function."""
+        call = call_of(args)
+        top = _top(call)
+        if top is None or top.is_recorded:
+            return self._fn(*args)
+        if isinstance(top, Batched):
+            return _map(top, call, lambda inside: custom_jvp(*_mapped_jvp(self, inside)))
+        if self._rule is None:
+            raise DerivativeError(f"{self._name} has no derivative yet.\n  {self._name}.defjvp(rule) sets it.")
+        below = call.below
+        spots = [i for i, leaf in enumerate(below) if _is_smooth(leaf)]
+        if any(w and leaf.node is not None for leaf, w in zip(call.leaves, call.watched, strict=True)):
+            return write_call(self._name, call, self(*call.args(below)), self._transpose(call, below, spots))
+        tangents = list(below)
+        for i in spots:
+            given = call.leaves[i].tangent if call.watched[i] else None
+            tangents[i] = _zeros(below[i]) if given is None else given
+        out, moved = self._run(call, below, tangents)
+        ends, out_tree = optree.tree_flatten(out)
+        done = [
+            Traced(call.level, end, tangent=relayout(tangent, layout=end.layout.resolved()))
+            if isinstance(end, Tensor) and _is_smooth(end)
+            else end
+            for end, tangent in zip(ends, out_tree.flatten_up_to(moved), strict=True)
+        ]
+        return optree.tree_unflatten(out_tree, done)
+
+    def _run(self, call: Call, primals: list[Any], tangents: list[Any]) -> tuple[Any, Any]:
+        made = cast(Any, self._rule)(call.args(primals), call.args(tangents))
+        if not isinstance(made, tuple) or len(made) != 2:
+            raise DerivativeError(
+                f"custom_jvp: the rule of {self._name} returns the result and its tangent, as a pair."
+            )
+        return made
+
+    def _transpose(self, call: Call, below: list[Any], spots: list[int]) -> Callable[[list[Tensor]], Sequence[Any]]:
+        # The tangent is linear in the tangents: its cotangents are those of the result by the arguments.
+        def linear(*some: Any) -> Any:
+            tangents = list(below)
+            for i, value in zip(spots, some, strict=True):
+                tangents[i] = value
+            out, moved = self._run(call, below, tangents)
+            ends, out_tree = optree.tree_flatten(out)
+            pairs = zip(ends, out_tree.flatten_up_to(moved), strict=True)
+            return [tangent if _is_smooth(end) else _zeros(end) for end, tangent in pairs if isinstance(end, Tensor)]
+
+        def back(cotangents: list[Tensor]) -> Sequence[Any]:
+            _, pull = vjp(linear, *(_zeros(below[i]) for i in spots))
+            found: list[Any] = [None] * len(below)
+            for i, cotangent in zip(spots, pull(cotangents), strict=True):
+                found[i] = cotangent
+            return found
+
+        return back
+
+
+def _top(call: Call) -> Any:
+    return next((leaf for leaf, w in zip(call.leaves, call.watched, strict=True) if w), None)
+
+
+def _is_smooth(leaf: Any) -> bool:
+    # Whether there are derivatives by it: numbers that have averages have them.
+    return isinstance(leaf, Tensor) and ReduceOp.AVG in reductions_of(leaf.dtype)
+
+
+def _zeros(x: Tensor) -> Tensor:
+    return zeros_like(x, x.shape, x.layout.resolved().without_halo())
+
+
+class _Types(NamedTuple):
+    """What the arguments of a function are: the tree of each, and shape and dtype of every leaf that is a tensor."""
+
+    trees: list[optree.PyTreeSpec]
+    leaves: list[tuple[Shape, np.dtype] | None]
+
+
+def _types(call: Call) -> _Types:
+    trees = [optree.tree_structure(arg) for arg in call.args(call.leaves)]
+    return _Types(trees, [(leaf.shape, leaf.dtype) if isinstance(leaf, Tensor) else None for leaf in call.leaves])
+
+
+def _checked(name: str, found: Any, types: _Types) -> list[Any]:
+    # One cotangent for each leaf of the arguments; None for an argument is none for all of its leaves.
+    count = len(found) if isinstance(found, tuple | list) else type(found).__name__
+    if count != len(types.trees):
+        raise DerivativeError(
+            f"custom_vjp: backward of {name} returns a cotangent for each of {len(types.trees)} arguments, got {count}."
+        )
+    parts: list[Any] = []
+    for number, (tree, cotangent) in enumerate(zip(types.trees, found, strict=True)):
+        try:
+            parts += [None] * tree.num_leaves if cotangent is None else tree.flatten_up_to(cotangent)
+        except (TypeError, ValueError):
+            raise DerivativeError(
+                f"custom_vjp: the cotangent of argument {number} of {name} has its structure, {tree}, got "
+                f"{cotangent!r}."
+            ) from None
+    out: list[Any] = []
+    for number, (part, kind) in enumerate(zip(parts, types.leaves, strict=True)):
+        value = None if part is None or kind is None else asarray(part)
+        if value is not None and (value.shape, value.dtype) != kind:
+            shape, dtype = cast(Any, kind)
+            raise BindingError(
+                f"custom_vjp: tensor {number} of the arguments of {name} is {dtype}{list(shape)}, and its cotangent "
+                f"{value.dtype}{list(value.shape)}."
+            )
+        out.append(value)
+    return out
+
+
+# -- under maps ------------------------------------------------------------------------------------------
+
+
+class _Inside(NamedTuple):
+    """How a function is run inside a map again, on values below: which of its leaves are mapped, over which dims."""
+
+    lead: Lead
+    mapped: list[bool]
+    tree: optree.PyTreeSpec
+    types: _Types
+
+    def args(self, leaves: Sequence[Any], level: int) -> Any:
+        """The arguments, those that are mapped with their dims hidden."""
+        pairs = zip(leaves, self.mapped, strict=True)
+        return optree.tree_unflatten(self.tree, [self.lead.wrap(leaf, level) if m else leaf for leaf, m in pairs])
+
+    def wrap(self, tree: Any, level: int) -> Any:
+        """All tensors of a tree with the dims hidden."""
+        return optree.tree_map(lambda x: self.lead.wrap(x, level) if isinstance(x, Tensor) else x, tree)
+
+    def lower(self, tree: Any, level: int) -> Any:
+        """All tensors of a tree as they are below, repeated along the dims where they do not have them."""
+        return optree.tree_map(lambda x: self.lead.below(x, level) if isinstance(x, Tensor) else x, tree)
+
+    def run(self, fn: Function) -> Function:
+        """The function of the values below."""
+
+        def run(*leaves: Any) -> Any:
+            with self.lead.open() as level:
+                return self.lower(fn(*self.args(leaves, level)), level)
+
+        return run
+
+
+def _map(top: Batched, call: Call, make: Callable[[_Inside], Function]) -> Any:
+    # The function of the values below, with rules that go inside of the map again.
+    out = make(_Inside(top.dims(), call.watched, call.tree, _types(call)))(*call.below)
+    return optree.tree_map(lambda leaf: top.beside(leaf) if isinstance(leaf, Tensor) else leaf, out)
+
+
+def _mapped_vjp(own: custom_vjp, inside: _Inside) -> tuple[Any, ...]:
+    ahead, behind, name = own._forward, own._backward, own._name
+    if ahead is None or behind is None:
+        return (inside.run(own._fn),)
+
+    def backward(kept: Any, cotangent: Any) -> Any:
+        with inside.lead.open() as level:
+            found = behind(*inside.wrap((kept, cotangent), level))
+            values = inside.lower(_checked(name, found, inside.types), level)
+            # An argument that all places share gets the sum of what comes back from each.
+            dims = tuple(range(inside.lead.count))
+            pairs = zip(values, inside.mapped, strict=True)
+            return tuple(v if v is None or m else reduce(v, dims=dims, op=ReduceOp.SUM) for v, m in pairs)
+
+    return inside.run(own._fn), inside.run(ahead), backward
+
+
+def _mapped_jvp(own: custom_jvp, inside: _Inside) -> tuple[Any, ...]:
+    ahead = own._rule
+    if ahead is None:
+        return (inside.run(own._fn),)
+
+    def rule(primals: Any, tangents: Any) -> Any:
+        with inside.lead.open() as level:
+            return inside.lower(ahead(inside.args(primals, level), inside.args(tangents, level)), level)
+
+    return inside.run(own._fn), rule
