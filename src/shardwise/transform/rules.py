@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from functools import update_wrapper
+from functools import update_wrapper, wraps
 from typing import Any, NamedTuple, cast
 
 import numpy as np
@@ -258,6 +258,7 @@ class _Inside(NamedTuple):
     def run(self, fn: Function) -> Function:
         """The function of the values below."""
 
+        @wraps(fn)
         def run(*leaves: Any) -> Any:
             with self.lead.open() as level:
                 return self.lower(fn(*self.args(leaves, level)), level)
