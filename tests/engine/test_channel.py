@@ -286,3 +286,43 @@ def test_waits_are_as_long_as_is_left_and_never_none(monkeypatch: pytest.MonkeyP
     with pytest.raises(EngineError, match="did not connect"):
         connected(0, deaf, {1: Address("host", 7)}, b"token", 2.5)
     assert waits[-1] == 2.5
+
+
+def test_a_listener_is_of_the_family_of_the_host_and_of_its_own_interface(monkeypatch: pytest.MonkeyPatch) -> None:
+    made: list[Any] = []
+
+    class Said:
+        def __init__(self, family: int, kind: int) -> None:
+            self.said: list[Any] = [family, kind]
+            made.append(self.said)
+
+        def __enter__(self) -> Any:
+            return self
+
+        def __exit__(self, *error: object) -> None:
+            self.said.append("closed")
+
+        def connect(self, where: Any) -> None:
+            self.said.append(("connect", where))
+
+        def getsockname(self) -> tuple[Any, ...]:
+            return "fe80::7", 4242, 0, 0
+
+        def bind(self, where: Any) -> None:
+            self.said.append(("bind", where))
+
+        def listen(self, backlog: int) -> None:
+            self.said.append(("listen", backlog))
+
+    def asked(*question: Any, **more: Any) -> list[Any]:
+        assert (question, more) == (("there", 9), {"type": socket.SOCK_DGRAM})
+        first = (socket.AF_INET6, socket.SOCK_DGRAM, 17, "", ("fe80::9", 9, 0, 0))
+        return [first, (socket.AF_INET, socket.SOCK_DGRAM, 17, "", ("10.0.0.9", 9))]
+
+    monkeypatch.setattr(socket, "getaddrinfo", asked)
+    monkeypatch.setattr(socket, "socket", Said)
+    listening("there", 4)
+    assert made == [
+        [socket.AF_INET6, socket.SOCK_DGRAM, ("connect", ("fe80::9", 9, 0, 0)), "closed"],
+        [socket.AF_INET6, socket.SOCK_STREAM, ("bind", ("fe80::7", 0)), ("listen", 8)],
+    ]

@@ -206,6 +206,7 @@ def test_runs_are_copied_as_one_element_below_the_limit_only(monkeypatch: pytest
     regrid = regrid_of(storage_of(ROWS, (8, 16)), storage_of(COLUMNS, (8, 16)))
     assert regrid is not None
     assert regrid.run == 4
+    gridding._run.cache_clear()  # what is tested is made here
     whole = np.arange(128, dtype="float32").reshape(regrid.before)
     out = np.zeros(regrid.after, "float32")
     for limit, wide, kind in [(17, True, "V"), (16, True, "f"), (17, False, "f")]:
@@ -218,6 +219,24 @@ def test_runs_are_copied_as_one_element_below_the_limit_only(monkeypatch: pytest
         assert np.array_equal(np.concatenate(list(out.reshape(4, 8, 4)), 1), np.arange(128).reshape(8, 16))
     source, _ = regrid.matched(torch.from_numpy(whole), torch.from_numpy(out))
     assert isinstance(source, torch.Tensor)
+
+
+@pytest.mark.parametrize(("columns", "run", "size"), [(4, 1, 4), (8, 2, 8), (12, 3, 12), (20, 5, 20)])
+def test_a_run_of_one_element_is_that_element_and_longer_ones_are_one_of_their_size(
+    columns: int, run: int, size: int
+) -> None:
+    gridding._run.cache_clear()
+    regrid = regrid_of(storage_of(ROWS, (8, columns)), storage_of(COLUMNS, (8, columns)))
+    assert regrid is not None
+    assert regrid.run == run
+    whole = np.arange(8 * columns, dtype="float32").reshape(regrid.before)
+    out = np.zeros(regrid.after, "float32")
+    source, into = regrid.matched(whole, out)
+    assert source.dtype == into.dtype == (np.dtype("float32") if run == 1 else np.dtype((np.void, size)))
+    assert gridding._run(size) == np.dtype((np.void, size))
+    # Elements that do not lie side by side in the source are not seen as runs.
+    spread = np.repeat(whole, 2, -1)[..., ::2]
+    assert regrid.matched(spread, out)[0].dtype == np.float32
 
 
 def test_a_storage_becomes_another_only_of_the_same_shape() -> None:

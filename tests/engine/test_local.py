@@ -1,6 +1,7 @@
 """The local engine: every dtype and library, the same bits whatever the threads, memory used again."""
 
 import gc
+from dataclasses import replace
 from itertools import pairwise
 from threading import Thread
 from typing import Any
@@ -19,7 +20,7 @@ from shardwise.engine.execute import compiled
 from shardwise.engine.local import LocalEngine
 from shardwise.engine.pool import Pool
 from shardwise.layout.placement import reductions_of
-from tests.engine.cases import check, check_counters, check_values, run, spread
+from tests.engine.cases import check, check_counters, check_values, run, spread, stored
 from tests.engine.test_arrays import DTYPES, TORCH, torch_of
 from tests.plan.cases import Transition, mesh_of, transitions
 
@@ -364,3 +365,37 @@ def test_arrays_of_one_result_share_a_block_when_they_are_large() -> None:
     size, offsets = stage_of(ROWS, Layout(LINE, [(), ("x",)]), (5, 5), "int8").memory
     assert offsets == (0, 64, 128, 192)
     assert size == 64 * len(offsets)
+
+
+@pytest.mark.parametrize(
+    ("src", "dst"),
+    [
+        (ROWS, COLUMNS),
+        (COLUMNS, ALL),
+        (ALL, ROWS),
+        (COLUMNS, Layout(LINE, [Cut(("x",), halo=(1, 1), edge="clip"), ()])),
+    ],
+    ids=["all-to-all", "gather", "slice", "halo"],
+)
+@pytest.mark.parametrize("shape", [(16, 16), (7, 3)])
+def test_small_arrays_are_joined_to_the_same_values_and_counted_alike(
+    src: Layout, dst: Layout, shape: tuple[int, int]
+) -> None:
+    program, engines = compiled(plan_reshard(src, dst, shape, "float32")), (LocalEngine(), LocalEngine())
+    arrays = stored(src, shape, spread(src, shape, "float32").arrays)
+    (stage,) = program.stages
+    assert stage.is_joined
+    small, plain = (
+        engine._by_parts(replace(stage, is_small=flag), arrays, program.dtype)
+        for engine, flag in zip(engines, (True, False), strict=True)
+    )
+    for one, other in zip(small, plain, strict=True):
+        assert one.dtype == other.dtype
+        assert np.array_equal(one, other)
+    ours, theirs = (engine.counters for engine in engines)
+    assert ours.bytes_moved == theirs.bytes_moved == dict((*stage.moved, *stage.free))
+    assert (ours.copies, ours.bytes_copied) == (theirs.copies, theirs.bytes_copied)
+    assert ours.bytes_allocated == ours.bytes_copied == stage.size
+    # What is copied is no view of what it is copied from.
+    fresh = [small[i] for i in stage.fresh]
+    assert not any(np.shares_memory(array, given) for array in fresh for given in arrays)
