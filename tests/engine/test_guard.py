@@ -267,6 +267,14 @@ def test_it_looks_at_one_alone_at_first_and_at_all_later_and_then_gives_up(monke
     ]
 
 
+def test_the_early_time_is_over_when_it_has_passed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(guarding, "EARLY", 0.25)
+    alone = Alone(monkeypatch)
+    alone.steps = [alone.at(50.125), alone.at(50.25), alone.at(50.5, r1=FOUR, r2=FOUR, r3=FOUR)]
+    alone.guard.before(1, FOUR)
+    assert alone.looks == [([1], 0.25), ([1], 0.25), ([1, 2, 3], 3.75)]
+
+
 def test_each_of_the_group_is_told_once_with_the_number_of_the_call_in_its_group(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

@@ -17,8 +17,10 @@ from shardwise.engine import local
 from shardwise.engine.arrays import to_numpy
 from shardwise.engine.counters import Counters
 from shardwise.engine.execute import compiled
+from shardwise.engine.job import Job
 from shardwise.engine.local import LocalEngine
 from shardwise.engine.pool import Pool
+from shardwise.engine.storage import storage_of
 from shardwise.layout.placement import reductions_of
 from tests.engine.cases import check, check_counters, check_values, run, spread, stored
 from tests.engine.test_arrays import DTYPES, TORCH, torch_of
@@ -399,3 +401,54 @@ def test_small_arrays_are_joined_to_the_same_values_and_counted_alike(
     # What is copied is no view of what it is copied from.
     fresh = [small[i] for i in stage.fresh]
     assert not any(np.shares_memory(array, given) for array in fresh for given in arrays)
+
+
+def test_a_lone_array_is_taken_as_it_is_and_torchs_each_by_itself(monkeypatch: pytest.MonkeyPatch) -> None:
+    engine, asked = LocalEngine(), list[Any]()
+    real = engine.empty
+
+    def empty(shape: Any, dtype: np.dtype, like: Any = None) -> Any:
+        asked.append((tuple(shape), dtype))
+        return real(shape, dtype, like)
+
+    monkeypatch.setattr(engine, "empty", empty)
+    single, four = np.dtype("float32"), stage_of(COLUMNS, ROWS, (256, 64))
+    engine._several(stage_of(ROWS, ALL, (256, 64)), single, np.zeros(1))
+    engine._several(four, single, torch.zeros(1))
+    engine._several(four, single, np.zeros(1))
+    assert asked == [((256, 64), single), *[((64, 64), single)] * 4, ((256 * 64 * 4,), np.dtype("uint8"))]
+
+
+@pytest.mark.parametrize("library", [np.asarray, torch.as_tensor])
+def test_scalars_that_kernels_make_become_arrays(library: Any) -> None:
+    mesh = DeviceMesh((2,), ("x",))
+    vector, scalar = storage_of(Layout(mesh, ["x"]), (4,)), storage_of(Layout(mesh, [], ["x"]), ())
+    arrays = [library(np.array([1.0, 2.0])), library(np.array([3.0, 4.0]))]
+
+    def kernel(*given: Any) -> Any:
+        return sum(array.sum() for array in given if not isinstance(array, tuple))
+
+    for operands in (1, 2, 3):
+        for located in ((), (0,)):
+            made = LocalEngine().work(kernel, [arrays] * operands, Job(scalar, (vector,) * operands, located))
+            assert [type(array) for array in made] == [type(arrays[0])] * 2
+            assert [float(array) for array in made] == [3.0 * operands, 7.0 * operands]
+    whole = LocalEngine().work(lambda array: array + 1, [arrays], Job(vector, (vector,)))
+    assert [array.tolist() for array in whole] == [[2.0, 3.0], [4.0, 5.0]]
+
+
+def test_copies_and_reductions_above_the_threshold_are_shared(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(local, "BLOCK", 256)
+    whole, partial_sum = np.arange(256, dtype="float32").reshape(16, 16), Layout(LINE, [(), ()], ["x"])
+    for src, dst, touched in [(ROWS, COLUMNS, 2), (COLUMNS, ALL, 2), (partial_sum, ALL, 5), (partial_sum, ROWS, 5)]:
+        arrays = [whole] * 4 if src.partial else np.split(whole, 4, 0 if src is ROWS else 1)
+        for limit, threads, shared in [(0, 1, 0), (-1, 2, 1), (0, 2, 0)]:
+            engine, calls = LocalEngine(threads=threads), list[Any]()
+            real = engine._share
+            monkeypatch.setattr(local, "PARALLEL", 1024 * touched + limit)
+            monkeypatch.setattr(engine, "_share", lambda *work, real=real, calls=calls: calls.append(1) or real(*work))
+            made = engine.run(compiled(plan_reshard(src, dst, (16, 16), "float32")), arrays)
+            assert len(calls) == shared
+            value = whole * 4 if src.partial else whole
+            found = made[0] if dst is ALL else np.concatenate(list(made), 0 if dst is ROWS else 1)
+            assert np.array_equal(found, value)

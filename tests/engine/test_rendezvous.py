@@ -215,6 +215,31 @@ def test_cards_are_read_only_when_someone_came(monkeypatch: pytest.MonkeyPatch) 
     assert reads == ["card/1/1"]
 
 
+def test_at_the_very_end_of_its_time_a_process_looks_once_more(monkeypatch: pytest.MonkeyPatch) -> None:
+    clock = Clock(monkeypatch)  # pauses that floats hold exactly
+    monkeypatch.setattr(rendezvous, "PAUSE", 0.25)
+
+    def pauses(ask: Callable[[], Any]) -> int:
+        clock.now, clock.sleeps = 100.0, []
+        with pytest.raises(EngineError):
+            ask()
+        return len(clock.sleeps)
+
+    def refuse(place: tuple[str, int], timeout: float) -> Any:
+        raise OSError("refused")
+
+    monkeypatch.setattr(socket, "create_connection", refuse)
+    assert pauses(lambda: _reach("host", 7, 2, 1.0)) == 5
+    assert pauses(lambda: meet(HashStore(), cards()[1], 1.0)) == 5
+    alone = replace(CARD, rank=1, size=2)
+    store = HashStore()
+    arrive(store, replace(alone, rank=0))
+    assert pauses(lambda: meet(store, alone, 1.0)) == 4 * 11 + 1  # the other is there and never goes on
+    store = HashStore()
+    store.set("refused", "no")
+    assert pauses(lambda: meet(store, cards()[0], 1.0)) == 4 * 10  # rank 0 stays no longer than ten seconds
+
+
 # -- the store -----------------------------------------------------------------------------------------------
 
 

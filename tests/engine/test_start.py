@@ -67,6 +67,12 @@ def test_without_torch_it_says_how_to_get_it(monkeypatch: pytest.MonkeyPatch) ->
         init("torch")
 
 
+def test_a_torch_that_cannot_talk_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(dist, "is_available", lambda: False)
+    with pytest.raises(EngineError, match=r"^this build of torch has no torch\.distributed\.$"):
+        init("torch")
+
+
 PROGRAM = """
 import shardwise
 engine = shardwise.init()
