@@ -185,3 +185,17 @@ def test_kernels_are_asked_about_arrays_of_one_element() -> None:
     made = AbstractEngine().apply(largest, [AbstractArray((2, 3), INT), 7], ())
     assert made == AbstractArray((), INT)
     assert seen == [((1, 1), INT, 7)]
+
+
+def test_the_traffic_of_a_large_mesh_is_worked_out_once_per_program(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(abstract, "LISTED", 3)
+    mesh, asked = DeviceMesh((4,), ("x",)), list[Any]()
+    real = abstract._total
+    monkeypatch.setattr(abstract, "_total", lambda step: asked.append(step) or real(step))
+    plan = plan_reshard(Layout(mesh, [("x",)]), Layout(mesh, [()]), (11,), INT)
+    plan.__dict__.pop("_program", None)
+    engine = AbstractEngine()
+    for _ in range(3):
+        engine.run(compiled(plan), [])
+    assert asked == list(plan.steps)
+    assert engine.counters.bytes_moved == {"all_gather": 3 * plan.received.total}

@@ -260,6 +260,33 @@ def test_who_is_expected_is_taken_even_in_pieces() -> None:
         end.close()
 
 
+def test_no_more_is_read_of_a_greeting_than_is_missing() -> None:
+    said, asked = struct.pack("!I", 10) + b"token" + struct.pack("!BI", 1, 3), list[Any]()
+
+    class Slow(Refuses):
+        left = said
+
+        def settimeout(self, seconds: float) -> None:
+            asked.append(f"{seconds} s")
+
+        def recv(self, size: int) -> bytes:
+            asked.append(size)
+            out, self.left = self.left[: min(size, 5)], self.left[min(size, 5) :]
+            return out
+
+    class Hears:
+        def settimeout(self, seconds: float) -> None: ...
+
+        def accept(self) -> tuple[Any, Any]:
+            return Slow(), None
+
+    listener: Any = Hears()
+    found = _accepted(listener, b"token", monotonic() + 5, {("beats", 3)})
+    assert found is not None
+    assert (found[0], found[1].rank) == ("beats", 3)
+    assert asked == ["2.0 s", 14, 9, 4]
+
+
 def test_waits_are_as_long_as_is_left_and_never_none(monkeypatch: pytest.MonkeyPatch) -> None:
     waits: list[float] = []
 
@@ -280,8 +307,8 @@ def test_waits_are_as_long_as_is_left_and_never_none(monkeypatch: pytest.MonkeyP
     for end in (13.0, 9.0):
         with pytest.raises(EngineError, match=r"rank 1 cannot reach rank 0 at host:7: no route\."):
             _call(1, "calls", 0, Address("host", 7), b"token", end)
-        with pytest.raises(EngineError, match=r"ranks \[2, 3\] did not connect in time, though they had started"):
-            _accepted(deaf, b"token", end, {("calls", 3), ("beats", 3), ("calls", 2)})
+        with pytest.raises(EngineError, match=r"ranks \[1, 8, 32\] did not connect in time, though they had started"):
+            _accepted(deaf, b"token", end, {("calls", 8), ("beats", 8), ("calls", 1), ("beats", 32)})
     assert waits == [3.0, 3.0, 0.1, 0.1]
     with pytest.raises(EngineError, match="did not connect"):
         connected(0, deaf, {1: Address("host", 7)}, b"token", 2.5)

@@ -25,10 +25,11 @@ def cut(arrays: Arrays, found: Part) -> np.ndarray:
     return arrays[found.slot][found.where] if found.where else arrays[found.slot]
 
 
-def moved_to(kind: type[CPU] | type[Accelerator], layout: Layout) -> Layout:
-    """The layout on devices of another kind, with the same numbers."""
+def moved_to(layout: Layout, *kinds: type[CPU] | type[Accelerator]) -> Layout:
+    """The layout on devices of other kinds, in turn, with the same numbers."""
     mesh = layout.mesh
-    there = DeviceMesh(mesh.mesh_shape, mesh.axis_names, [kind(device.id) for device in mesh.devices])
+    devices = [kinds[slot % len(kinds)](device.id) for slot, device in enumerate(mesh.devices)]
+    there = DeviceMesh(mesh.mesh_shape, mesh.axis_names, devices)
     return Layout(there, layout.dims, layout.partial, layout.reduce_op or ReduceOp.SUM)
 
 
@@ -159,8 +160,8 @@ def test_devices_of_one_process_give_each_other_what_is_counted_and_not_sent() -
     # The same numbers are the same processes, but other devices.
     for seed in range(25):
         move = crowded_moves(Random(seed))
-        check(Move(move.src, moved_to(Accelerator, move.dst), *move[2:]))
-        check(Move(moved_to(Accelerator, move.src), move.dst, *move[2:]))
+        check(Move(move.src, moved_to(move.dst, Accelerator), *move[2:]))
+        check(Move(moved_to(move.src, Accelerator), moved_to(move.dst, CPU, CPU, Accelerator), *move[2:]))
 
 
 def test_what_a_process_has_on_another_device_is_near() -> None:
@@ -177,7 +178,7 @@ def test_what_a_process_has_on_another_device_is_near() -> None:
     assert leg.outs == (Out(0, Accelerator(0), (2,), False), Out(3, Accelerator(0), (2,), False))
     assert leg.copies == ((Part(0, (), (2,)), Part(0, (slice(0, 2), ...), (2,))),)
     assert [leg.rounds for route in found[2:] for leg in route.legs] == [()] * 4  # who has no device has no part in it
-    at_home = routes(Move(src, moved_to(CPU, dst), (8,), np.dtype("int8")))
+    at_home = routes(Move(src, moved_to(dst, CPU), (8,), np.dtype("int8")))
     assert [leg.near for route in at_home for leg in route.legs] == [()] * 6
 
 

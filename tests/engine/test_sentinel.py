@@ -79,7 +79,7 @@ class Signals:
 
     def _sleep(self, seconds: float) -> None:
         assert 0 < seconds <= 0.1
-        self.now += seconds
+        self.now = round(self.now + seconds, 6)
 
 
 def both(number: int, *groups: int) -> list[tuple[str, int, int]]:
@@ -101,7 +101,7 @@ def test_where_nobody_is_left_nobody_is_told(monkeypatch: pytest.MonkeyPatch) ->
 def test_they_are_asked_and_woken_and_made_to_end_after_the_patience(monkeypatch: pytest.MonkeyPatch) -> None:
     signals = Signals(monkeypatch, [[5]] * 100)
     end(iter([5]), "job")
-    assert 1.5 <= signals.now < 1.6
+    assert signals.now == 1.5  # and not a moment longer
     assert signals.sent == [x for n in (signal.SIGTERM, signal.SIGCONT, signal.SIGKILL) for x in both(n, 5)]
     quick = Signals(monkeypatch, [[5], [5], []])
     end([5], "job")
