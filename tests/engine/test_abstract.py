@@ -2,6 +2,7 @@
 
 import gc
 from time import perf_counter
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -199,3 +200,15 @@ def test_the_traffic_of_a_large_mesh_is_worked_out_once_per_program(monkeypatch:
         engine.run(compiled(plan), [])
     assert asked == list(plan.steps)
     assert engine.counters.bytes_moved == {"all_gather": 3 * plan.received.total}
+
+
+def test_what_is_listed_has_a_limit(monkeypatch: pytest.MonkeyPatch) -> None:
+    for count, copies in [(64, 64), (65, 0)]:
+        mesh, engine = DeviceMesh((count,), ("x",)), AbstractEngine()
+        plan = plan_reshard(Layout(mesh, [("x",)]), Layout(mesh, [()]), (count,), INT)
+        engine.run(compiled(plan), [])
+        assert (engine.counters.copies, engine.counters.total) == (copies, plan.received.total)
+    for count, total in [(512, 1000), (513, 513 * 7)]:
+        ground, received = SimpleNamespace(count=count), SimpleNamespace(total=1000)
+        step: Any = SimpleNamespace(moves=[object()], ground=ground, received=received, estimates=(3.0, 4.5))
+        assert abstract._total(step) == total

@@ -416,3 +416,15 @@ def test_averages_of_complex_numbers_are_rounded_once_in_each_part(shape: tuple[
         for got in results:
             assert np.array_equal(got.real, parts[0].sum(0) / np.float32(count))
             assert np.array_equal(got.imag, parts[1].sum(0) / np.float32(count))
+
+
+def test_what_goes_to_an_accelerator_goes_as_a_tensor(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[Any] = []
+    host = torch.device("cpu")
+    monkeypatch.setattr(torch, "device", lambda kind, index: asked.append((kind, index)) or host)
+    array, tensor = np.arange(3), torch.ones(2)
+    there = on_device(array, Accelerator(3))
+    assert isinstance(there, torch.Tensor)
+    assert there.tolist() == [0, 1, 2]
+    assert on_device(tensor, Accelerator(0)) is tensor
+    assert asked == [("cuda", 3), ("cuda", 0)]

@@ -129,6 +129,7 @@ def test_only_even_cuts_without_halo_or_pending_sums_are_grids() -> None:
     rows, columns = Layout(MESH, [("x",), ()]), Layout(MESH, [(), ("y",)])
     assert regrid_of(storage_of(rows, (4, 6)), storage_of(columns, (4, 6))) is not None
     halo = Layout(MESH, [Cut(("x",), halo=(1, 1)), ()])
+    ahead, behind = (Layout(MESH, [Cut(("x",), halo=some, edge="clip"), ()]) for some in ((0, 1), (1, 0)))
     unlike = Layout(MESH, [("z",), ()]), Layout(MESH, [("x",), ()])  # 3 parts and 2: borders that cross
     for src, dst, shape in [
         (rows, columns, (5, 6)),
@@ -136,6 +137,8 @@ def test_only_even_cuts_without_halo_or_pending_sums_are_grids() -> None:
         (rows, columns, (0, 4)),
         (rows, halo, (4, 6)),
         (halo, rows, (4, 6)),
+        (ahead, columns, (4, 6)),  # the last part has nothing more than its own
+        (columns, behind, (4, 6)),  # the first
         (rows, Layout(MESH, [("x",), ()], ["y"]), (4, 6)),
         (*unlike, (6, 6)),
         (Layout(MESH, []), Layout(MESH, []), ()),
@@ -244,3 +247,32 @@ def test_a_storage_becomes_another_only_of_the_same_shape() -> None:
     same = regrid_of(storage_of(ROWS, (8, 16)), storage_of(ROWS, (8, 16)))
     assert same is not None
     assert (same.run, same.before, same.after) == (1, (4, 1, 2, 16), (4, 1, 2, 16))
+
+
+@pytest.mark.parametrize(
+    ("src", "dst", "sees"),
+    [
+        ((None, None, None), ("x", None, None), True),
+        ((None, None, None), (None, "x", "y"), True),
+        (("x", None, None), ("x", "y", None), True),
+        (("x", "y", "z"), ("x", "y", "z"), True),
+        (("x", None, None), (("x", "y"), None, None), False),  # cut already, and further
+        (("x", None, None), (None, None, None), False),
+        ((None, "x", None), ("x", None, None), False),
+        ((None, None, "x"), ("x", None, None), False),
+        ((None, None, "x"), ("y", None, None), False),
+    ],
+)
+def test_a_whole_is_seen_in_tiles_where_no_dim_is_cut_that_was_cut(src: Any, dst: Any, sees: bool) -> None:
+    shape = (4, 4, 6)
+    before, after = (storage_of(Layout(MESH, dims), shape) for dims in (src, dst))
+    regrid = regrid_of(before, after)
+    assert regrid is not None
+    value = np.arange(96).reshape(shape)
+    whole = np.stack([value[tuple(slice(*span) for span in box)] for box in before.boxes]).reshape(regrid.before)
+    seen = regrid.seen(whole)
+    assert (seen is not None) == sees
+    if seen is not None:
+        assert np.shares_memory(seen, whole)
+        for tile, box in zip(Grid(seen), after.boxes, strict=True):
+            assert np.array_equal(tile, value[tuple(slice(*span) for span in box)])

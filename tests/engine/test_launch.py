@@ -45,7 +45,13 @@ def test_a_command_that_is_not_there_is_named() -> None:
 
 @pytest.mark.parametrize(
     ("code", "text"),
-    [(3, "exit code 3"), (-9, "ended by SIGKILL"), (-11, "ended by SIGSEGV"), (-99, "ended by signal 99")],
+    [
+        (0, "exit code 0"),
+        (3, "exit code 3"),
+        (-9, "ended by SIGKILL"),
+        (-11, "ended by SIGSEGV"),
+        (-99, "ended by signal 99"),
+    ],
 )
 def test_ends_in_words(code: int, text: str) -> None:
     assert _cause(code) == text

@@ -12,11 +12,11 @@ import pytest
 import torch
 from hypothesis import given
 
-from shardwise import Cut, DeviceMesh, Layout, ReduceOp, all_reduce, plan_reshard, shard
+from shardwise import Cut, DeviceMesh, Layout, ReduceOp, all_reduce, plan_reshard, shard, trace_communication
 from shardwise.engine import local
 from shardwise.engine.arrays import to_numpy
 from shardwise.engine.counters import Counters
-from shardwise.engine.execute import compiled
+from shardwise.engine.execute import StepNote, compiled
 from shardwise.engine.job import Job
 from shardwise.engine.local import LocalEngine
 from shardwise.engine.pool import Pool
@@ -452,3 +452,26 @@ def test_copies_and_reductions_above_the_threshold_are_shared(monkeypatch: pytes
             value = whole * 4 if src.partial else whole
             found = made[0] if dst is ALL else np.concatenate(list(made), 0 if dst is ROWS else 1)
             assert np.array_equal(found, value)
+
+
+def test_steps_are_logged_with_what_they_alone_bring(monkeypatch: pytest.MonkeyPatch) -> None:
+    engine, times = LocalEngine(), iter([10.0, 12.5])
+    notes = tuple(StepNote(kind, ("x",), "a", "b", 3) for kind in ("one", "two", "none"))
+    stage = replace(stage_of(ROWS, COLUMNS, (16, 16)), steps=notes)
+
+    def moves(stage: Any, arrays: Any, dtype: Any) -> Any:
+        engine.counters.moved("one", 7)
+        engine.counters.moved("two", 9)
+        return arrays
+
+    monkeypatch.setattr(local, "perf_counter", lambda: next(times))
+    monkeypatch.setattr(engine, "_run", moves)
+    engine.counters.moved("two", 100)
+    with trace_communication() as outer, trace_communication() as log:
+        engine._logged(stage, [], np.dtype("float32"))
+    assert outer.records == log.records
+    assert [(r.kind, r.busiest, r.bytes, r.seconds, r.start, r.rank) for r in log] == [
+        ("one", 3, 7, 2.5, 10.0, 0),  # steps that are run as one take their time together
+        ("two", 3, 9, 0.0, 12.5, 0),
+        ("none", 3, 0, 0.0, 12.5, 0),
+    ]
