@@ -125,6 +125,9 @@ def test_arrays_that_are_not_there_have_indices_all_the_same() -> None:
     for index in (4, -5):
         with pytest.raises(IndexError):
             arrays[index]
+    for cut, size, first in [(("x",), 9, (3,)), ((), 7, (7,))]:  # the first of several, which is larger, and the only
+        some = storage_of(Layout(DeviceMesh((4,), ("x",)), [cut]), (size,))
+        assert AbstractEngine().each(some, INT, lambda which, device: None).sample.shape == first
 
 
 def test_memory_is_counted_from_when_arrays_are_made_to_when_they_go() -> None:

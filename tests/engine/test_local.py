@@ -376,8 +376,10 @@ def test_arrays_of_one_result_share_a_block_when_they_are_large() -> None:
         (COLUMNS, ALL),
         (ALL, ROWS),
         (COLUMNS, Layout(LINE, [Cut(("x",), halo=(1, 1), edge="clip"), ()])),
+        (Layout(MESH, ["x", None]), Layout(MESH, [None, "x"])),
+        (Layout(MESH, ["x", "y"]), Layout(MESH, [None, "y"])),
     ],
-    ids=["all-to-all", "gather", "slice", "halo"],
+    ids=["all-to-all", "gather", "slice", "halo", "all-to-all of two", "gather of two"],
 )
 @pytest.mark.parametrize("shape", [(16, 16), (7, 3)])
 def test_small_arrays_are_joined_to_the_same_values_and_counted_alike(
