@@ -240,6 +240,24 @@ def test_at_the_very_end_of_its_time_a_process_looks_once_more(monkeypatch: pyte
     assert pauses(lambda: meet(store, cards()[0], 1.0)) == 4 * 10  # rank 0 stays no longer than ten seconds
 
 
+@pytest.mark.parametrize("rank", [0, 1])
+def test_both_who_have_one_rank_are_named_in_the_order_they_came(monkeypatch: pytest.MonkeyPatch, rank: int) -> None:
+    Clock(monkeypatch)
+    first, second = replace(CARD, rank=rank, who="host:1"), replace(CARD, rank=rank, who="other:7")
+    store = HashStore()
+    arrive(store, first)
+    text = (
+        f"rank {rank} is there twice: host:1 and other:7.\n"
+        "  every process has its own RANK; a program that was started before may still use this MASTER_PORT."
+    )
+    with pytest.raises(EngineError) as found:
+        meet(store, second, 1.0)
+    assert str(found.value) == store.get("refused").decode() == text
+    with pytest.raises(EngineError) as found:
+        meet(store, replace(CARD, rank=2), 1.0)
+    assert str(found.value) == text  # who sees nothing wrong is told
+
+
 # -- the store -----------------------------------------------------------------------------------------------
 
 

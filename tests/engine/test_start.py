@@ -15,6 +15,7 @@ from torch._C._distributed_c10d import HashStore
 import shardwise
 from shardwise import ArgumentError, DeviceMesh, EngineError, MeshError, current_engine, init
 from shardwise.engine import channel, rendezvous, start
+from shardwise.engine import guard as guarding
 from shardwise.engine.settings import Settings
 
 WORLD = {"RANK": "0", "WORLD_SIZE": "1", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": "0"}
@@ -267,6 +268,7 @@ def test_three_variables_are_a_launch_and_two_are_none(monkeypatch: pytest.Monke
 def test_the_card_says_who_this_is_and_a_mesh_must_have_room(monkeypatch: pytest.MonkeyPatch) -> None:
     cards: list[Any] = []
     monkeypatch.setattr(rendezvous, "meet", lambda store, card, seconds: cards.append((card, seconds)) or {})
+    monkeypatch.setattr(rendezvous, "shared_token", lambda store, rank: pytest.fail("nobody connects without a guard"))
     monkeypatch.delenv("MASTER_ADDR", raising=False)
     mesh = DeviceMesh((2,), ("x",))
     for given, drawn in [(None, ""), (mesh, "DeviceMesh(x=2) of [0, 1]")]:
@@ -279,6 +281,25 @@ def test_the_card_says_who_this_is_and_a_mesh_must_have_room(monkeypatch: pytest
         assert card.host in ("127.0.0.1", "::1")
     with pytest.raises(MeshError, match=r"init: DeviceMesh\(x=2\) has 2 devices, but there are 1 processes"):
         start._met(HashStore(), 0, 1, Settings(guard=False), mesh)
+
+
+def test_with_a_guard_all_who_met_are_connected(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[Any] = []
+    mine = rendezvous.Card(1, 2, "", "", True, "", "here", 5, "")
+    other = rendezvous.Card(0, 2, "", "", True, "", "there", 7, "")
+
+    def connected(rank: int, listener: Any, addresses: Any, token: bytes, seconds: float) -> str:
+        asked.append((rank, listener.fileno() > 0, addresses, token, seconds))
+        return "channels"
+
+    cards = {0: other, 1: mine}
+    monkeypatch.setattr(rendezvous, "meet", lambda store, card, seconds: asked.append(card.guard) or cards)
+    monkeypatch.setattr(rendezvous, "shared_token", lambda store, rank: f"{store} {rank}".encode())
+    monkeypatch.setattr(channel, "connected", connected)
+    monkeypatch.setattr(guarding, "CollectiveGuard", lambda *given: given)
+    chosen = Settings(start=9.0)
+    assert cast(Any, start._met(cast(Any, "store"), 1, 2, chosen, None)) == (1, "channels", chosen)
+    assert asked == [True, (1, True, {0: ("there", 7)}, b"store 1", 9.0)]
 
 
 def test_an_address_may_have_more_than_a_host_and_a_port(monkeypatch: pytest.MonkeyPatch) -> None:
