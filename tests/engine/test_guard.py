@@ -12,6 +12,7 @@ import pytest
 
 from shardwise import CollectiveError, CollectiveMismatch, CollectiveTimeout, EngineError, RankLost
 from shardwise.engine import guard as guarding
+from shardwise.engine import watchdog as watching
 from shardwise.engine.call import Call
 from shardwise.engine.channel import Channel
 from shardwise.engine.fingerprint import Fingerprint, decoded, encoded
@@ -216,6 +217,7 @@ class Alone:
         self.lines = {rank: Line(rank) for rank in (1, 2, 3)}
         monkeypatch.setattr(guarding, "Watchdog", Dog)
         monkeypatch.setattr(guarding, "monotonic", lambda: self.now)
+        monkeypatch.setattr(watching, "monotonic", lambda: self.now)  # by which peers say when they were heard
         monkeypatch.setattr(guarding, "user_line", lambda: "train.py:3")
         channels: Any = {"calls": self.lines, "beats": self.lines}
         self.guard = CollectiveGuard(0, channels, Settings(timeout=4.0, heartbeat=0.25))
