@@ -247,6 +247,10 @@ def test_a_storage_becomes_another_only_of_the_same_shape() -> None:
     same = regrid_of(storage_of(ROWS, (8, 16)), storage_of(ROWS, (8, 16)))
     assert same is not None
     assert (same.run, same.before, same.after) == (1, (4, 1, 2, 16), (4, 1, 2, 16))
+    assert (same.split, same.turn, same.pieces) == ((4, 1, 2, 16), (0, 1, 2, 3), (4, 1, 2, 16))  # no dim is cut
+    half = regrid_of(storage_of(Layout(MESH, ["x"]), (12,)), storage_of(Layout(MESH, [("x", "y")]), (12,)))
+    assert half is not None
+    assert (half.split, half.turn, half.pieces) == ((2, 2, 3), (0, 1, 2), (2, 2, 3))
 
 
 @pytest.mark.parametrize(

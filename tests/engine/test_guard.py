@@ -485,6 +485,13 @@ def test_a_fork_closes_its_ends_and_says_nothing(monkeypatch: pytest.MonkeyPatch
     assert alone.dog.ends == []
 
 
+def test_a_fork_forgets_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[Any] = []
+    monkeypatch.setattr(os, "register_at_fork", lambda **what: asked.append(what))
+    alone = Alone(monkeypatch)
+    assert asked == [{"after_in_child": alone.guard._forget}]
+
+
 def test_different_meshes_are_explained(monkeypatch: pytest.MonkeyPatch) -> None:
     for meshes, words in [("DeviceMesh(x=4)", True), ("", False)]:
         alone = Alone(monkeypatch)

@@ -17,6 +17,7 @@ from shardwise.engine import local
 from shardwise.engine.arrays import to_numpy
 from shardwise.engine.counters import Counters
 from shardwise.engine.execute import StepNote, compiled
+from shardwise.engine.grid import Grid
 from shardwise.engine.job import Job
 from shardwise.engine.local import LocalEngine
 from shardwise.engine.pool import Pool
@@ -454,6 +455,21 @@ def test_copies_and_reductions_above_the_threshold_are_shared(monkeypatch: pytes
             value = whole * 4 if src.partial else whole
             found = made[0] if dst is ALL else np.concatenate(list(made), 0 if dst is ROWS else 1)
             assert np.array_equal(found, value)
+
+
+@pytest.mark.parametrize(("limit", "threads", "shared"), [(2048, 2, 0), (2047, 2, 1), (2047, 1, 0)])
+def test_one_copy_of_a_grid_above_the_threshold_is_shared(
+    monkeypatch: pytest.MonkeyPatch, limit: int, threads: int, shared: int
+) -> None:
+    whole = np.arange(256, dtype="float32").reshape(4, 1, 4, 16)
+    engine, calls = LocalEngine(threads=threads), list[Any]()
+    real = engine._share
+    monkeypatch.setattr(local, "PARALLEL", limit)
+    monkeypatch.setattr(engine, "_share", lambda *work: calls.append(1) or real(*work))
+    made = engine.run(compiled(plan_reshard(ROWS, COLUMNS, (16, 16), "float32")), Grid(whole))
+    assert isinstance(made, Grid)
+    assert np.array_equal(np.concatenate(list(made), 1), whole.reshape(16, 16))
+    assert len(calls) == shared
 
 
 def test_steps_are_logged_with_what_they_alone_bring(monkeypatch: pytest.MonkeyPatch) -> None:

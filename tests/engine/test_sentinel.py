@@ -8,6 +8,7 @@ import sys
 from io import StringIO
 from pathlib import Path
 from time import monotonic, sleep
+from typing import Any
 
 import pytest
 
@@ -133,3 +134,15 @@ def test_where_the_system_tells_nothing_there_are_no_processes(monkeypatch: pyte
     assert os.getpid() in sentinel._processes()
     monkeypatch.setattr(os.path, "isdir", lambda path: False)
     assert sentinel._processes() == []
+
+
+@pytest.mark.parametrize(("name", "calls"), [("__main__", 1), ("shardwise.engine.sentinel", 0)])
+def test_it_waits_only_where_it_is_the_program(monkeypatch: pytest.MonkeyPatch, name: str, calls: int) -> None:
+    said, ignored = StringIO("done\n"), list[Any]()
+    monkeypatch.setattr(sys, "argv", ["sentinel", "job"])
+    monkeypatch.setattr(sys, "stdin", said)
+    monkeypatch.setattr(signal, "signal", lambda number, handler: ignored.append((number, handler)))
+    loader: Any = sentinel.__loader__
+    exec(loader.get_code("shardwise.engine.sentinel"), vars(sentinel) | {"__name__": name})
+    assert said.tell() == 5 * calls
+    assert ignored == [(n, signal.SIG_IGN) for n in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)] * calls

@@ -16,6 +16,7 @@ import shardwise
 from shardwise import ArgumentError, DeviceMesh, EngineError, MeshError, current_engine, init
 from shardwise.engine import channel, rendezvous, start
 from shardwise.engine import guard as guarding
+from shardwise.engine import wire as wiring
 from shardwise.engine.settings import Settings
 
 WORLD = {"RANK": "0", "WORLD_SIZE": "1", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": "0"}
@@ -300,6 +301,40 @@ def test_with_a_guard_all_who_met_are_connected(monkeypatch: pytest.MonkeyPatch)
     chosen = Settings(start=9.0)
     assert cast(Any, start._met(cast(Any, "store"), 1, 2, chosen, None)) == (1, "channels", chosen)
     assert asked == [True, (1, True, {0: ("there", 7)}, b"store 1", 9.0)]
+
+
+@pytest.mark.parametrize("guarded", [True, False])
+@pytest.mark.parametrize("begun", [True, False])
+def test_the_engine_is_put_together_and_taken_apart_in_order(
+    monkeypatch: pytest.MonkeyPatch, begun: bool, guarded: bool
+) -> None:
+    done, at_exit, at_fork = list[Any](), list[Any](), list[Any]()
+    groups = SimpleNamespace(abandon=lambda lost: None)
+    wire = SimpleNamespace(rank=1, size=2, guard="unset", groups=groups)
+    guard = SimpleNamespace(watchdog=SimpleNamespace(on_loss=None)) if guarded else None
+    monkeypatch.setattr(dist, "is_initialized", lambda: begun)
+    monkeypatch.setattr(dist, "get_rank", lambda: 1)
+    monkeypatch.setattr(dist, "get_world_size", lambda: 2)
+    monkeypatch.setattr(dist.distributed_c10d, "_get_default_store", lambda: "theirs")
+    monkeypatch.setattr(dist.distributed_c10d, "PrefixStore", lambda name, store: f"{name} in {store}")
+    monkeypatch.setattr(rendezvous, "opened", lambda seconds: f"opened in {seconds:g} s")
+    monkeypatch.setattr(wiring, "Wire", lambda seconds: done.append(("wire", seconds)) or wire)
+    monkeypatch.setattr(start, "_met", lambda *said: done.append(said) or guard)
+    monkeypatch.setattr(start, "_join", lambda *said: done.append(("join", *said)))
+    monkeypatch.setattr(start.atexit, "register", lambda *said: at_exit.append(said))
+    monkeypatch.setattr(os, "register_at_fork", lambda **said: at_fork.append(said))
+    for name, value in (WORLD | {"RANK": "1", "WORLD_SIZE": "2"}).items():
+        monkeypatch.setenv(name, value)
+    chosen = Settings(timeout=3.0, start=9.0)
+    engine: Any = start._torch_engine(chosen, None)
+    store = "shardwise/start in theirs" if begun else "opened in 9 s"
+    joined = [] if begun else [("join", store, chosen, guard)]  # who began it sees to its end
+    assert done == [(store, 1, 2, chosen, None), *joined, ("wire", 3.0)]
+    assert (engine.name, engine.wire, wire.guard) == ("torch", wire, guard)
+    goodbye = [(start._say_goodbye, guard, wire)] if guarded else []
+    assert at_exit == [(start._leave, wire, os.getpid(), begun), *goodbye]
+    assert guard is None or guard.watchdog.on_loss is groups.abandon
+    assert [list(said) for said in at_fork] == [["after_in_child"]]
 
 
 def test_an_address_may_have_more_than_a_host_and_a_port(monkeypatch: pytest.MonkeyPatch) -> None:
