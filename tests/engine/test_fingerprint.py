@@ -50,7 +50,9 @@ def test_every_field_counts(field: str) -> None:
     values = {"ranks": (0, 1, 2), "shape": (9,), "root": 1}
     a, b = (Fingerprint(c, 1, 1, "") for c in (call, call._replace(**{field: values.get(field, "other")})))
     assert not agree(encoded(a), encoded(b))
-    assert len(differences(a, b)) == 1
+    words = {"ranks": "group", "meshes": "mesh", "before": "layout before", "after": "layout after"}
+    assert differences(a, b) == [words.get(field, field)]
+    assert differences(a, b._replace(number=2))[1:] == ["number of calls of the group"]
 
 
 def test_the_text_names_everything() -> None:
