@@ -2,6 +2,7 @@
 
 import gc
 from time import perf_counter
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -124,6 +125,9 @@ def test_arrays_that_are_not_there_have_indices_all_the_same() -> None:
     for index in (4, -5):
         with pytest.raises(IndexError):
             arrays[index]
+    for cut, size, first in [(("x",), 9, (3,)), ((), 7, (7,))]:  # the first of several, which is larger, and the only
+        some = storage_of(Layout(DeviceMesh((4,), ("x",)), [cut]), (size,))
+        assert AbstractEngine().each(some, INT, lambda which, device: None).sample.shape == first
 
 
 def test_memory_is_counted_from_when_arrays_are_made_to_when_they_go() -> None:
@@ -185,3 +189,29 @@ def test_kernels_are_asked_about_arrays_of_one_element() -> None:
     made = AbstractEngine().apply(largest, [AbstractArray((2, 3), INT), 7], ())
     assert made == AbstractArray((), INT)
     assert seen == [((1, 1), INT, 7)]
+
+
+def test_the_traffic_of_a_large_mesh_is_worked_out_once_per_program(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(abstract, "LISTED", 3)
+    mesh, asked = DeviceMesh((4,), ("x",)), list[Any]()
+    real = abstract._total
+    monkeypatch.setattr(abstract, "_total", lambda step: asked.append(step) or real(step))
+    plan = plan_reshard(Layout(mesh, [("x",)]), Layout(mesh, [()]), (11,), INT)
+    plan.__dict__.pop("_program", None)
+    engine = AbstractEngine()
+    for _ in range(3):
+        engine.run(compiled(plan), [])
+    assert asked == list(plan.steps)
+    assert engine.counters.bytes_moved == {"all_gather": 3 * plan.received.total}
+
+
+def test_what_is_listed_has_a_limit(monkeypatch: pytest.MonkeyPatch) -> None:
+    for count, copies in [(64, 64), (65, 0)]:
+        mesh, engine = DeviceMesh((count,), ("x",)), AbstractEngine()
+        plan = plan_reshard(Layout(mesh, [("x",)]), Layout(mesh, [()]), (count,), INT)
+        engine.run(compiled(plan), [])
+        assert (engine.counters.copies, engine.counters.total) == (copies, plan.received.total)
+    for count, total in [(512, 1000), (513, 513 * 7)]:
+        ground, received = SimpleNamespace(count=count), SimpleNamespace(total=1000)
+        step: Any = SimpleNamespace(moves=[object()], ground=ground, received=received, estimates=(3.0, 4.5))
+        assert abstract._total(step) == total

@@ -189,6 +189,15 @@ def test_runs_are_views_and_only_of_rows_that_are_contiguous() -> None:
     assert [(run.shape, run.itemsize) for run in found] == [((2, 3), 16), ((2, 1), 16)]
     assert np.shares_memory(found[0], array)
     assert runs_of([array, np.asfortranarray(array)], 4) is None
+    for shape, runs in [((12,), (3,)), ((2, 12), (2, 3)), ((5, 2, 12), (5, 2, 3))]:
+        some = np.zeros(shape, "int8")
+        (seen,) = runs_of([some], 4) or [some]
+        assert (seen.shape, seen.itemsize) == (runs, 4)
+        assert runs_of([np.zeros((*shape[:-1], 24), "int8")[..., ::2]], 4) is None  # only the last dim must be dense
+        assert runs_of([some[..., :0]], 4) is not None
+    deep = np.zeros((3, 4, 8), "int8")[:, ::2]
+    assert runs_of([deep], 4) is not None
+    assert runs_of([deep.transpose(0, 2, 1)], 2) is None
     assert runs_of([torch.zeros(2, 12)], 4) is None
 
 
@@ -407,3 +416,15 @@ def test_averages_of_complex_numbers_are_rounded_once_in_each_part(shape: tuple[
         for got in results:
             assert np.array_equal(got.real, parts[0].sum(0) / np.float32(count))
             assert np.array_equal(got.imag, parts[1].sum(0) / np.float32(count))
+
+
+def test_what_goes_to_an_accelerator_goes_as_a_tensor(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[Any] = []
+    host = torch.device("cpu")
+    monkeypatch.setattr(torch, "device", lambda kind, index: asked.append((kind, index)) or host)
+    array, tensor = np.arange(3), torch.ones(2)
+    there = on_device(array, Accelerator(3))
+    assert isinstance(there, torch.Tensor)
+    assert there.tolist() == [0, 1, 2]
+    assert on_device(tensor, Accelerator(0)) is tensor
+    assert asked == [("cuda", 3), ("cuda", 0)]

@@ -260,6 +260,33 @@ def test_who_is_expected_is_taken_even_in_pieces() -> None:
         end.close()
 
 
+def test_no_more_is_read_of_a_greeting_than_is_missing() -> None:
+    said, asked = struct.pack("!I", 10) + b"token" + struct.pack("!BI", 1, 3), list[Any]()
+
+    class Slow(Refuses):
+        left = said
+
+        def settimeout(self, seconds: float) -> None:
+            asked.append(f"{seconds} s")
+
+        def recv(self, size: int) -> bytes:
+            asked.append(size)
+            out, self.left = self.left[: min(size, 5)], self.left[min(size, 5) :]
+            return out
+
+    class Hears:
+        def settimeout(self, seconds: float) -> None: ...
+
+        def accept(self) -> tuple[Any, Any]:
+            return Slow(), None
+
+    listener: Any = Hears()
+    found = _accepted(listener, b"token", monotonic() + 5, {("beats", 3)})
+    assert found is not None
+    assert (found[0], found[1].rank) == ("beats", 3)
+    assert asked == ["2.0 s", 14, 9, 4]
+
+
 def test_waits_are_as_long_as_is_left_and_never_none(monkeypatch: pytest.MonkeyPatch) -> None:
     waits: list[float] = []
 
@@ -280,9 +307,49 @@ def test_waits_are_as_long_as_is_left_and_never_none(monkeypatch: pytest.MonkeyP
     for end in (13.0, 9.0):
         with pytest.raises(EngineError, match=r"rank 1 cannot reach rank 0 at host:7: no route\."):
             _call(1, "calls", 0, Address("host", 7), b"token", end)
-        with pytest.raises(EngineError, match=r"ranks \[2, 3\] did not connect in time, though they had started"):
-            _accepted(deaf, b"token", end, {("calls", 3), ("beats", 3), ("calls", 2)})
+        with pytest.raises(EngineError, match=r"ranks \[1, 8, 32\] did not connect in time, though they had started"):
+            _accepted(deaf, b"token", end, {("calls", 8), ("beats", 8), ("calls", 1), ("beats", 32)})
     assert waits == [3.0, 3.0, 0.1, 0.1]
     with pytest.raises(EngineError, match="did not connect"):
         connected(0, deaf, {1: Address("host", 7)}, b"token", 2.5)
     assert waits[-1] == 2.5
+
+
+def test_a_listener_is_of_the_family_of_the_host_and_of_its_own_interface(monkeypatch: pytest.MonkeyPatch) -> None:
+    made: list[Any] = []
+
+    class Said:
+        def __init__(self, family: int, kind: int) -> None:
+            self.said: list[Any] = [family, kind]
+            made.append(self.said)
+
+        def __enter__(self) -> Any:
+            return self
+
+        def __exit__(self, *error: object) -> None:
+            self.said.append("closed")
+
+        def connect(self, where: Any) -> None:
+            self.said.append(("connect", where))
+
+        def getsockname(self) -> tuple[Any, ...]:
+            return "fe80::7", 4242, 0, 0
+
+        def bind(self, where: Any) -> None:
+            self.said.append(("bind", where))
+
+        def listen(self, backlog: int) -> None:
+            self.said.append(("listen", backlog))
+
+    def asked(*question: Any, **more: Any) -> list[Any]:
+        assert (question, more) == (("there", 9), {"type": socket.SOCK_DGRAM})
+        first = (socket.AF_INET6, socket.SOCK_DGRAM, 17, "", ("fe80::9", 9, 0, 0))
+        return [first, (socket.AF_INET, socket.SOCK_DGRAM, 17, "", ("10.0.0.9", 9))]
+
+    monkeypatch.setattr(socket, "getaddrinfo", asked)
+    monkeypatch.setattr(socket, "socket", Said)
+    listening("there", 4)
+    assert made == [
+        [socket.AF_INET6, socket.SOCK_DGRAM, ("connect", ("fe80::9", 9, 0, 0)), "closed"],
+        [socket.AF_INET6, socket.SOCK_STREAM, ("bind", ("fe80::7", 0)), ("listen", 8)],
+    ]

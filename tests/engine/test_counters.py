@@ -8,6 +8,7 @@ def counted(times: int) -> Counters:
     for _ in range(times):
         out.moved("all_gather", 8)
         out.moved("permute", 1)
+        out.bytes_sent += 4
         out.copies += 1
         out.bytes_copied += 16
         out.kernel_calls += 2

@@ -23,9 +23,9 @@ from shardwise import (
 )
 from shardwise.engine import distributed
 from shardwise.engine.arrays import to_numpy
-from shardwise.engine.execute import compiled, permutation
+from shardwise.engine.execute import StepNote, compiled, permutation
 from shardwise.engine.job import RESULT, Job
-from shardwise.engine.route import Out
+from shardwise.engine.route import Leg, Out
 from shardwise.engine.storage import storage_of
 from shardwise.engine.survey import route_of
 from tests.engine.cases import check_values, claimed, spread
@@ -308,6 +308,32 @@ def test_each_makes_the_arrays_that_are_here() -> None:
     assert some[0].counters.kernel_calls == 1
 
 
+def test_what_is_here_is_worked_out_once_for_each_engine() -> None:
+    mesh = DeviceMesh((4,), ("x",), [CPU(i) for i in (1, 0, 1, 2)])
+    storage, (zero, one, *_) = storage_of(Layout(mesh, ["x"]), (12,)), engines(3)
+    job = Job(storage, (storage,))
+    assert one._here(storage) is one._here(storage)
+    assert one._here(storage) == [(0, 0), (2, 2)]
+    assert one._own_work(job) is one._own_work(job)
+    assert one._own_work(job) == [(0, (0,), ()), (2, (2,), ())]
+    assert zero._here(storage) == [(1, 1)]
+    assert zero._own_work(job) == [(1, (1,), ())]
+    assert one.addressable(mesh) is one.addressable(mesh)
+    assert (zero.addressable(mesh), one.addressable(mesh)) == ((1,), (0, 2))
+
+
+def test_arrays_are_checked_where_accelerators_may_not_have_brought_them_yet() -> None:
+    (engine,), checked = engines(1), list[int]()
+    storage = storage_of(Layout(mesh_of(1), ["x"]), (2,))
+    engine.wire.check = checked.append
+    assert engine.each(storage, INT, lambda i, device: np.ones(2)).check is None
+    engine.wire.groups.on_accelerators, engine.wire.sequence = True, 7
+    made = engine.each(storage, INT, lambda i, device: np.ones(2))
+    engine.wire.sequence = 9
+    assert made[0].tolist() == [1, 1]
+    assert checked == [7]  # the last call before it was made
+
+
 # -- permutations, logs, guards ------------------------------------------------------------------------
 
 
@@ -347,6 +373,36 @@ def test_steps_are_logged_with_their_rank_and_their_bytes() -> None:
         assert sum(record.bytes for record in records) == some[rank].counters.total > 0
         assert all(record.seconds >= 0 for record in records)
         assert [r.start for r in records] == sorted(r.start for r in records)
+
+
+def test_steps_are_logged_with_what_they_alone_bring(monkeypatch: pytest.MonkeyPatch) -> None:
+    (engine, *_), whole, split = engines(2), Layout(mesh_of(2), [None]), Layout(mesh_of(2), ["x"])
+    plan = plan_reshard(whole, split, (4,), INT)
+    given = held(engine, whole, (4,), [np.arange(4)] * 2)
+    with trace_communication() as log:
+        engine.run(compiled(plan), given)  # nothing is sent
+        engine.counters.moved("slice", 5)
+        engine.run(compiled(plan), given)
+    assert [(record.kind, record.bytes, record.rank) for record in log] == [("slice", 0, 0)] * 2
+
+    def twice(leg: Any, arrays: Any, dtypes: Any, like: Any) -> Any:
+        engine.counters.moved("one", 7)
+        engine.counters.moved("two", 9)
+        return arrays
+
+    times = iter([10.0, 12.5])
+    monkeypatch.setattr(distributed, "perf_counter", lambda: next(times))
+    monkeypatch.setattr(engine, "_run", twice)
+    engine.counters.moved("two", 100)
+    notes = tuple(StepNote(kind, ("x",), "a", "b", 3) for kind in ("one", "two", "none"))
+    leg = Leg(notes, (), (), (), (), (), None, None)
+    with trace_communication() as log:
+        engine._logged(leg, {}, (INT, INT, INT), np.zeros(1))
+    assert [(r.kind, r.busiest, r.bytes, r.seconds, r.start) for r in log] == [
+        ("one", 3, 7, 2.5, 10.0),  # steps that are run as one take their time together
+        ("two", 3, 9, 0.0, 12.5),
+        ("none", 3, 0, 0.0, 12.5),
+    ]
 
 
 class Guard:

@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 from itertools import pairwise
+from random import Random
 
 import ml_dtypes
 import numpy as np
@@ -9,14 +10,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from shardwise import AbstractEngine, Cut, DeviceMesh, Layout, Link, P, plan_reshard
+from shardwise import CPU, AbstractEngine, Cut, DeviceMesh, Layout, Link, P, ReduceOp, plan_reshard
 from shardwise.engine import local
 from shardwise.engine.arrays import dtype_of, to_numpy, torch_of
 from shardwise.engine.execute import compiled, permutation
 from shardwise.engine.local import LocalEngine
 from shardwise.engine.storage import storage_of
 from tests.engine.cases import check, run, spread
-from tests.plan.cases import Transition, all_transitions, mesh_of, transitions
+from tests.plan.cases import Transition, all_transitions, crowded_moves, mesh_of, transitions
 
 MESH = DeviceMesh((8,), ("x",))
 SHAPE = (16, 16)
@@ -55,6 +56,25 @@ def test_every_reshard_of_a_small_mesh(shape: tuple[int, ...]) -> None:
 def test_tiny_and_empty_tensors_on_more_devices_than_elements(shape: tuple[int, ...]) -> None:
     for case in all_transitions(mesh_of(1, 4, 2), shape, partial=len(shape) < 3):
         check(case)
+
+
+def test_reshards_between_meshes_where_a_device_stands_in_several_slots() -> None:
+    seen = set()
+    for seed in range(100):
+        src, dst, shape, dtype = crowded_moves(Random(seed))
+        if ReduceOp.AVG not in (src.reduce_op, dst.reduce_op):
+            check(Transition(src, dst, shape), dtype, seed)
+            seen.add((bool(src.partial), dst.reduce_op if dst.partial else None))
+    assert {(False, None), (True, None), (False, ReduceOp.MAX), (False, ReduceOp.MIN)} <= seen
+
+
+def test_an_average_becomes_pending_by_replicating() -> None:
+    crowd = DeviceMesh((3,), ("z",), [CPU(2), CPU(1), CPU(2)])
+    src = Layout(MESH, ["x"])
+    given = spread(src, (8,), "float32")
+    for dst in (Layout(MESH, [None], ["x"], "avg"), Layout(crowd, [None], ["z"], "avg")):
+        found = run(LocalEngine(), Transition(src, dst, (8,)), given.arrays, "float32")
+        assert [array.tolist() for array in found] == [given.value.tolist()] * dst.mesh.num_devices
 
 
 # -- how little is copied --------------------------------------------------------------------------------

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from shardwise.engine.call import Call
-from shardwise.engine.fingerprint import Fingerprint, agree, decoded, differences, encoded, told_sequence
+from shardwise.engine.fingerprint import Fingerprint, _listed, agree, decoded, differences, encoded, told_sequence
 
 WORDS = st.text(st.characters(codec="utf-8", exclude_characters="\n"), max_size=8)
 SOME = st.none() | st.integers(0, 9)
@@ -50,7 +50,9 @@ def test_every_field_counts(field: str) -> None:
     values = {"ranks": (0, 1, 2), "shape": (9,), "root": 1}
     a, b = (Fingerprint(c, 1, 1, "") for c in (call, call._replace(**{field: values.get(field, "other")})))
     assert not agree(encoded(a), encoded(b))
-    assert len(differences(a, b)) == 1
+    words = {"ranks": "group", "meshes": "mesh", "before": "layout before", "after": "layout after"}
+    assert differences(a, b) == [words.get(field, field)]
+    assert differences(a, b._replace(number=2))[1:] == ["number of calls of the group"]
 
 
 def test_the_text_names_everything() -> None:
@@ -61,6 +63,31 @@ def test_the_text_names_everything() -> None:
         "all_reduce of float32[8, 4] [-|-] sum(x) -> [-|-], reduction sum, root 3, group 0-3, call 2 of it, plan ab12, "
         "on DeviceMesh(x=4); sequence 5, at train.py:31"
     )
+
+
+@pytest.mark.parametrize(
+    ("ranks", "text"),
+    [
+        ((), ""),
+        ((3,), "3"),
+        ((0, 1), "0,1"),
+        ((0, 1, 2), "0-2"),
+        ((4, 5, 6, 7), "4-7"),
+        ((0, 1, 3), "0,1,3"),
+        ((0, 2, 3), "0,2,3"),
+        ((2, 1, 0), "2,1,0"),
+    ],
+)
+def test_three_ranks_or_more_in_a_row_are_a_range(ranks: tuple[int, ...], text: str) -> None:
+    assert _listed(ranks) == text
+
+
+def test_the_text_leaves_out_what_there_is_not() -> None:
+    call = Call("halo_exchange", (1, 4), (), "int8", "[x]", "[x]", None, None, "ab12")
+    assert str(Fingerprint(call, 1, 7, "")) == (
+        "halo_exchange of int8[] [x], group 1,4, call 1 of it, plan ab12; sequence 7, at an unknown line"
+    )
+    assert "root 0," in str(Fingerprint(call._replace(root=0), 1, 7, ""))
 
 
 def test_it_is_the_same_under_any_hash_seed() -> None:

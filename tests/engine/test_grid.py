@@ -129,6 +129,7 @@ def test_only_even_cuts_without_halo_or_pending_sums_are_grids() -> None:
     rows, columns = Layout(MESH, [("x",), ()]), Layout(MESH, [(), ("y",)])
     assert regrid_of(storage_of(rows, (4, 6)), storage_of(columns, (4, 6))) is not None
     halo = Layout(MESH, [Cut(("x",), halo=(1, 1)), ()])
+    ahead, behind = (Layout(MESH, [Cut(("x",), halo=some, edge="clip"), ()]) for some in ((0, 1), (1, 0)))
     unlike = Layout(MESH, [("z",), ()]), Layout(MESH, [("x",), ()])  # 3 parts and 2: borders that cross
     for src, dst, shape in [
         (rows, columns, (5, 6)),
@@ -136,6 +137,8 @@ def test_only_even_cuts_without_halo_or_pending_sums_are_grids() -> None:
         (rows, columns, (0, 4)),
         (rows, halo, (4, 6)),
         (halo, rows, (4, 6)),
+        (ahead, columns, (4, 6)),  # the last part has nothing more than its own
+        (columns, behind, (4, 6)),  # the first
         (rows, Layout(MESH, [("x",), ()], ["y"]), (4, 6)),
         (*unlike, (6, 6)),
         (Layout(MESH, []), Layout(MESH, []), ()),
@@ -206,6 +209,7 @@ def test_runs_are_copied_as_one_element_below_the_limit_only(monkeypatch: pytest
     regrid = regrid_of(storage_of(ROWS, (8, 16)), storage_of(COLUMNS, (8, 16)))
     assert regrid is not None
     assert regrid.run == 4
+    gridding._run.cache_clear()  # what is tested is made here
     whole = np.arange(128, dtype="float32").reshape(regrid.before)
     out = np.zeros(regrid.after, "float32")
     for limit, wide, kind in [(17, True, "V"), (16, True, "f"), (17, False, "f")]:
@@ -220,8 +224,59 @@ def test_runs_are_copied_as_one_element_below_the_limit_only(monkeypatch: pytest
     assert isinstance(source, torch.Tensor)
 
 
+@pytest.mark.parametrize(("columns", "run", "size"), [(4, 1, 4), (8, 2, 8), (12, 3, 12), (20, 5, 20)])
+def test_a_run_of_one_element_is_that_element_and_longer_ones_are_one_of_their_size(
+    columns: int, run: int, size: int
+) -> None:
+    gridding._run.cache_clear()
+    regrid = regrid_of(storage_of(ROWS, (8, columns)), storage_of(COLUMNS, (8, columns)))
+    assert regrid is not None
+    assert regrid.run == run
+    whole = np.arange(8 * columns, dtype="float32").reshape(regrid.before)
+    out = np.zeros(regrid.after, "float32")
+    source, into = regrid.matched(whole, out)
+    assert source.dtype == into.dtype == (np.dtype("float32") if run == 1 else np.dtype((np.void, size)))
+    assert gridding._run(size) == np.dtype((np.void, size))
+    # Elements that do not lie side by side in the source are not seen as runs.
+    spread = np.repeat(whole, 2, -1)[..., ::2]
+    assert regrid.matched(spread, out)[0].dtype == np.float32
+
+
 def test_a_storage_becomes_another_only_of_the_same_shape() -> None:
     assert regrid_of(storage_of(ROWS, (8, 16)), storage_of(COLUMNS, (16, 16))) is None
     same = regrid_of(storage_of(ROWS, (8, 16)), storage_of(ROWS, (8, 16)))
     assert same is not None
     assert (same.run, same.before, same.after) == (1, (4, 1, 2, 16), (4, 1, 2, 16))
+    assert (same.split, same.turn, same.pieces) == ((4, 1, 2, 16), (0, 1, 2, 3), (4, 1, 2, 16))  # no dim is cut
+    half = regrid_of(storage_of(Layout(MESH, ["x"]), (12,)), storage_of(Layout(MESH, [("x", "y")]), (12,)))
+    assert half is not None
+    assert (half.split, half.turn, half.pieces) == ((2, 2, 3), (0, 1, 2), (2, 2, 3))
+
+
+@pytest.mark.parametrize(
+    ("src", "dst", "sees"),
+    [
+        ((None, None, None), ("x", None, None), True),
+        ((None, None, None), (None, "x", "y"), True),
+        (("x", None, None), ("x", "y", None), True),
+        (("x", "y", "z"), ("x", "y", "z"), True),
+        (("x", None, None), (("x", "y"), None, None), False),  # cut already, and further
+        (("x", None, None), (None, None, None), False),
+        ((None, "x", None), ("x", None, None), False),
+        ((None, None, "x"), ("x", None, None), False),
+        ((None, None, "x"), ("y", None, None), False),
+    ],
+)
+def test_a_whole_is_seen_in_tiles_where_no_dim_is_cut_that_was_cut(src: Any, dst: Any, sees: bool) -> None:
+    shape = (4, 4, 6)
+    before, after = (storage_of(Layout(MESH, dims), shape) for dims in (src, dst))
+    regrid = regrid_of(before, after)
+    assert regrid is not None
+    value = np.arange(96).reshape(shape)
+    whole = np.stack([value[tuple(slice(*span) for span in box)] for box in before.boxes]).reshape(regrid.before)
+    seen = regrid.seen(whole)
+    assert (seen is not None) == sees
+    if seen is not None:
+        assert np.shares_memory(seen, whole)
+        for tile, box in zip(Grid(seen), after.boxes, strict=True):
+            assert np.array_equal(tile, value[tuple(slice(*span) for span in box)])

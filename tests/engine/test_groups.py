@@ -96,3 +96,17 @@ def test_groups_of_accelerators_are_given_back_except_those_that_others_see_to(g
     groups.close(keep=lambda ranks: ranks == (0, 2))
     assert [group.done for group in some.values()] == [[], ["shutdown"], []]
     assert groups.get((0, 1), "cuda") is not some["pair"]
+
+
+@pytest.mark.parametrize(("asked", "pauses"), [(0, 0), (1, 1), (30, 30), (float("inf"), 100)])
+def test_what_is_under_way_is_given_a_second(monkeypatch: pytest.MonkeyPatch, asked: float, pauses: int) -> None:
+    slept: list[float] = []
+    monkeypatch.setattr(module, "monotonic", lambda: round(sum(slept), 6))
+    monkeypatch.setattr(module, "sleep", slept.append)
+    groups = Groups(lambda ranks, device: Group())
+    group = groups.get((0, 1), "cuda")
+    groups.track(4, (0, 1), Event(asked))
+    groups.abandon([0])
+    assert slept == [0.01] * pauses
+    assert groups.torn == (4 if pauses == 100 else float("inf"))
+    assert (groups.abandoned, group.done) == ({(0, 1)}, ["abort"])

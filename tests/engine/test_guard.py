@@ -12,6 +12,7 @@ import pytest
 
 from shardwise import CollectiveError, CollectiveMismatch, CollectiveTimeout, EngineError, RankLost
 from shardwise.engine import guard as guarding
+from shardwise.engine import watchdog as watching
 from shardwise.engine.call import Call
 from shardwise.engine.channel import Channel
 from shardwise.engine.fingerprint import Fingerprint, decoded, encoded
@@ -216,6 +217,7 @@ class Alone:
         self.lines = {rank: Line(rank) for rank in (1, 2, 3)}
         monkeypatch.setattr(guarding, "Watchdog", Dog)
         monkeypatch.setattr(guarding, "monotonic", lambda: self.now)
+        monkeypatch.setattr(watching, "monotonic", lambda: self.now)  # by which peers say when they were heard
         monkeypatch.setattr(guarding, "user_line", lambda: "train.py:3")
         channels: Any = {"calls": self.lines, "beats": self.lines}
         self.guard = CollectiveGuard(0, channels, Settings(timeout=4.0, heartbeat=0.25))
@@ -265,6 +267,14 @@ def test_it_looks_at_one_alone_at_first_and_at_all_later_and_then_gives_up(monke
     assert alone.dog.told == [
         {"error": "CollectiveTimeout", "text": str(found.value), "ranks": (1, 3), "step": "all_gather", "sequence": 7}
     ]
+
+
+def test_the_early_time_is_over_when_it_has_passed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(guarding, "EARLY", 0.25)
+    alone = Alone(monkeypatch)
+    alone.steps = [alone.at(50.125), alone.at(50.25), alone.at(50.5, r1=FOUR, r2=FOUR, r3=FOUR)]
+    alone.guard.before(1, FOUR)
+    assert alone.looks == [([1], 0.25), ([1], 0.25), ([1, 2, 3], 3.75)]
 
 
 def test_each_of_the_group_is_told_once_with_the_number_of_the_call_in_its_group(
@@ -473,6 +483,13 @@ def test_a_fork_closes_its_ends_and_says_nothing(monkeypatch: pytest.MonkeyPatch
     assert all(line.ended for line in alone.lines.values())
     alone.guard.close()
     assert alone.dog.ends == []
+
+
+def test_a_fork_forgets_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[Any] = []
+    monkeypatch.setattr(os, "register_at_fork", lambda **what: asked.append(what))
+    alone = Alone(monkeypatch)
+    assert asked == [{"after_in_child": alone.guard._forget}]
 
 
 def test_different_meshes_are_explained(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -143,3 +143,12 @@ def test_accelerators_are_told_of_only_where_all_are_ones() -> None:
         layout = Layout(DeviceMesh((2,), ("x",), devices), ["x"])
         (round_,) = handover_route(handed(layout, (4,), (1, 0)), 0).legs[0].rounds
         assert round_.on_accelerators is want
+
+
+def test_messages_are_in_the_order_of_ranks_whatever_the_order_of_devices() -> None:
+    turned = Layout(DeviceMesh((4,), ("x",), [CPU(i) for i in (3, 2, 1, 0)]), ["x"])
+    (round_,) = handover_route(handed(turned, (8,), (3, 3, 3, 3)), 0).legs[0].rounds
+    assert [(m.rank, m.size) for m in round_.sends] == [(1, 2), (2, 2), (3, 2)]
+    several = Layout(DeviceMesh((4,), ("x",), [CPU(i) for i in (0, 0, 2, 1)]), ["x"])
+    (round_,) = handover_route(handed(several, (8,), (2, 3, 2, 3)), 0).legs[0].rounds
+    assert [(m.rank, [part.slot for part in m.parts]) for m in round_.receives] == [(1, [1]), (2, [0])]

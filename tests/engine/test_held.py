@@ -44,3 +44,19 @@ def test_a_sample_has_the_dtype_and_library_of_all() -> None:
     assert sample(Held(SPLIT, {}, rank=1, like=torch.zeros(3))).dtype == torch.float32
     assert sample([5, 6]) == sample((5, 6)) == 5
     assert sample(AbstractArrays(SPLIT, np.dtype("int8"))).shape == (2,)
+
+
+def test_arrays_are_given_when_the_check_has_passed() -> None:
+    checked: list[int] = []
+    held = Held(SPLIT, {2: np.arange(2)}, rank=2, check=lambda: checked.append(1))
+    assert held[2].tolist() == [0, 1]
+    assert len(checked) == 1
+
+    def fail() -> None:
+        raise EngineError("it never came.")
+
+    held = Held(SPLIT, {2: np.arange(2)}, rank=2, check=fail)
+    with pytest.raises(EngineError, match="it never came"):
+        held[2]
+    with pytest.raises(EngineError, match="has its array 1 in the process of"):
+        held[1]

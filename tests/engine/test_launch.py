@@ -2,6 +2,7 @@
 
 import json
 import os
+import selectors
 import signal
 import socket
 import sys
@@ -44,7 +45,13 @@ def test_a_command_that_is_not_there_is_named() -> None:
 
 @pytest.mark.parametrize(
     ("code", "text"),
-    [(3, "exit code 3"), (-9, "ended by SIGKILL"), (-11, "ended by SIGSEGV"), (-99, "ended by signal 99")],
+    [
+        (0, "exit code 0"),
+        (3, "exit code 3"),
+        (-9, "ended by SIGKILL"),
+        (-11, "ended by SIGSEGV"),
+        (-99, "ended by signal 99"),
+    ],
 )
 def test_ends_in_words(code: int, text: str) -> None:
     assert _cause(code) == text
@@ -291,6 +298,20 @@ def test_tracebacks_of_processes_that_go_on_are_printed_while_nothing_is_planned
     ranks.launch.processes[0].errors.take(text.encode())
     ranks.step(102.0)
     assert ranks.out[0].getvalue() == text  # the second is held back: it may be a consequence
+
+
+def test_what_processes_write_is_printed_while_they_run(monkeypatch: pytest.MonkeyPatch) -> None:
+    ranks, started, to = Ranks(monkeypatch, 1), Started([]), [StringIO(), StringIO()]
+    for pipe, out in zip((started.stdout, started.stderr), to, strict=True):
+        os.set_blocking(pipe.fileno(), False)
+        ranks.launch.selector.register(pipe, selectors.EVENT_READ, Stream("> ", out))
+    for k, (first, second) in enumerate([(b"one\n", b""), (b"t", b"three\n"), (b"wo\n", b"four\n")]):
+        for end, data in zip(started.writes, (first, second), strict=True):
+            os.write(end, data)
+        assert ranks.step(100.0 + k) == []
+    assert [out.getvalue() for out in to] == ["> one\n> two\n", "> three\n> four\n"]
+    ranks.launch.selector.close()
+    started.close()
 
 
 # -- what happened ---------------------------------------------------------------------------------------

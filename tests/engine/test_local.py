@@ -1,6 +1,7 @@
 """The local engine: every dtype and library, the same bits whatever the threads, memory used again."""
 
 import gc
+from dataclasses import replace
 from itertools import pairwise
 from threading import Thread
 from typing import Any
@@ -11,15 +12,18 @@ import pytest
 import torch
 from hypothesis import given
 
-from shardwise import Cut, DeviceMesh, Layout, ReduceOp, all_reduce, plan_reshard, shard
+from shardwise import Cut, DeviceMesh, Layout, ReduceOp, all_reduce, plan_reshard, shard, trace_communication
 from shardwise.engine import local
 from shardwise.engine.arrays import to_numpy
 from shardwise.engine.counters import Counters
-from shardwise.engine.execute import compiled
+from shardwise.engine.execute import StepNote, compiled
+from shardwise.engine.grid import Grid
+from shardwise.engine.job import Job
 from shardwise.engine.local import LocalEngine
 from shardwise.engine.pool import Pool
+from shardwise.engine.storage import storage_of
 from shardwise.layout.placement import reductions_of
-from tests.engine.cases import check, check_counters, check_values, run, spread
+from tests.engine.cases import check, check_counters, check_values, run, spread, stored
 from tests.engine.test_arrays import DTYPES, TORCH, torch_of
 from tests.plan.cases import Transition, mesh_of, transitions
 
@@ -364,3 +368,128 @@ def test_arrays_of_one_result_share_a_block_when_they_are_large() -> None:
     size, offsets = stage_of(ROWS, Layout(LINE, [(), ("x",)]), (5, 5), "int8").memory
     assert offsets == (0, 64, 128, 192)
     assert size == 64 * len(offsets)
+
+
+@pytest.mark.parametrize(
+    ("src", "dst"),
+    [
+        (ROWS, COLUMNS),
+        (COLUMNS, ALL),
+        (ALL, ROWS),
+        (COLUMNS, Layout(LINE, [Cut(("x",), halo=(1, 1), edge="clip"), ()])),
+        (Layout(MESH, ["x", None]), Layout(MESH, [None, "x"])),
+        (Layout(MESH, ["x", "y"]), Layout(MESH, [None, "y"])),
+    ],
+    ids=["all-to-all", "gather", "slice", "halo", "all-to-all of two", "gather of two"],
+)
+@pytest.mark.parametrize("shape", [(16, 16), (7, 3)])
+def test_small_arrays_are_joined_to_the_same_values_and_counted_alike(
+    src: Layout, dst: Layout, shape: tuple[int, int]
+) -> None:
+    program, engines = compiled(plan_reshard(src, dst, shape, "float32")), (LocalEngine(), LocalEngine())
+    arrays = stored(src, shape, spread(src, shape, "float32").arrays)
+    (stage,) = program.stages
+    assert stage.is_joined
+    small, plain = (
+        engine._by_parts(replace(stage, is_small=flag), arrays, program.dtype)
+        for engine, flag in zip(engines, (True, False), strict=True)
+    )
+    for one, other in zip(small, plain, strict=True):
+        assert one.dtype == other.dtype
+        assert np.array_equal(one, other)
+    ours, theirs = (engine.counters for engine in engines)
+    assert ours.bytes_moved == theirs.bytes_moved == dict((*stage.moved, *stage.free))
+    assert (ours.copies, ours.bytes_copied) == (theirs.copies, theirs.bytes_copied)
+    assert ours.bytes_allocated == ours.bytes_copied == stage.size
+    # What is copied is no view of what it is copied from.
+    fresh = [small[i] for i in stage.fresh]
+    assert not any(np.shares_memory(array, given) for array in fresh for given in arrays)
+
+
+def test_a_lone_array_is_taken_as_it_is_and_torchs_each_by_itself(monkeypatch: pytest.MonkeyPatch) -> None:
+    engine, asked = LocalEngine(), list[Any]()
+    real = engine.empty
+
+    def empty(shape: Any, dtype: np.dtype, like: Any = None) -> Any:
+        asked.append((tuple(shape), dtype))
+        return real(shape, dtype, like)
+
+    monkeypatch.setattr(engine, "empty", empty)
+    single, four = np.dtype("float32"), stage_of(COLUMNS, ROWS, (256, 64))
+    engine._several(stage_of(ROWS, ALL, (256, 64)), single, np.zeros(1))
+    engine._several(four, single, torch.zeros(1))
+    engine._several(four, single, np.zeros(1))
+    assert asked == [((256, 64), single), *[((64, 64), single)] * 4, ((256 * 64 * 4,), np.dtype("uint8"))]
+
+
+@pytest.mark.parametrize("library", [np.asarray, torch.as_tensor])
+def test_scalars_that_kernels_make_become_arrays(library: Any) -> None:
+    mesh = DeviceMesh((2,), ("x",))
+    vector, scalar = storage_of(Layout(mesh, ["x"]), (4,)), storage_of(Layout(mesh, [], ["x"]), ())
+    arrays = [library(np.array([1.0, 2.0])), library(np.array([3.0, 4.0]))]
+
+    def kernel(*given: Any) -> Any:
+        return sum(array.sum() for array in given if not isinstance(array, tuple))
+
+    for operands in (1, 2, 3):
+        for located in ((), (0,)):
+            made = LocalEngine().work(kernel, [arrays] * operands, Job(scalar, (vector,) * operands, located))
+            assert [type(array) for array in made] == [type(arrays[0])] * 2
+            assert [float(array) for array in made] == [3.0 * operands, 7.0 * operands]
+    whole = LocalEngine().work(lambda array: array + 1, [arrays], Job(vector, (vector,)))
+    assert [array.tolist() for array in whole] == [[2.0, 3.0], [4.0, 5.0]]
+
+
+def test_copies_and_reductions_above_the_threshold_are_shared(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(local, "BLOCK", 256)
+    whole, partial_sum = np.arange(256, dtype="float32").reshape(16, 16), Layout(LINE, [(), ()], ["x"])
+    for src, dst, touched in [(ROWS, COLUMNS, 2), (COLUMNS, ALL, 2), (partial_sum, ALL, 5), (partial_sum, ROWS, 5)]:
+        arrays = [whole] * 4 if src.partial else np.split(whole, 4, 0 if src is ROWS else 1)
+        for limit, threads, shared in [(0, 1, 0), (-1, 2, 1), (0, 2, 0)]:
+            engine, calls = LocalEngine(threads=threads), list[Any]()
+            real = engine._share
+            monkeypatch.setattr(local, "PARALLEL", 1024 * touched + limit)
+            monkeypatch.setattr(engine, "_share", lambda *work, real=real, calls=calls: calls.append(1) or real(*work))
+            made = engine.run(compiled(plan_reshard(src, dst, (16, 16), "float32")), arrays)
+            assert len(calls) == shared
+            value = whole * 4 if src.partial else whole
+            found = made[0] if dst is ALL else np.concatenate(list(made), 0 if dst is ROWS else 1)
+            assert np.array_equal(found, value)
+
+
+@pytest.mark.parametrize(("limit", "threads", "shared"), [(2048, 2, 0), (2047, 2, 1), (2047, 1, 0)])
+def test_one_copy_of_a_grid_above_the_threshold_is_shared(
+    monkeypatch: pytest.MonkeyPatch, limit: int, threads: int, shared: int
+) -> None:
+    whole = np.arange(256, dtype="float32").reshape(4, 1, 4, 16)
+    engine, calls = LocalEngine(threads=threads), list[Any]()
+    real = engine._share
+    monkeypatch.setattr(local, "PARALLEL", limit)
+    monkeypatch.setattr(engine, "_share", lambda *work: calls.append(1) or real(*work))
+    made = engine.run(compiled(plan_reshard(ROWS, COLUMNS, (16, 16), "float32")), Grid(whole))
+    assert isinstance(made, Grid)
+    assert np.array_equal(np.concatenate(list(made), 1), whole.reshape(16, 16))
+    assert len(calls) == shared
+
+
+def test_steps_are_logged_with_what_they_alone_bring(monkeypatch: pytest.MonkeyPatch) -> None:
+    engine, times = LocalEngine(), iter([10.0, 12.5])
+    notes = tuple(StepNote(kind, ("x",), "a", "b", 3) for kind in ("one", "two", "none"))
+    stage = replace(stage_of(ROWS, COLUMNS, (16, 16)), steps=notes)
+
+    def moves(stage: Any, arrays: Any, dtype: Any) -> Any:
+        engine.counters.moved("one", 7)
+        engine.counters.moved("two", 9)
+        return arrays
+
+    monkeypatch.setattr(local, "perf_counter", lambda: next(times))
+    monkeypatch.setattr(engine, "_run", moves)
+    engine.counters.moved("two", 100)
+    with trace_communication() as outer, trace_communication() as log:
+        engine._logged(stage, [], np.dtype("float32"))
+    assert outer.records == log.records
+    assert [(r.kind, r.busiest, r.bytes, r.seconds, r.start, r.rank) for r in log] == [
+        ("one", 3, 7, 2.5, 10.0, 0),  # steps that are run as one take their time together
+        ("two", 3, 9, 0.0, 12.5, 0),
+        ("none", 3, 0, 0.0, 12.5, 0),
+    ]

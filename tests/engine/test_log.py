@@ -1,13 +1,16 @@
 """The communication log: what was run, by which line, and nothing where nobody listens."""
 
+import json
 import sys
+from pathlib import Path
 
 import numpy as np
 import pytest
 
-from shardwise import DeviceMesh, P, shard, trace_communication
+from shardwise import ArgumentError, DeviceMesh, P, shard, trace_communication
 from shardwise.engine import local, log
-from shardwise.engine.log import CommunicationLog, Record, active_logs, user_line
+from shardwise.engine.log import CommunicationLog, Record, active_logs, called_functions, calls, user_line
+from shardwise.pictures.trace import trace
 
 MESH = DeviceMesh((4,), ("x",))
 
@@ -80,3 +83,37 @@ def test_a_log_prints_as_a_table() -> None:
     assert "permute" in str(found)
     assert "b/c.py:3" in str(found)
     assert [record.bytes for record in found] == [64]
+
+
+def test_a_record_is_of_rank_0_at_the_start_unless_it_says_more() -> None:
+    record = Record("permute", ("x",), "[x]", "[x]", 64, 64, 0.5, "train.py:3")
+    assert (record.start, record.rank) == (0.0, 0)
+    log_ = CommunicationLog([record, Record("slice", (), "[-]", "[x]", 0, 8, 0.0, "", 1.5, 3)])
+    assert (log_.bytes, len(log_), CommunicationLog().bytes, len(CommunicationLog())) == (72, 2, 0, 0)
+
+
+def test_a_log_is_saved_as_json_only(tmp_path: Path) -> None:
+    found = CommunicationLog([Record("permute", ("x",), "[x]", "[ü]", 64, 64, 0.5, "train.py:3", 2.0)])
+    found.save(tmp_path / "trace.json")
+    text = (tmp_path / "trace.json").read_text(encoding="utf-8")
+    assert text.endswith("}\n")
+    assert "[ü]" in text
+    assert json.loads(text) == json.loads(json.dumps(trace(found)))
+    for name in ("trace", "trace.txt", "json"):
+        with pytest.raises(ArgumentError, match=f"^a trace is saved as .json, got '.*{name}'.$"):
+            found.save(tmp_path / name)
+        assert not (tmp_path / name).exists()
+
+
+def test_frames_are_told_apart_by_the_package(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert calls() == (sys._getframe(), None)
+    assert called_functions() == []
+    monkeypatch.setattr(log, "PACKAGE", __file__)
+
+    def outer() -> list[str]:
+        return called_functions()
+
+    assert outer() == ["outer", "test_frames_are_told_apart_by_the_package"]
+    frame, inner = calls()
+    assert frame is sys._getframe().f_back
+    assert inner is sys._getframe()

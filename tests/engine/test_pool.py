@@ -376,3 +376,17 @@ def test_blocks_are_used_again_only_where_counts_of_references_can_be_trusted(
     for _ in range(3):
         pool.empty((SMALLEST,), U1)
     assert pool.blocks == (1 if again else 3)
+
+
+def test_what_was_handed_out_last_is_handed_out_first_when_it_is_dropped() -> None:
+    pool = Pool()
+    one, two, three = (pool.empty(SHAPE, F4) for _ in range(3))
+    first = address(one)
+    del one
+    one = pool.empty(SHAPE, F4)  # the oldest block, used last
+    assert address(one) == first
+    del one, two
+    again = pool.empty(SHAPE, F4)
+    assert address(again) == first
+    assert address(three) not in (first, address(pool.empty(SHAPE, F4)))
+    assert pool.blocks == 3

@@ -215,6 +215,49 @@ def test_cards_are_read_only_when_someone_came(monkeypatch: pytest.MonkeyPatch) 
     assert reads == ["card/1/1"]
 
 
+def test_at_the_very_end_of_its_time_a_process_looks_once_more(monkeypatch: pytest.MonkeyPatch) -> None:
+    clock = Clock(monkeypatch)  # pauses that floats hold exactly
+    monkeypatch.setattr(rendezvous, "PAUSE", 0.25)
+
+    def pauses(ask: Callable[[], Any]) -> int:
+        clock.now, clock.sleeps = 100.0, []
+        with pytest.raises(EngineError):
+            ask()
+        return len(clock.sleeps)
+
+    def refuse(place: tuple[str, int], timeout: float) -> Any:
+        raise OSError("refused")
+
+    monkeypatch.setattr(socket, "create_connection", refuse)
+    assert pauses(lambda: _reach("host", 7, 2, 1.0)) == 5
+    assert pauses(lambda: meet(HashStore(), cards()[1], 1.0)) == 5
+    alone = replace(CARD, rank=1, size=2)
+    store = HashStore()
+    arrive(store, replace(alone, rank=0))
+    assert pauses(lambda: meet(store, alone, 1.0)) == 4 * 11 + 1  # the other is there and never goes on
+    store = HashStore()
+    store.set("refused", "no")
+    assert pauses(lambda: meet(store, cards()[0], 1.0)) == 4 * 10  # rank 0 stays no longer than ten seconds
+
+
+@pytest.mark.parametrize("rank", [0, 1])
+def test_both_who_have_one_rank_are_named_in_the_order_they_came(monkeypatch: pytest.MonkeyPatch, rank: int) -> None:
+    Clock(monkeypatch)
+    first, second = replace(CARD, rank=rank, who="host:1"), replace(CARD, rank=rank, who="other:7")
+    store = HashStore()
+    arrive(store, first)
+    text = (
+        f"rank {rank} is there twice: host:1 and other:7.\n"
+        "  every process has its own RANK; a program that was started before may still use this MASTER_PORT."
+    )
+    with pytest.raises(EngineError) as found:
+        meet(store, second, 1.0)
+    assert str(found.value) == store.get("refused").decode() == text
+    with pytest.raises(EngineError) as found:
+        meet(store, replace(CARD, rank=2), 1.0)
+    assert str(found.value) == text  # who sees nothing wrong is told
+
+
 # -- the store -----------------------------------------------------------------------------------------------
 
 

@@ -8,6 +8,7 @@ import sys
 from io import StringIO
 from pathlib import Path
 from time import monotonic, sleep
+from typing import Any
 
 import pytest
 
@@ -79,7 +80,7 @@ class Signals:
 
     def _sleep(self, seconds: float) -> None:
         assert 0 < seconds <= 0.1
-        self.now += seconds
+        self.now = round(self.now + seconds, 6)
 
 
 def both(number: int, *groups: int) -> list[tuple[str, int, int]]:
@@ -101,7 +102,7 @@ def test_where_nobody_is_left_nobody_is_told(monkeypatch: pytest.MonkeyPatch) ->
 def test_they_are_asked_and_woken_and_made_to_end_after_the_patience(monkeypatch: pytest.MonkeyPatch) -> None:
     signals = Signals(monkeypatch, [[5]] * 100)
     end(iter([5]), "job")
-    assert 1.5 <= signals.now < 1.6
+    assert signals.now == 1.5  # and not a moment longer
     assert signals.sent == [x for n in (signal.SIGTERM, signal.SIGCONT, signal.SIGKILL) for x in both(n, 5)]
     quick = Signals(monkeypatch, [[5], [5], []])
     end([5], "job")
@@ -133,3 +134,15 @@ def test_where_the_system_tells_nothing_there_are_no_processes(monkeypatch: pyte
     assert os.getpid() in sentinel._processes()
     monkeypatch.setattr(os.path, "isdir", lambda path: False)
     assert sentinel._processes() == []
+
+
+@pytest.mark.parametrize(("name", "calls"), [("__main__", 1), ("shardwise.engine.sentinel", 0)])
+def test_it_waits_only_where_it_is_the_program(monkeypatch: pytest.MonkeyPatch, name: str, calls: int) -> None:
+    said, ignored = StringIO("done\n"), list[Any]()
+    monkeypatch.setattr(sys, "argv", ["sentinel", "job"])
+    monkeypatch.setattr(sys, "stdin", said)
+    monkeypatch.setattr(signal, "signal", lambda number, handler: ignored.append((number, handler)))
+    loader: Any = sentinel.__loader__
+    exec(loader.get_code("shardwise.engine.sentinel"), vars(sentinel) | {"__name__": name})
+    assert said.tell() == 5 * calls
+    assert ignored == [(n, signal.SIG_IGN) for n in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)] * calls

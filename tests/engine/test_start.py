@@ -15,6 +15,8 @@ from torch._C._distributed_c10d import HashStore
 import shardwise
 from shardwise import ArgumentError, DeviceMesh, EngineError, MeshError, current_engine, init
 from shardwise.engine import channel, rendezvous, start
+from shardwise.engine import guard as guarding
+from shardwise.engine import wire as wiring
 from shardwise.engine.settings import Settings
 
 WORLD = {"RANK": "0", "WORLD_SIZE": "1", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": "0"}
@@ -64,6 +66,12 @@ def test_without_torch_it_says_how_to_get_it(monkeypatch: pytest.MonkeyPatch) ->
     nothing: Any = lambda name: None  # noqa: E731
     monkeypatch.setattr(start, "find_spec", nothing)
     with pytest.raises(EngineError, match=r"pip install 'shardwise\[torch\]'"):
+        init("torch")
+
+
+def test_a_torch_that_cannot_talk_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(dist, "is_available", lambda: False)
+    with pytest.raises(EngineError, match=r"^this build of torch has no torch\.distributed\.$"):
         init("torch")
 
 
@@ -261,6 +269,7 @@ def test_three_variables_are_a_launch_and_two_are_none(monkeypatch: pytest.Monke
 def test_the_card_says_who_this_is_and_a_mesh_must_have_room(monkeypatch: pytest.MonkeyPatch) -> None:
     cards: list[Any] = []
     monkeypatch.setattr(rendezvous, "meet", lambda store, card, seconds: cards.append((card, seconds)) or {})
+    monkeypatch.setattr(rendezvous, "shared_token", lambda store, rank: pytest.fail("nobody connects without a guard"))
     monkeypatch.delenv("MASTER_ADDR", raising=False)
     mesh = DeviceMesh((2,), ("x",))
     for given, drawn in [(None, ""), (mesh, "DeviceMesh(x=2) of [0, 1]")]:
@@ -273,6 +282,59 @@ def test_the_card_says_who_this_is_and_a_mesh_must_have_room(monkeypatch: pytest
         assert card.host in ("127.0.0.1", "::1")
     with pytest.raises(MeshError, match=r"init: DeviceMesh\(x=2\) has 2 devices, but there are 1 processes"):
         start._met(HashStore(), 0, 1, Settings(guard=False), mesh)
+
+
+def test_with_a_guard_all_who_met_are_connected(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[Any] = []
+    mine = rendezvous.Card(1, 2, "", "", True, "", "here", 5, "")
+    other = rendezvous.Card(0, 2, "", "", True, "", "there", 7, "")
+
+    def connected(rank: int, listener: Any, addresses: Any, token: bytes, seconds: float) -> str:
+        asked.append((rank, listener.fileno() > 0, addresses, token, seconds))
+        return "channels"
+
+    cards = {0: other, 1: mine}
+    monkeypatch.setattr(rendezvous, "meet", lambda store, card, seconds: asked.append(card.guard) or cards)
+    monkeypatch.setattr(rendezvous, "shared_token", lambda store, rank: f"{store} {rank}".encode())
+    monkeypatch.setattr(channel, "connected", connected)
+    monkeypatch.setattr(guarding, "CollectiveGuard", lambda *given: given)
+    chosen = Settings(start=9.0)
+    assert cast(Any, start._met(cast(Any, "store"), 1, 2, chosen, None)) == (1, "channels", chosen)
+    assert asked == [True, (1, True, {0: ("there", 7)}, b"store 1", 9.0)]
+
+
+@pytest.mark.parametrize("guarded", [True, False])
+@pytest.mark.parametrize("begun", [True, False])
+def test_the_engine_is_put_together_and_taken_apart_in_order(
+    monkeypatch: pytest.MonkeyPatch, begun: bool, guarded: bool
+) -> None:
+    done, at_exit, at_fork = list[Any](), list[Any](), list[Any]()
+    groups = SimpleNamespace(abandon=lambda lost: None)
+    wire = SimpleNamespace(rank=1, size=2, guard="unset", groups=groups)
+    guard = SimpleNamespace(watchdog=SimpleNamespace(on_loss=None)) if guarded else None
+    monkeypatch.setattr(dist, "is_initialized", lambda: begun)
+    monkeypatch.setattr(dist, "get_rank", lambda: 1)
+    monkeypatch.setattr(dist, "get_world_size", lambda: 2)
+    monkeypatch.setattr(dist.distributed_c10d, "_get_default_store", lambda: "theirs")
+    monkeypatch.setattr(dist.distributed_c10d, "PrefixStore", lambda name, store: f"{name} in {store}")
+    monkeypatch.setattr(rendezvous, "opened", lambda seconds: f"opened in {seconds:g} s")
+    monkeypatch.setattr(wiring, "Wire", lambda seconds: done.append(("wire", seconds)) or wire)
+    monkeypatch.setattr(start, "_met", lambda *said: done.append(said) or guard)
+    monkeypatch.setattr(start, "_join", lambda *said: done.append(("join", *said)))
+    monkeypatch.setattr(start.atexit, "register", lambda *said: at_exit.append(said))
+    monkeypatch.setattr(os, "register_at_fork", lambda **said: at_fork.append(said))
+    for name, value in (WORLD | {"RANK": "1", "WORLD_SIZE": "2"}).items():
+        monkeypatch.setenv(name, value)
+    chosen = Settings(timeout=3.0, start=9.0)
+    engine: Any = start._torch_engine(chosen, None)
+    store = "shardwise/start in theirs" if begun else "opened in 9 s"
+    joined = [] if begun else [("join", store, chosen, guard)]  # who began it sees to its end
+    assert done == [(store, 1, 2, chosen, None), *joined, ("wire", 3.0)]
+    assert (engine.name, engine.wire, wire.guard) == ("torch", wire, guard)
+    goodbye = [(start._say_goodbye, guard, wire)] if guarded else []
+    assert at_exit == [(start._leave, wire, os.getpid(), begun), *goodbye]
+    assert guard is None or guard.watchdog.on_loss is groups.abandon
+    assert [list(said) for said in at_fork] == [["after_in_child"]]
 
 
 def test_an_address_may_have_more_than_a_host_and_a_port(monkeypatch: pytest.MonkeyPatch) -> None:

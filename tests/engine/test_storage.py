@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 
-from shardwise import Cut, DeviceMesh, Layout, P
+from shardwise import BindingError, Cut, DeviceMesh, Layout, P
 from shardwise.engine.storage import covered, region, storage_of
 from tests.layout.oracle import held_box, position
 from tests.layout.strategies import Bound, bound_layouts
@@ -83,3 +83,12 @@ def test_a_region_and_the_box_it_covers_are_inverse() -> None:
 def test_other_shapes_are_other_storages() -> None:
     assert storage_of(LAYOUTS[0], (7, 4)) is not storage_of(LAYOUTS[0], (7, 5))
     assert storage_of(LAYOUTS[0], (7, 4)) is not storage_of(LAYOUTS[1], (7, 4))
+
+
+def test_tensors_whose_bytes_cannot_be_counted_are_refused() -> None:
+    layout = Layout(DeviceMesh((1,), ("x",)), [None, None])
+    for shape in [((1 << 58) - 1, 1), (1 << 29, (1 << 29) - 1), (0, 1 << 60)]:
+        assert storage_of(layout, shape).shape == shape
+    for shape in [(1 << 58, 1), (1 << 29, 1 << 29)]:
+        with pytest.raises(BindingError, match=r"^a tensor has fewer than 2\*\*58 elements, got shape \(\d+, \d+\)\.$"):
+            storage_of(layout, shape)

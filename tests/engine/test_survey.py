@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from shardwise import CPU, Accelerator, DeviceMesh, Layout, Link, ReduceOp, plan_reshard
+from shardwise import CPU, Accelerator, Cut, DeviceMesh, Layout, Link, ReduceOp, plan_reshard
 from shardwise.engine.execute import Program, compiled, permutation
 from shardwise.engine.route import Message, Part, Route
 from shardwise.engine.storage import storage_of
@@ -151,3 +151,71 @@ def test_processes_count_sums_that_are_carried_as_float32(devices: int) -> None:
             total += 2 * sum(count for _, count in leg.near)
             total += sum(round_.received * (2 if round_.spreads else before) for round_ in leg.rounds)
     assert total == plan.received.total
+
+
+LINE, PLANE = mesh_of(4), mesh_of(2, 2)
+PAIRS = DeviceMesh((2, 2), ("x", "y"), [CPU(i) for i in (0, 0, 1, 1)])  # two devices in each process
+SPLIT, WHOLE, TERMS = Layout(LINE, ["x"]), Layout(LINE, [None]), Layout(LINE, [None], ["x"])
+
+
+@pytest.mark.parametrize(
+    ("src", "dst", "shape", "rounds"),
+    [
+        (SPLIT, WHOLE, (8,), ["all_gather straight gathers talks"]),
+        (SPLIT, WHOLE, (7,), ["all_gather straight talks"]),  # not all send as much
+        (SPLIT, WHOLE, (3,), ["all_gather straight talks"]),  # one sends nothing
+        (SPLIT, WHOLE, (0,), []),
+        (Layout(LINE, ["x", None]), Layout(LINE, [None, "x"]), (8, 8), ["all_to_all talks"]),
+        (TERMS, SPLIT, (8,), ["reduce_scatter straight talks"]),
+        (TERMS, WHOLE, (8,), ["all_reduce straight talks", "all_reduce straight gathers talks spreads"]),
+        (TERMS, WHOLE, (7,), ["all_reduce straight talks", "all_reduce straight talks spreads"]),
+        (SPLIT, Layout(LINE, [Cut("x", halo=(1, 1), edge="clip")]), (8,), ["halo_exchange straight talks"]),
+        (Layout(PLANE, [("x", "y")]), Layout(PLANE, [("y", "x")]), (8,), ["permute straight talks"]),
+        (SPLIT, Layout(DeviceMesh((2,), ("z",), [CPU(2), CPU(1)]), ["z"]), (8,), ["exchange talks"]),
+        (Layout(PAIRS, [("x", "y")]), Layout(PAIRS, [None]), (8,), ["all_gather straight talks"]),  # two of a process
+        (Layout(PAIRS, ["y"]), Layout(PAIRS, [None]), (8,), []),  # all of it is here
+        (Layout(PAIRS, [None], ["y"]), Layout(PAIRS, [None]), (8,), ["all_reduce straight"]),
+    ],
+    ids=str,
+)
+def test_a_round_says_how_its_messages_go(src: Layout, dst: Layout, shape: tuple[int, ...], rounds: list[str]) -> None:
+    program = reshard(src, dst, shape)
+    for rank in sorted({device.id for device in src.mesh.devices}):
+        (leg,) = route_of(program, rank).legs
+        said = []
+        for round_ in leg.rounds:
+            names = [name for name in ("straight", "gathers", "talks", "spreads") if getattr(round_, name)]
+            said.append(" ".join([round_.call.step, *names]))
+        assert said == rounds
+
+
+def test_a_gather_in_chunks_is_not_one_call() -> None:
+    plan = plan_reshard(TERMS, WHOLE, (64,), "int8", memory_limit=24)
+    (step,) = plan.steps
+    assert step.chunks > 1
+    (leg,) = route_of(compiled(plan), 0).legs
+    assert len(leg.rounds) == 2 * step.chunks
+    assert not any(round_.gathers for round_ in leg.rounds)
+    assert sum(round_.received for round_ in leg.rounds) == step.received.of(0)
+
+
+def test_what_devices_of_a_process_give_each_other_is_near_and_not_sent() -> None:
+    program = reshard(Layout(PAIRS, [("x", "y")]), Layout(PAIRS, [None]), (8,))
+    (leg,) = route_of(program, 1).legs
+    assert leg.near == (("all_gather", 2 + 2),)  # each of the two takes the other's
+    (round_,) = leg.rounds
+    assert [(m.rank, m.size, [p.slot for p in m.parts]) for m in round_.sends] == [(0, 8, [2, 2, 3, 3])]
+    assert [(m.rank, m.size, [p.slot for p in m.parts]) for m in round_.receives] == [(0, 8, [2, 3, 2, 3])]
+    assert [(into.slot, source.slot) for into, source in leg.copies] == [(2, 2), (3, 3), (2, 3), (3, 2)]
+    assert [(out.slot, out.blank) for out in leg.outs] == [(2, False), (3, False)]
+
+
+def test_arrays_that_nothing_fills_begin_as_identities() -> None:
+    for dst, blank, filling in [
+        (Layout(LINE, [Cut("x", halo=(1, 1), edge="pad")]), [True, False, False, True], None),
+        (Layout(LINE, [Cut("x", halo=(1, 1), edge="clip")]), [False] * 4, None),
+        (Layout(LINE, [None], ["x"], "max"), [True] * 4, ReduceOp.MAX),
+    ]:
+        legs = [route_of(reshard(SPLIT, dst, (8,)), rank).legs[-1] for rank in range(4)]
+        assert [out.blank for leg in legs for out in leg.outs] == blank
+        assert {leg.filling for leg in legs} == {filling}

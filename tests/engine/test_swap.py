@@ -1,5 +1,6 @@
 """Two devices add up in one round: as many bytes as sharing out the reducing, and the same sums."""
 
+from dataclasses import replace
 from itertools import product
 
 import numpy as np
@@ -7,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from shardwise import Cut, DeviceMesh, Layout, plan_reshard
+from shardwise import Cut, DeviceMesh, Layout, Link, plan_reshard
 from shardwise.engine.swap import SwapMove, rounds_of
 from shardwise.layout.tiling import box_size
 from shardwise.plan.plan import Plan
@@ -81,3 +82,19 @@ def test_a_swap_stages_no_more_than_the_step_says() -> None:
                 if isinstance(move, SwapMove):
                     most = max(sum(box_size(t.box) for t in move.incoming(s)) for s in range(mesh.num_devices))
                     assert most * np.dtype("float64").itemsize <= step.staging_bytes
+
+
+@pytest.mark.parametrize("sizes", [(2, 4), (2, 2), (2, 2, 2)])
+def test_what_is_handed_on_smaller_than_it_came_is_not_swapped(sizes: tuple[int, ...]) -> None:
+    # Two hops of 16-bit floats: sums come as float32, and what is handed on is rounded.
+    mesh = DeviceMesh(sizes, tuple("pab"[: len(sizes)]))
+    links = {name: Link(0, 1e6 if name == "p" else 1e12) for name in mesh.axis_names}
+    layouts = Layout(mesh, [None], mesh.axis_names), Layout(mesh, [None])
+    for dtype, widths in (("bfloat16", (4, 2)), ("float32", None)):
+        plan = plan_reshard(*layouts, (64,), dtype, links=links)
+        (step,) = (step for step in plan.steps if step.kind == "all_reduce")
+        assert step.widths == widths
+        assert isinstance(rounds_of(step)[0], SwapMove) == (widths is None)
+        assert isinstance(rounds_of(replace(step, widths=(4, 4)))[0], SwapMove)
+        others = [other for other in plan.steps if other is not step]
+        assert all(rounds_of(other) == other.moves for other in others)

@@ -246,6 +246,20 @@ def test_the_group_of_all_is_that_of_torch_and_smaller_ones_are_made_by_their_me
     assert made == [(1, 2, 7.0), (0, 1, 7.0)]
 
 
+def test_groups_on_accelerators_are_of_nccl_and_have_the_time_of_the_wire(
+    wire: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Nccl:
+        class Options: ...
+
+        def __init__(self, store: Any, rank: int, size: int, options: Any) -> None:
+            self.made = (store[0], rank, size, options._timeout.total_seconds())
+
+    monkeypatch.setattr(dist, "ProcessGroupNCCL", Nccl, raising=False)
+    assert wire._made((0, 2), "cuda").made == ("cuda/0_2", 1, 2, 7.0)
+    assert wire._made((2,), "cuda").made == ("cuda/2", 0, 1, 7.0)
+
+
 def test_groups_of_some_have_places_of_their_own_in_the_store(wire: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     names: list[str] = []
     monkeypatch.setattr(module, "PrefixStore", lambda name, store: names.append(name))
