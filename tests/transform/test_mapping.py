@@ -1,6 +1,7 @@
 """Maps: every function on many values at once gives what it gives on each, in any layout; and JAX's derivatives."""
 
 from collections.abc import Callable
+from functools import cache
 from itertools import product
 from typing import Any, cast
 
@@ -91,24 +92,31 @@ PROGRAMS: dict[str, Callable[[Any, Any], Any]] = {
 }
 
 
+def derivatives(m: Any, np_like: Any, program: Any, x: Any) -> list[Any]:
+    """The values of a map, cotangents of it, and maps of gradients and of tangents, by either library."""
+
+    def f(row: Any) -> Any:
+        return program(np_like, row)
+
+    y, back = m.vjp(m.vmap(f), x)
+    cotangent = np.cos(np.arange(y.size)).reshape(y.shape)
+    slopes = m.vmap(m.grad(lambda row: np_like.sum(f(row) * f(row))))(x)
+    tangents = m.vmap(lambda row, t: m.jvp(f, (row,), (t,))[1])(x, numbers((6, 6), 1))
+    return [y, back(cotangent)[0], slopes, tangents]
+
+
+@cache
+def wanted(name: str) -> list[Any]:
+    jax = jax_of_eight()
+    return derivatives(jax, jax.numpy, PROGRAMS[name], numbers((6, 6)))
+
+
 @pytest.mark.parametrize("lead", LEADS)
 @pytest.mark.parametrize("name", PROGRAMS)
 def test_derivatives_of_maps_and_maps_of_derivatives_are_those_of_jax(name: str, lead: Any) -> None:
-    jax, program = jax_of_eight(), PROGRAMS[name]
-    x = numbers((6, 6))
-    ours = shard(x, MESH, P(lead))
-    f, theirs = (lambda row: program(sw, row)), (lambda row: program(jax.numpy, row))
-    y, back = sw.vjp(vmap(f), ours)
-    want, want_back = jax.vjp(jax.vmap(theirs), x)
-    np.testing.assert_allclose(y.numpy(), want, rtol=1e-12, atol=1e-13)
-    cotangent = np.cos(np.arange(y.size)).reshape(y.shape)
-    np.testing.assert_allclose(back(cotangent)[0].numpy(), want_back(cotangent)[0], rtol=1e-10, atol=1e-12)
-    total = vmap(sw.grad(lambda row: sw.sum(f(row) * f(row))))(ours)
-    wanted = jax.vmap(jax.grad(lambda row: jax.numpy.sum(theirs(row) * theirs(row))))(x)
-    np.testing.assert_allclose(total.numpy(), wanted, rtol=1e-10, atol=1e-12)
-    tangent = vmap(lambda row, t: sw.jvp(f, (row,), (t,))[1])(ours, x[::-1].copy())
-    wanted = jax.vmap(lambda row, t: jax.jvp(theirs, (row,), (t,))[1])(x, x[::-1])
-    np.testing.assert_allclose(tangent.numpy(), wanted, rtol=1e-10, atol=1e-12)
+    found = derivatives(sw, sw, PROGRAMS[name], shard(numbers((6, 6)), MESH, P(lead)))
+    for got, want in zip(found, wanted(name), strict=True):
+        np.testing.assert_allclose(got.numpy(), want, rtol=1e-10, atol=1e-12)
 
 
 @given(st.data())
