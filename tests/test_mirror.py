@@ -34,7 +34,6 @@ COVERED_BY = {
     "ops/dtensors.py": "engines/test_dtensors.py",
     "ops/local_collectives.py": "ops/test_local_view.py",
     "pictures/explanation.py": "prim/test_explanation.py",
-    "transform/calls.py": "transform/test_rules.py",
     "pictures/mesh_text.py": "pictures/test_text.py",
     "pictures/plan_text.py": "pictures/test_text.py",
 }

@@ -97,6 +97,14 @@ def mapped(setting: Setting, name: str) -> Call:
     )
 
 
+@row("custom_op")
+def own_op(setting: Setting, name: str) -> Call:
+    """Rows in reverse order, by a function of local arrays that needs all of them."""
+    a = setting.operand(setting.shape(low=2, high=2), setting.dtype(FLOATS))
+    code = f"sw.custom_op(lambda v: v[::-1], rule='[i]j->[i]j')({a})"
+    return setting.call(code, lambda x: x[::-1], local=True)
+
+
 @row("local_call")
 def own_function(setting: Setting, name: str) -> Call:
     """Elements in reverse order, on every device by itself."""

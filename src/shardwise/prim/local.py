@@ -86,8 +86,7 @@ class LocalTensor(Batched):
             return x
         return self.beside(constant_stack(x, self.mesh))
 
-    def dims(self) -> Lead:
-        """Return the dims of the mesh, in front of those of the local array."""
+    def _dims(self) -> Lead:
         return _lead(self.mesh)
 
     def __repr__(self) -> str:

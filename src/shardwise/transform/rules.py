@@ -268,7 +268,7 @@ class _Inside(NamedTuple):
 
 def _map(top: Batched, call: Call, make: Callable[[_Inside], Function]) -> Any:
     # The function of the values below, with rules that go inside of the map again.
-    out = make(_Inside(top.dims(), call.watched, call.tree, _types(call)))(*call.below)
+    out = make(_Inside(top._dims(), call.watched, call.tree, _types(call)))(*call.below)
     return optree.tree_map(lambda leaf: top.beside(leaf) if isinstance(leaf, Tensor) else leaf, out)
 
 
