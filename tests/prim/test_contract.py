@@ -137,3 +137,20 @@ def test_messages_know_it_by_its_letters() -> None:
 def test_dims_of_no_elements_sum_to_zero() -> None:
     got = contract(asarray(np.ones((2, 0))), asarray(np.ones((0, 3))), terms=("ab", "bc"), out="ac")
     assert np.array_equal(got.numpy(), np.zeros((2, 3)))
+
+
+@pytest.mark.parametrize(
+    ("terms", "out", "shapes", "count"),
+    [
+        (("ij", "jk"), "ik", ((2, 3), (3, 5)), 3),
+        (("bij", "bij"), "b", ((2, 3, 5), (2, 3, 5)), 15),
+        (("i",), "", ((7,),), 7),
+    ],
+)
+def test_room_is_made_for_as_many_products_as_are_summed(terms, out, shapes, count, monkeypatch):
+    seen = []
+    monkeypatch.setattr(
+        "shardwise.prim.contract.in_room", lambda arrays, n: seen.append(n) or (list(arrays), arrays[0].dtype)
+    )
+    contract(*(asarray(np.ones(shape, "float16")) for shape in shapes), terms=terms, out=out)
+    assert set(seen) - {1} == {count}  # kernels are also asked with single elements

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from shardwise import Cut, DeviceMesh, Layout, asarray, grad, jvp, shard
+from shardwise import Cut, DeviceMesh, Layout, P, asarray, conv, grad, jvp, shard
 from shardwise.prim.convolve import Form, Reached, Slide, convolve, correlate, deconvolve, reaching
 from tests.plan.cases import mesh_of
 
@@ -228,3 +228,14 @@ def test_many_small_floats_are_rounded_once(dtype: str) -> None:
     x, w = np.ones((1, 4000, 3), dtype), np.ones((1, 4000, 1), dtype)
     made = convolve(shard(x, MESH, Layout(MESH, [None] * 3)), shard(w, MESH, Layout(MESH, [None] * 3)), form=form)
     assert made.numpy().astype("float64").ravel().tolist() == [float(np.array(4000).astype(dtype))] * 3
+
+
+@pytest.mark.parametrize("library", ["numpy", "torch"])
+def test_devices_without_a_part_of_the_result_make_nothing(library: str) -> None:
+    torch = pytest.importorskip("torch")
+    mesh = DeviceMesh((8,), ("x",))
+    x, w = np.arange(5.0).reshape(1, 1, 5), np.ones((1, 1, 3))
+    given = (torch.tensor(x), torch.tensor(w)) if library == "torch" else (x, w)
+    got = conv(shard(given[0], mesh, P(None, None, "x")), shard(given[1], mesh, P()))
+    assert got.type_text == "float64[1, 1, 3@x]"
+    assert got.numpy().ravel().tolist() == [3.0, 6.0, 9.0]

@@ -5,7 +5,7 @@ from math import prod
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from shardwise.layout.tiling import Box
@@ -125,6 +125,9 @@ COUNTS = st.one_of(st.integers(1, 100), st.integers(1, 2**64), st.sampled_from([
 
 
 @given(COUNTS)
+@example(2**32)
+@example(2**33)
+@example(2**64)
 def test_whole_numbers_are_the_exact_product(count: int):
     some = SCATTERED[:50]
     major, minor = (draws.wide_bits(key, at(some)).astype(object) for key in (KEY, KEY.beside()))

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from shardwise import DeviceMesh, P, ReduceOp, current_engine, jvp, shard, vjp
+from shardwise import DeviceMesh, LayoutError, NoReshard, P, ReduceOp, current_engine, jvp, mode, shard, vjp
 from shardwise.layout.placement import reductions_of
 from shardwise.prim.dropout import PASSING, dropout
 from shardwise.prim.generator import Key
@@ -72,3 +72,9 @@ def test_torch_tensors_are_dropped_alike(dtype: str):
     got = dropout(shard(value, DeviceMesh((2, 2), ("x", "y")), P("x", "y")), key=KEY, chance=HALF)
     assert str(got.arrays[0].dtype) == f"torch.{dtype}"
     assert np.array_equal(got.numpy().astype("float32"), 2 * mask_of((6, 7)))
+
+
+def test_what_resolving_a_product_sends_is_said_in_the_name_of_dropout():
+    x = shard(np.full(64, 3.0), DeviceMesh((2,), ("x",)), P(unreduced={"x": ReduceOp.PROD}))
+    with mode(NoReshard()), pytest.raises(LayoutError, match=r"dropout at .* reshards its operands"):
+        dropout(x, key=KEY, chance=HALF)

@@ -306,3 +306,27 @@ def test_the_slope_of_a_sign_that_is_given_is_one_where_signs_are_alike(dtype: s
         got = vjp(lambda x, sign=sign: rows.copysign(x, sign), x)[1](np.ones(4, dtype))[0]
         assert got.numpy().tolist() == (np.sign(value) * np.sign(np.asarray(sign))).tolist()
         assert got.dtype == dtype
+
+
+MONOTONE = "exp expm1 atan sinh tanh asinh sign ceil floor trunc round relu".split()
+
+
+@pytest.mark.parametrize("name", MONOTONE)
+@pytest.mark.parametrize("op", ["max", "min"])
+def test_a_pending_extreme_passes_through_what_keeps_the_order(name: str, op: str) -> None:
+    mesh = DeviceMesh((2,), ("x",))
+    terms = [np.array([-1.5, 0.25, 2.0]), np.array([0.5, -0.75, 1.0])]
+    x = from_shards(terms, mesh, Layout(mesh, [None], ["x"], op), (3,))
+    got = getattr(rows, name)(x)
+    assert (str(got.layout.reduce_op), len(got.layout.partial)) == (op, 1)
+    best = np.maximum(*terms) if op == "max" else np.minimum(*terms)
+    want = np.maximum(best, 0.0) if name == "relu" else getattr(np, name)(best)
+    np.testing.assert_allclose(got.numpy(), want)
+
+
+@pytest.mark.parametrize("name", ["log", "sqrt", "cos", "square", "abs", "reciprocal", "acosh", "atanh", "asin"])
+def test_a_pending_extreme_is_resolved_before_anything_else(name: str) -> None:
+    mesh = DeviceMesh((2,), ("x",))
+    x = from_shards([np.array([0.5]), np.array([0.25])], mesh, Layout(mesh, [None], ["x"], "max"), (1,))
+    with np.errstate(all="ignore"):
+        assert not getattr(rows, name)(x).layout.partial

@@ -191,6 +191,7 @@ def test_dlpack() -> None:
     whole = x.gather()
     assert same(np.from_dlpack(whole), data)
     assert not np.from_dlpack(whole).flags.writeable
+    assert np.shares_memory(np.from_dlpack(whole), whole.local(0))  # who is told, and listens, gets no copy
     # torch takes no notice of what is read-only, so it gets a copy; so do consumers that cannot be told.
     torch.from_dlpack(whole).zero_()
     old = torch.utils.dlpack.from_dlpack(whole.__dlpack__())
