@@ -66,11 +66,12 @@ def test_what_names_cannot_say_is_refused(case):
         (Cut(halo=(1, 1), edge="pad"), "halo=(1, 1), edge='pad'"),
     ],
 )
-def test_the_refusal_names_what_would_be_lost(cut, said):
+@pytest.mark.parametrize("kind", [P, ShardingSpec])
+def test_the_refusal_names_what_would_be_lost(cut, said, kind):
     with pytest.raises(ConversionError) as caught:
-        P.from_layout(Layout(MESH, [None, cut]))
+        kind.from_layout(Layout(MESH, [None, cut]))
     assert str(caught.value) == (
-        f"dim 1 is cut with {said}, which a P cannot say: it has axis names only.\n"
+        f"dim 1 is cut with {said}, which a {kind.__name__} cannot say: it has axis names only.\n"
         "  keep the Layout, or use placements such as Sharded(0, split='chunk')."
     )
 

@@ -1,6 +1,7 @@
 """Plans between meshes where a device stands in several slots: values, bytes and bounds, element by element."""
 
 from random import Random
+from typing import Any
 
 import numpy as np
 import pytest
@@ -116,3 +117,14 @@ def test_contributions_of_one_device_can_be_sent_as_one() -> None:
     assert plan.lower_bound.total == 12
     assert plan.received.total > plan.lower_bound.total
     assert "the least possible" not in str(plan)
+
+
+def test_the_busiest_device_is_the_one_that_receives_most():
+    crowd = DeviceMesh((4,), ("x",), [CPU(0), CPU(0), CPU(1), CPU(2)])
+    plan = plan_reshard(Layout(crowd, ["x"]), Layout(mesh_of(3), [None]), (9,), "float32")
+    moves: list[Any] = [move for step in plan.steps for move in step.moves]
+    assert moves
+    for move in moves:
+        targets = {t.target for t in move.transfers}
+        came = [list(move.incoming(target)) for target in targets]
+        assert move.busiest == (max(sum(t.size for t in some) for some in came), max(map(len, came)))
