@@ -209,3 +209,18 @@ def test_an_abstract_program_knows_it_too() -> None:
 def test_what_does_not_fit_is_refused(make: Any, error: type[Exception], text: str) -> None:
     with pytest.raises(error, match=text):
         make()
+
+
+def test_a_kernel_cannot_write_to_a_tensor() -> None:
+    x = shard(np.array([3.0, 1.0, 2.0]), MESH, P())
+    with pytest.raises(ValueError, match="read-only"):
+        custom_op(lambda a: a.sort() or a, rule="[i]->[i]")(x)
+    assert x.numpy().tolist() == [3.0, 1.0, 2.0]
+
+
+@pytest.mark.parametrize("dtype", [bool, "bool", np.bool_, np.dtype(bool), lambda kind: bool])
+@pytest.mark.parametrize("library", [np.asarray, torch.tensor])
+def test_maps_over_nothing_have_the_dtype_that_was_said(library: Any, dtype: Any) -> None:
+    signs = custom_op(lambda a: a > 0, rule="i->i", dtype=dtype)
+    made = sw.vmap(signs)(shard(library(np.ones((0, 3))), MESH, P()))
+    assert (made.shape, made.dtype, made.numpy().dtype) == ((0, 3), np.dtype(bool), np.dtype(bool))

@@ -207,6 +207,11 @@ def test_values_are_not_read(dtype: Any) -> None:
     ):
         with pytest.raises(ArgumentError, match=r"the values of LocalTensor\(.* were read inside shard_map"):
             shard_map(program, MESH, P("a", "b"), P("a", "b"))(y)
+    with pytest.raises(ArgumentError, match="a format needs one Python value, but inside shard_map"):
+        shard_map(lambda x: f"{x:.2f}", MESH, P("a", "b"), P("a", "b"))(y)
+    texts: list[str] = []
+    shard_map(lambda x: texts.append(f"{x}") or x, MESH, P("a", "b"), P("a", "b"))(y)
+    assert texts == ["LocalTensor(float64[4, 3] on every device of a=2, b=4)"]
     with pytest.raises(ArgumentError, match="all_gather brings LocalTensor"):
         shard_map(lambda x: x.gather(), MESH, P("a", "b"), P("a", "b"))(y)
     inner = shard_map(lambda x: x, MESH, P("a", "b"), P("a", "b"))

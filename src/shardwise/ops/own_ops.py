@@ -9,7 +9,8 @@ from typing import Any, cast
 import numpy as np
 from array_api_compat import array_namespace
 
-from shardwise.engine.arrays import dtype_of, is_torch
+from shardwise.engine.arrays import cast as cast_array
+from shardwise.engine.arrays import dtype_of, is_torch, readonly
 from shardwise.engine.job import RESULT
 from shardwise.errors import ArgumentError, BindingError, DerivativeError, checked_function
 from shardwise.layout.layout import Shape
@@ -18,6 +19,7 @@ from shardwise.layout.tiling import Box
 from shardwise.ops.own_rules import Sizes, written_rule
 from shardwise.prim.batch import Lead
 from shardwise.prim.dispatch import apply
+from shardwise.prim.kernel import zeros
 from shardwise.prim.local import reshape_array
 from shardwise.prim.reduce import reduce
 from shardwise.prim.row import Row
@@ -40,10 +42,11 @@ def custom_op(
 
     The rule is written like einsum. Dims that operands and result share may be split, and each device calls `fn` on its
     part; a dim in `[brackets]`, or one that the result does not have, is made whole first, unless the rule says that it
-    is reduced, as in `"ij,jk->ik sum(j)"`: then parts give parts of a sum. `sizes` gives the size of a dim that only
-    the result has, as an int or a function of the other sizes, by their names; `dtype` the dtype of the result, if it
-    is not that of the first operand. `vjp(cotangent, out, *operands)` returns a cotangent per operand, or None, and
-    `jvp(tangents, out, *operands)` the tangent, both of them by functions of tensors.
+    is reduced, as in `"ij,jk->ik sum(j)"`: then parts give parts of a sum. `fn` must not write to what it is given.
+    `sizes` gives the size of a dim that only the result has, as an int or a function of the other sizes, by their
+    names; `dtype` the dtype of the result, if it is not that of the first operand. `vjp(cotangent, out, *operands)`
+    returns a cotangent per operand, or None, and `jvp(tangents, out, *operands)` the tangent, both of them by functions
+    of tensors.
 
     >>> from shardwise import DeviceMesh, P, shard
     >>> sort = custom_op(lambda a: np.sort(a, axis=-1), rule="i[j]->i[j]")
@@ -58,7 +61,9 @@ def custom_op(
     name = getattr(fn, "__name__", "the op")
 
     def kind(dtypes: Sequence[np.dtype]) -> np.dtype:
-        return checked_dtype(dtypes[0] if dtype is None else dtype(*dtypes) if callable(dtype) else dtype)
+        if callable(dtype) and not isinstance(dtype, type):  # np.float32 is a dtype too
+            return checked_dtype(dtype(*dtypes))
+        return checked_dtype(dtypes[0] if dtype is None else dtype)
 
     def run(*operands: Tensor, leads: Leads = ()) -> Tensor:
         inner = []
@@ -124,7 +129,7 @@ def _each_place(
     counts = [lead.count for lead, _ in leads]
     front = sum(counts)
     if not front:
-        return _made(fn, name, arrays, shape, dtype)
+        return _call_kernel(fn, name, arrays, shape, dtype)
     local, out = shape[:front], []
     for place in np.ndindex(local):
         some = []
@@ -134,15 +139,16 @@ def _each_place(
                 at += place[start : start + count] if mapped[i] else ()
                 start += count
             some.append(array[tuple(at)] if at else array)
-        out.append(_made(fn, name, [a if hasattr(a, "shape") else np.asarray(a) for a in some], shape[front:], dtype))
+        some = [a if hasattr(a, "shape") else np.asarray(a) for a in some]  # NumPy makes scalars of some elements
+        out.append(_call_kernel(fn, name, some, shape[front:], dtype))
     if not out:
-        like = arrays[0]
-        return like.new_zeros(shape) if is_torch(like) else np.zeros(shape, dtype)
+        return cast_array(zeros(arrays[0], shape), dtype)
     return reshape_array(array_namespace(out[0]).stack(out), shape)
 
 
-def _made(fn: Callable[..., Any], name: str, arrays: Sequence[Any], shape: Shape, dtype: np.dtype) -> Any:
-    found = fn(*arrays)
+def _call_kernel(fn: Callable[..., Any], name: str, arrays: Sequence[Any], shape: Shape, dtype: np.dtype) -> Any:
+    # Tensors do not change: NumPy arrays are given so that they cannot be written to.
+    found = fn(*[array if is_torch(array) else readonly(array) for array in arrays])
     array = found if is_torch(found) else np.asarray(found)
     if tuple(array.shape) != shape or dtype_of(array) != dtype:
         raise BindingError(

@@ -124,7 +124,9 @@ class LocalTensor(Batched):
         )
 
     def __format__(self, spec: str) -> str:
-        return object.__format__(self, spec) if not spec else self._differs("a format")  # type: ignore[return-value]
+        if spec:
+            raise self._differs("a format")
+        return repr(self)
 
     def item(self) -> NoReturn:
         """Refused: there is one value per device."""

@@ -24,7 +24,28 @@ from shardwise.transform.derivatives import vjp
 Function = Callable[..., Any]
 
 
-class custom_vjp:
+class _Custom:
+    """A function whose derivative is given: run as it is, inside maps again, or by its rule."""
+
+    _fn: Function
+    _name: str
+
+    def __call__(self, *args: Any) -> Any:
+        """Run the function."""
+        call = call_of(args)
+        top = _top(call)
+        if top is None or top.is_recorded:
+            return self._fn(*args)
+        return _map(top, call, self._inside) if isinstance(top, Batched) else self._differentiate(call)
+
+    def _inside(self, inside: _Inside) -> Function:
+        raise NotImplementedError
+
+    def _differentiate(self, call: Call) -> Any:
+        raise NotImplementedError
+
+
+class custom_vjp(_Custom):
     """A function with a reverse derivative of its own.
 
     `forward(*args)` returns the result and what `backward(kept, cotangent)` needs to return a cotangent for each
@@ -55,14 +76,10 @@ class custom_vjp:
         checked_function(backward, "custom_vjp: backward")
         self._forward, self._backward = forward, backward
 
-    def __call__(self, *args: Any) -> Any:
-        """Run the function."""
-        call = call_of(args)
-        top = _top(call)
-        if top is None or top.is_recorded:
-            return self._fn(*args)
-        if isinstance(top, Batched):
-            return _map(top, call, lambda inside: custom_vjp(*_mapped_vjp(self, inside)))
+    def _inside(self, inside: _Inside) -> Function:
+        return custom_vjp(*_mapped_vjp(self, inside))
+
+    def _differentiate(self, call: Call) -> Any:
         if self._forward is None or self._backward is None:
             raise DerivativeError(
                 f"{self._name} has no derivative yet.\n  {self._name}.defvjp(forward, backward) sets it."
@@ -84,12 +101,12 @@ class custom_vjp:
         def back(cotangents: list[Tensor]) -> Sequence[Any]:
             given = iter(cotangents)
             full = [next(given) if is_tensor else None for is_tensor in tensors]
-            return _checked(name, backward(kept, optree.tree_unflatten(out_tree, full)), types)
+            return _check_cotangents(name, backward(kept, optree.tree_unflatten(out_tree, full)), types)
 
         return write_call(name, call, out, back)
 
 
-class custom_jvp:
+class custom_jvp(_Custom):
     """A function with a forward derivative of its own, from which the reverse one follows.
 
     `rule(primals, tangents)` returns the result and its tangent, which must be linear in the tangents.
@@ -120,14 +137,10 @@ class custom_jvp:
         checked_function(rule, "custom_jvp: rule")
         self._rule = rule
 
-    def __call__(self, *args: Any) -> Any:
-        """Run the function."""
-        call = call_of(args)
-        top = _top(call)
-        if top is None or top.is_recorded:
-            return self._fn(*args)
-        if isinstance(top, Batched):
-            return _map(top, call, lambda inside: custom_jvp(*_mapped_jvp(self, inside)))
+    def _inside(self, inside: _Inside) -> Function:
+        return custom_jvp(*_mapped_jvp(self, inside))
+
+    def _differentiate(self, call: Call) -> Any:
         if self._rule is None:
             raise DerivativeError(f"{self._name} has no derivative yet.\n  {self._name}.defjvp(rule) sets it.")
         below = call.below
@@ -202,7 +215,7 @@ def _types(call: Call) -> _Types:
     return _Types(trees, [(leaf.shape, leaf.dtype) if isinstance(leaf, Tensor) else None for leaf in call.leaves])
 
 
-def _checked(name: str, found: Any, types: _Types) -> list[Any]:
+def _check_cotangents(name: str, found: Any, types: _Types) -> list[Any]:
     # One cotangent for each leaf of the arguments; None for an argument is none for all of its leaves.
     count = len(found) if isinstance(found, tuple | list) else type(found).__name__
     if count != len(types.trees):
@@ -280,7 +293,7 @@ def _mapped_vjp(own: custom_vjp, inside: _Inside) -> tuple[Any, ...]:
     def backward(kept: Any, cotangent: Any) -> Any:
         with inside.lead.open() as level:
             found = behind(*inside.wrap((kept, cotangent), level))
-            values = inside.lower(_checked(name, found, inside.types), level)
+            values = inside.lower(_check_cotangents(name, found, inside.types), level)
             # An argument that all places share gets the sum of what comes back from each.
             dims = tuple(range(inside.lead.count))
             pairs = zip(values, inside.mapped, strict=True)
