@@ -14,7 +14,7 @@ from click.testing import CliRunner
 
 from shardwise import engine_context
 from shardwise.cli import main
-from shardwise.engine.strict import StrictEngine
+from shardwise.engine.local.strict import StrictEngine
 from tests.prim.cases import jax_of_eight
 
 ROOT = Path(__file__).parent.parent

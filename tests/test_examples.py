@@ -11,7 +11,7 @@ import pytest
 from examples import fsdp, megatron_attention, megatron_mlp, ring_attention, sequence_parallel, stencil
 from examples import vocabulary_parallel as vocabulary
 from shardwise import DeviceMesh, P, current_engine, engine_context, shard, trace_communication, value_and_grad, vjp
-from shardwise.engine.strict import StrictEngine
+from shardwise.engine.local.strict import StrictEngine
 from tests.prim.cases import jax_of_eight
 
 NAMES = sorted(path.stem for path in (Path(__file__).parent.parent / "examples").glob("*.py"))

@@ -4,20 +4,20 @@ import importlib
 import pkgutil
 from types import ModuleType
 
-from shardwise.prim.row import Row
+from shardwise.prim.primitive import Row
 
 ROOMS = ["layout", "plan", "pictures", "engine", "prim", "ops", "transform"]
 GROWING = {
     "shardwise.engine.boxes.Placed",
     "shardwise.engine.counters.Counters",
     "shardwise.engine.execute._Builder",
-    "shardwise.engine.launch._Process",
+    "shardwise.engine.launch.launcher._Process",
     "shardwise.engine.log.CommunicationLog",
-    "shardwise.engine.output.Stream",
-    "shardwise.engine.survey._Draft",
-    "shardwise.engine.watchdog.Peer",
+    "shardwise.engine.launch.output.Stream",
+    "shardwise.engine.routes.route_builder._Draft",
+    "shardwise.engine.guard.watchdog.Peer",
     "shardwise.plan.crowd.Work",
-    "shardwise.prim.bind.Node",
+    "shardwise.prim.interpreters.bind.Node",
 }
 
 

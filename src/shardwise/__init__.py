@@ -12,7 +12,7 @@ The words, used in code, errors and documentation alike:
 
 from shardwise.engine.abstract import AbstractEngine
 from shardwise.engine.current import current_engine, engine_context
-from shardwise.engine.local import LocalEngine
+from shardwise.engine.local.engine import LocalEngine
 from shardwise.engine.log import trace_communication
 from shardwise.engine.start import init
 from shardwise.errors import (
@@ -204,9 +204,9 @@ from shardwise.plan.cost import Link, Links
 from shardwise.plan.plan import Plan, plan_reshard
 from shardwise.plan.steps import Step
 from shardwise.plan.transfer import Transfer
+from shardwise.prim.dispatch.solvers import GreedyReshard, NoReshard, PartialsOnly, ReshardWarning, mode
 from shardwise.prim.explanation import Explanation, explain
-from shardwise.prim.local import LocalTensor
-from shardwise.prim.solvers import GreedyReshard, NoReshard, PartialsOnly, ReshardWarning, mode
+from shardwise.prim.interpreters.local import LocalTensor
 from shardwise.prim.tensor import Shard, Tensor, asarray, from_shards
 from shardwise.transform.derivatives import jvp, stop_gradient, vjp
 from shardwise.transform.gradients import grad, value_and_grad

@@ -10,7 +10,7 @@ from shardwise import Layout, Plan, ReduceOp, plan_reshard
 from shardwise.engine.arrays import to_numpy
 from shardwise.engine.counters import Counters
 from shardwise.engine.execute import compiled
-from shardwise.engine.local import LocalEngine
+from shardwise.engine.local.engine import LocalEngine
 from shardwise.engine.storage import storage_of
 from tests.layout.oracle import held_box, position
 from tests.plan.cases import Transition

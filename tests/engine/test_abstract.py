@@ -14,7 +14,7 @@ from shardwise.engine import abstract
 from shardwise.engine.abstract import AbstractArray, AbstractEngine
 from shardwise.engine.execute import compiled, permutation
 from shardwise.engine.job import Job
-from shardwise.engine.local import LocalEngine
+from shardwise.engine.local.engine import LocalEngine
 from shardwise.engine.log import trace_communication
 from shardwise.engine.pool import SMALLEST
 from shardwise.engine.storage import storage_of

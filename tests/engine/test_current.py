@@ -9,8 +9,8 @@ import pytest
 from shardwise.engine import current
 from shardwise.engine.abstract import AbstractEngine
 from shardwise.engine.current import Engine, current_engine, engine_context, local_engine, use
-from shardwise.engine.local import LocalEngine
-from shardwise.engine.strict import StrictEngine
+from shardwise.engine.local.engine import LocalEngine
+from shardwise.engine.local.strict import StrictEngine
 from shardwise.errors import ArgumentError
 
 

@@ -11,10 +11,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from shardwise import CPU, AbstractEngine, Cut, DeviceMesh, Layout, Link, P, ReduceOp, plan_reshard
-from shardwise.engine import local
 from shardwise.engine.arrays import dtype_of, to_numpy, torch_of
 from shardwise.engine.execute import compiled, permutation
-from shardwise.engine.local import LocalEngine
+from shardwise.engine.local import engine as local
+from shardwise.engine.local.engine import LocalEngine
 from shardwise.engine.storage import storage_of
 from tests.engine.cases import check, run, spread
 from tests.plan.cases import Transition, all_transitions, crowded_moves, mesh_of, transitions

@@ -12,11 +12,11 @@ from hypothesis import strategies as st
 import shardwise as sw
 from shardwise import Cut, DeviceMesh, Layout, Tensor, plan_reshard
 from shardwise.engine import grid as gridding
-from shardwise.engine import local
 from shardwise.engine.counters import Counters
 from shardwise.engine.execute import compiled
 from shardwise.engine.grid import Grid, regrid_of, whole_of
-from shardwise.engine.local import LocalEngine
+from shardwise.engine.local import engine as local
+from shardwise.engine.local.engine import LocalEngine
 from shardwise.engine.storage import storage_of
 
 MESH = DeviceMesh((2, 2, 3), ("x", "y", "z"))

@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 
 from shardwise import ArgumentError, DeviceMesh, P, shard, trace_communication
-from shardwise.engine import local, log
+from shardwise.engine import log
+from shardwise.engine.local import engine as local
 from shardwise.engine.log import CommunicationLog, Record, active_logs, called_functions, calls, user_line
 from shardwise.pictures.trace import trace
 

@@ -14,9 +14,10 @@ from torch._C._distributed_c10d import HashStore
 
 import shardwise
 from shardwise import ArgumentError, DeviceMesh, EngineError, MeshError, current_engine, init
-from shardwise.engine import channel, rendezvous, start
-from shardwise.engine import guard as guarding
-from shardwise.engine import wire as wiring
+from shardwise.engine import start
+from shardwise.engine.guard import channel, rendezvous
+from shardwise.engine.guard import guard as guarding
+from shardwise.engine.process import wire as wiring
 from shardwise.engine.settings import Settings
 
 WORLD = {"RANK": "0", "WORLD_SIZE": "1", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": "0"}

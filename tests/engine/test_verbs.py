@@ -8,7 +8,7 @@ import pytest
 
 from shardwise import AbstractEngine, LocalEngine
 from shardwise.engine.counters import Counters
-from shardwise.engine.distributed import DistributedEngine
+from shardwise.engine.process.engine import DistributedEngine
 from shardwise.engine.verbs import Engine
 
 VERBS = [name for name, value in vars(Engine).items() if inspect.isfunction(value) and not name.startswith("_")]

@@ -8,8 +8,8 @@ from typing import Any
 
 from shardwise.engine.arrays import dtype_of
 from shardwise.engine.call import Call
-from shardwise.engine.distributed import DistributedEngine
-from shardwise.engine.held import Held
+from shardwise.engine.local_shards import Held
+from shardwise.engine.process.engine import DistributedEngine
 from shardwise.engine.storage import storage_of
 from shardwise.layout.layout import Layout
 

@@ -9,7 +9,7 @@ import numpy as np
 
 import shardwise as sw
 from shardwise import CPU, DeviceMesh, Layout, P, Tensor, engine_context, shard
-from shardwise.engine.strict import StrictEngine
+from shardwise.engine.local.strict import StrictEngine
 from tests.engines.pool import Pool
 from tests.engines.programs import line
 

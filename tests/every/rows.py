@@ -33,7 +33,7 @@ REASONS = {
     ),
     **dict.fromkeys(
         ("Tensor.beside", "Tensor.lead", "Tensor.lift", "Tensor.node", "Tensor.tangent", "Tensor.value"),
-        "how a value is mapped or watched; tests/prim/test_local.py, tests/prim/test_bind.py",
+        "how a value is mapped or watched; tests/prim/interpreters/test_local.py, tests/prim/interpreters/test_bind.py",
     ),
     **dict.fromkeys(
         ("Tensor.device", "Tensor.dtype", "Tensor.layout", "Tensor.mesh", "Tensor.nbytes", "Tensor.ndim",

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 import shardwise
-from shardwise.prim.mirror import mirror
+from shardwise.prim.movement.mirror import mirror
 from tests.every.cases import Case, shrink
 from tests.every.draws import Draws
 from tests.every.hunt import hunt, main

@@ -17,8 +17,8 @@ import torch.distributed as dist
 
 import shardwise as sw
 from shardwise import CPU, DeviceMesh, Layout, P, Tensor, all_reduce, from_shards, shard
-from shardwise.engine.channel import Channel
 from shardwise.engine.execute import compiled
+from shardwise.engine.guard.channel import Channel
 from tests.engines.sockets import counts, since
 
 SIDE = 512  # a tensor of 1 MiB

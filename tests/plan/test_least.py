@@ -8,8 +8,8 @@ import pytest
 
 from shardwise import CPU, Cut, DeviceMesh, Layout
 from shardwise.layout.axis import Axis
+from shardwise.plan.holders import ListedSide, MeshSide
 from shardwise.plan.least import Option, least
-from shardwise.plan.side import ListedSide, MeshSide
 from tests.layout.oracle import digit, owned_box
 from tests.plan.cases import mesh_of
 

@@ -12,8 +12,8 @@ from shardwise import CPU, Cut, DeviceMesh, Layout, plan_reshard
 from shardwise.layout.axis import Axis
 from shardwise.layout.tiling import Box, box_size
 from shardwise.plan import moves, steps
+from shardwise.plan.holders import ListedSide, MeshSide
 from shardwise.plan.moves import DirectMove, Move, ReduceMove, Shares, SpreadMove
-from shardwise.plan.side import ListedSide, MeshSide
 from tests.plan import oracle
 from tests.plan.cases import Transition, all_transitions, mesh_of, transitions
 from tests.plan.test_steps import check_chunks

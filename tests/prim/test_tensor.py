@@ -31,7 +31,7 @@ from shardwise import (
     shard,
 )
 from shardwise.engine.grid import Grid
-from shardwise.engine.held import Held
+from shardwise.engine.local_shards import Held
 from shardwise.prim.tensor import moved, operand, settled, together
 from tests.layout.oracle import held_box
 from tests.prim.cases import DTYPES, Move, assert_holds, held, host_meshes, jax_of_eight, moves, same, spread, values

@@ -6,7 +6,7 @@ import sys
 
 import click
 
-from shardwise.engine.launch import launch
+from shardwise.engine.launch.launcher import launch
 from shardwise.errors import ShardwiseError
 
 

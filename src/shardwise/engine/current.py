@@ -6,9 +6,9 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 
-from shardwise.engine.local import LocalEngine
+from shardwise.engine.local.engine import LocalEngine
+from shardwise.engine.local.strict import StrictEngine
 from shardwise.engine.settings import is_strict
-from shardwise.engine.strict import StrictEngine
 from shardwise.engine.verbs import Engine
 from shardwise.errors import ArgumentError
 

@@ -24,9 +24,9 @@ from shardwise.layout.layout import Layout, Shape
 from shardwise.layout.placement import ReduceOp, accumulator
 from shardwise.layout.tiling import Box, box_size, intersect
 from shardwise.plan.crowd import Crowd, CrowdMove
+from shardwise.plan.holders import ListedSide, MeshSide, Side, clipped
 from shardwise.plan.moves import DirectMove, Shares
 from shardwise.plan.plan import Plan
-from shardwise.plan.side import ListedSide, MeshSide, Side, clipped
 from shardwise.plan.steps import Step
 from shardwise.plan.transfer import Slot
 

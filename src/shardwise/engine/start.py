@@ -18,9 +18,9 @@ from shardwise.errors import ArgumentError, EngineError, MeshError, did_you_mean
 if TYPE_CHECKING:
     from torch.distributed.distributed_c10d import Store
 
-    from shardwise.engine.guard import CollectiveGuard
+    from shardwise.engine.guard.guard import CollectiveGuard
+    from shardwise.engine.process.wire import Wire
     from shardwise.engine.verbs import Engine
-    from shardwise.engine.wire import Wire
     from shardwise.layout.mesh import DeviceMesh
 
 ENGINES = ("local", "torch")
@@ -74,9 +74,9 @@ def _torch_engine(chosen: Settings, mesh: DeviceMesh | None) -> Engine:
     import torch.distributed as dist
     from torch.distributed.distributed_c10d import PrefixStore
 
-    from shardwise.engine.distributed import DistributedEngine
-    from shardwise.engine.rendezvous import opened
-    from shardwise.engine.wire import Wire
+    from shardwise.engine.guard.rendezvous import opened
+    from shardwise.engine.process.engine import DistributedEngine
+    from shardwise.engine.process.wire import Wire
 
     if not dist.is_available():
         raise EngineError("this build of torch has no torch.distributed.")
@@ -132,9 +132,9 @@ def _met(store: Store, rank: int, size: int, chosen: Settings, mesh: DeviceMesh 
     # All processes are there and agree; with a guard, they are connected.
     import torch
 
-    from shardwise.engine.channel import connected, listening
-    from shardwise.engine.guard import CollectiveGuard
-    from shardwise.engine.rendezvous import Card, addresses, meet, shared_token
+    from shardwise.engine.guard.channel import connected, listening
+    from shardwise.engine.guard.guard import CollectiveGuard
+    from shardwise.engine.guard.rendezvous import Card, addresses, meet, shared_token
 
     if mesh is not None and mesh.num_devices > size:
         raise MeshError(

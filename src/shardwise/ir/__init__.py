@@ -10,7 +10,7 @@ if find_spec("xdsl") is None:
 
 from shardwise.ir.interpret.partitioned import Comparison, Difference, check_partition, execute_partitioned
 from shardwise.ir.interpret.run import execute, execute_on_devices, is_partitioned
-from shardwise.ir.interpret.values import Poisoned
+from shardwise.ir.module.values import Poisoned
 from shardwise.ir.passes import cost, partition, propagate, simplify
 from shardwise.ir.text import parse_module, print_module
 from shardwise.ir.tracing.tracer import trace

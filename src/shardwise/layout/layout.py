@@ -14,8 +14,8 @@ from shardwise.errors import ArgumentError, BindingError, LayoutError, RangeErro
 from shardwise.layout.axis import Axis, check_disjoint, merged
 from shardwise.layout.context import current_mesh
 from shardwise.layout.cut import AxisLike, Cut, cut_of
-from shardwise.layout.drawn import Drawn
 from shardwise.layout.mesh import DeviceMesh
+from shardwise.layout.notebook import Drawn
 from shardwise.layout.placement import ReduceOp, checked_dtype
 from shardwise.layout.tiling import Box, DimTiling, Radix, Tiling, tile_of
 

@@ -13,8 +13,8 @@ from weakref import WeakValueDictionary
 from shardwise.errors import ArgumentError, LayoutError, MeshError, as_int, checked_int, did_you_mean, listed
 from shardwise.layout.axis import SUB_AXIS, Axis, check_disjoint, gaps
 from shardwise.layout.device import Device
-from shardwise.layout.drawn import Drawn
-from shardwise.layout.order import RegularOrder, fitted, joined, virtual_order
+from shardwise.layout.device_order import RegularOrder, fitted, joined, virtual_order
+from shardwise.layout.notebook import Drawn
 
 Order = RegularOrder | tuple[Device, ...]
 

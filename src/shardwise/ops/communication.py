@@ -29,9 +29,9 @@ from shardwise.layout.spec import P, ShardingSpec, reductions
 from shardwise.ops import local_collectives
 from shardwise.ops.local_view import as_local, each_name, is_inside
 from shardwise.ops.permutation import sources_of
-from shardwise.prim.exchanges import check_slices, exchange_blocks, swap_slices
+from shardwise.prim.movement.exchanges import check_slices, exchange_blocks, swap_slices
+from shardwise.prim.movement.shards import fold, permute_shards, reduce_copies
 from shardwise.prim.relayout import relayout, resolved
-from shardwise.prim.shards import fold, permute_shards, reduce_copies
 from shardwise.prim.tensor import Tensor, asarray, host_array, moved, placed
 
 AxisNames = str | Sequence[str] | None

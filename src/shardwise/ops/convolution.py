@@ -10,8 +10,8 @@ import numpy as np
 from shardwise.engine.storage import MOST_ELEMENTS
 from shardwise.errors import ArgumentError, BindingError, as_int, checked_ints, listed
 from shardwise.layout.placement import joint_dtype, kind_of
-from shardwise.prim import elementwise as rows
-from shardwise.prim.convolve import Form, Slide, convolve
+from shardwise.prim.arithmetic import elementwise as rows
+from shardwise.prim.arithmetic.convolve import Form, Slide, convolve
 from shardwise.prim.tensor import Tensor, together
 
 Padding = Literal["VALID", "SAME"] | Sequence[tuple[int, int]]

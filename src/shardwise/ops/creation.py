@@ -22,11 +22,12 @@ from shardwise.layout.cut import Cut
 from shardwise.layout.device import Device
 from shardwise.layout.layout import Layout, Shape, checked_shape
 from shardwise.layout.mesh import DeviceMesh
-from shardwise.ops.site import laid_out, number_dtype, sizes_of
-from shardwise.prim import shapes, triangle
-from shardwise.prim.broadcast import broadcast
-from shardwise.prim.creation import Fill, constant, created, diagonal, progression, whole_progression
+from shardwise.ops.placement_args import laid_out, number_dtype, sizes_of
+from shardwise.prim.arithmetic import triangle
+from shardwise.prim.arithmetic.broadcast import broadcast
+from shardwise.prim.random.creation import Fill, constant, created, diagonal, progression, whole_progression
 from shardwise.prim.tensor import Tensor, asarray
+from shardwise.prim.views import shapes
 
 # -- constants -----------------------------------------------------------------------------------------
 

@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 
 from shardwise.layout.placement import checked_dtype
-from shardwise.ops.site import number_dtype
-from shardwise.prim import elementwise as rows
-from shardwise.prim.row import Row
+from shardwise.ops.placement_args import number_dtype
+from shardwise.prim.arithmetic import elementwise as rows
+from shardwise.prim.primitive import Row
 from shardwise.prim.tensor import Tensor, asarray, together
 
 

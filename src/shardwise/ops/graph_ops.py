@@ -12,9 +12,9 @@ from shardwise.layout.layout import Layout
 from shardwise.layout.mesh import DeviceMesh
 from shardwise.ops.communication import to_device
 from shardwise.prim.kernel import zeros
-from shardwise.prim.parts import join, on, own_copy, stack_parts
+from shardwise.prim.movement.parts import join, on, own_copy, stack_parts
+from shardwise.prim.movement.shards import local_map
 from shardwise.prim.relayout import relayout
-from shardwise.prim.shards import local_map
 from shardwise.prim.tensor import Tensor, asarray
 
 

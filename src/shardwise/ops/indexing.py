@@ -13,22 +13,22 @@ from shardwise.engine.arrays import dtype_of
 from shardwise.errors import ArgumentError, BindingError, RangeError, ShardwiseError, checked_int
 from shardwise.layout.cut import Cut
 from shardwise.layout.layout import Layout, Shape, checked_shape
+from shardwise.ops.placement_args import number_dtype
 from shardwise.ops.reductions import dim_of
-from shardwise.ops.site import number_dtype
-from shardwise.prim import elementwise as rows
-from shardwise.prim.dispatch import apply
-from shardwise.prim.gathers import gather, positions
-from shardwise.prim.iota import iota
-from shardwise.prim.mirror import mirror
-from shardwise.prim.needs import may_carry
+from shardwise.prim.arithmetic import elementwise as rows
+from shardwise.prim.arithmetic.positions import iota
+from shardwise.prim.dispatch.decision import apply
+from shardwise.prim.dispatch.operands import may_carry
+from shardwise.prim.dispatch.rule import elementwise_rule
+from shardwise.prim.dispatch.solvers import is_quiet
+from shardwise.prim.movement.gathers import gather, positions
+from shardwise.prim.movement.mirror import mirror
+from shardwise.prim.primitive import Row
 from shardwise.prim.relayout import relayout
-from shardwise.prim.row import Row
-from shardwise.prim.rule import elementwise_rule
-from shardwise.prim.shapes import expand, permute, squeeze
-from shardwise.prim.solvers import is_quiet
-from shardwise.prim.spans import Index, Span
 from shardwise.prim.tensor import Tensor, asarray, host_array, together
-from shardwise.prim.windows import cutting, window, windowed
+from shardwise.prim.views.shapes import expand, permute, squeeze
+from shardwise.prim.views.spans import Index, Span
+from shardwise.prim.views.windows import cutting, window, windowed
 
 
 def take(x: Any, indices: Any, /, *, axis: int | None = None) -> Tensor:

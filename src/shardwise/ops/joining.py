@@ -15,19 +15,19 @@ from shardwise.layout.placement import joint_dtype
 from shardwise.ops.indexing import sliced
 from shardwise.ops.reductions import Axis, dim_of, dims_of
 from shardwise.plan.plan import plan_reshard
-from shardwise.prim import elementwise as rows
-from shardwise.prim.joins import Widths, joined_shape
-from shardwise.prim.joins import concat as join
-from shardwise.prim.joins import pad as constants_around
-from shardwise.prim.mirror import mirror
-from shardwise.prim.needs import may_bring, may_send, rehearsed
-from shardwise.prim.reshaping import reshape, reshaping
-from shardwise.prim.shapes import expand, squeeze
-from shardwise.prim.solvers import is_quiet, mode, permit
-from shardwise.prim.spans import Span, between, whole_but
-from shardwise.prim.surrounds import stretches, surround
+from shardwise.prim.arithmetic import elementwise as rows
+from shardwise.prim.dispatch.operands import may_bring, may_send, rehearsed
+from shardwise.prim.dispatch.solvers import is_quiet, mode, permit
+from shardwise.prim.movement.borders import stretches, surround
+from shardwise.prim.movement.joins import Widths, joined_shape
+from shardwise.prim.movement.joins import concat as join
+from shardwise.prim.movement.joins import pad as constants_around
+from shardwise.prim.movement.mirror import mirror
 from shardwise.prim.tensor import Tensor, asarray, together
-from shardwise.prim.windows import window, windowed
+from shardwise.prim.views.reshaping import reshape, reshaping
+from shardwise.prim.views.shapes import expand, squeeze
+from shardwise.prim.views.spans import Span, between, whole_but
+from shardwise.prim.views.windows import window, windowed
 
 PadMode = Literal["constant", "edge", "reflect", "wrap"]
 

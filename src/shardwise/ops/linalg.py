@@ -7,9 +7,9 @@ from typing import Any
 
 from shardwise.errors import ArgumentError, BindingError, RangeError, as_int, checked_ints, listed
 from shardwise.ops.reductions import dim_of
-from shardwise.prim.contract import LETTERS, contract
-from shardwise.prim.shapes import expand, squeeze
+from shardwise.prim.arithmetic.contract import LETTERS, contract
 from shardwise.prim.tensor import Tensor, together
+from shardwise.prim.views.shapes import expand, squeeze
 
 
 def einsum(subscripts: str, /, *operands: Any) -> Tensor:

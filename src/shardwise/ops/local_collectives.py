@@ -16,14 +16,21 @@ from shardwise.layout.mesh import DeviceMesh
 from shardwise.layout.placement import ReduceOp
 from shardwise.ops.local_view import Names, as_local, each_name, position_along
 from shardwise.ops.permutation import sources_of
-from shardwise.prim.elementwise import add, narrow, widen
+from shardwise.prim.arithmetic.elementwise import add, narrow, widen
+from shardwise.prim.interpreters.local import (
+    LocalTensor,
+    local_row,
+    map_stack,
+    permute_array,
+    reshape_array,
+    stack_layout,
+)
 from shardwise.prim.kernel import zeros
-from shardwise.prim.local import LocalTensor, local_row, map_stack, permute_array, reshape_array, stack_layout
+from shardwise.prim.movement.shards import Sources, average, fold, permute_shards, relabelled, unfold
+from shardwise.prim.primitive import Row
 from shardwise.prim.relayout import relayout, resolved
-from shardwise.prim.reshaping import reshape
-from shardwise.prim.row import Row
-from shardwise.prim.shards import Sources, average, fold, permute_shards, relabelled, unfold
 from shardwise.prim.tensor import Tensor, moved
+from shardwise.prim.views.reshaping import reshape
 
 
 def named(x: Tensor, names: Names | None, function: str) -> tuple[Axis, ...]:

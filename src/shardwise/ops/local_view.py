@@ -19,7 +19,8 @@ from shardwise.layout.layout import Layout, Shape
 from shardwise.layout.mesh import DeviceMesh
 from shardwise.layout.placement import Placement, ReduceOp
 from shardwise.layout.spec import DimSpec
-from shardwise.prim.local import (
+from shardwise.prim.dispatch.per_device import worked
+from shardwise.prim.interpreters.local import (
     LocalTensor,
     constant_stack,
     current_inside,
@@ -28,11 +29,10 @@ from shardwise.prim.local import (
     stack_layout,
     stack_shards,
 )
+from shardwise.prim.movement.shards import divide_by
+from shardwise.prim.primitive import Row
 from shardwise.prim.relayout import relayout
-from shardwise.prim.row import Row
-from shardwise.prim.shards import divide_by
 from shardwise.prim.tensor import Tensor, from_shards, placed
-from shardwise.prim.work import worked
 
 Names = str | Sequence[str]
 

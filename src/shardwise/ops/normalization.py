@@ -9,10 +9,10 @@ import numpy as np
 from shardwise.engine.arrays import is_low
 from shardwise.errors import ArgumentError, BindingError, checked_int, checked_number
 from shardwise.ops.reductions import Axis, dim_of, dims_of, square_lengths, wide_logsumexp, wide_mean, wide_sum
-from shardwise.prim import elementwise as rows
-from shardwise.prim.gathers import gather
-from shardwise.prim.shapes import expand, squeeze
+from shardwise.prim.arithmetic import elementwise as rows
+from shardwise.prim.movement.gathers import gather
 from shardwise.prim.tensor import Tensor, together
+from shardwise.prim.views.shapes import expand, squeeze
 
 Reduction = Literal["mean", "sum", "none"]
 

@@ -11,14 +11,14 @@ import optree
 from shardwise.engine.abstract import AbstractArray
 from shardwise.engine.arrays import dtype_of, is_torch, readonly
 from shardwise.engine.current import current_engine
-from shardwise.engine.held import sample
+from shardwise.engine.local_shards import sample
 from shardwise.errors import ArgumentError, BindingError, DerivativeError, EngineError, ProgramError, checked_function
 from shardwise.layout.layout import Shape, checked_shape
 from shardwise.layout.placement import checked_dtype
 from shardwise.ops.local_view import as_local, inside
-from shardwise.prim.local import LocalTensor, reshape_array, stack_layout
+from shardwise.prim.dispatch.per_device import Place, made
+from shardwise.prim.interpreters.local import LocalTensor, reshape_array, stack_layout
 from shardwise.prim.tensor import Tensor, host_array
-from shardwise.prim.work import Place, made
 
 Type = tuple[Shape, np.dtype]
 

@@ -17,12 +17,12 @@ from shardwise.layout.layout import Shape
 from shardwise.layout.placement import ReduceOp, checked_dtype
 from shardwise.layout.tiling import Box
 from shardwise.ops.own_rules import Sizes, written_rule
-from shardwise.prim.batch import Lead
-from shardwise.prim.dispatch import apply
+from shardwise.prim.arithmetic.reduce import reduce
+from shardwise.prim.dispatch.decision import apply
+from shardwise.prim.interpreters.batch import Lead
+from shardwise.prim.interpreters.local import reshape_array
 from shardwise.prim.kernel import zeros
-from shardwise.prim.local import reshape_array
-from shardwise.prim.reduce import reduce
-from shardwise.prim.row import Row
+from shardwise.prim.primitive import Row
 from shardwise.prim.tensor import Tensor, asarray, together
 
 Dtype = Any  # a dtype, or a function of those of the operands

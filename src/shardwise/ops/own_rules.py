@@ -10,7 +10,7 @@ from shardwise.errors import ArgumentError, BindingError, checked_int, did_you_m
 from shardwise.layout.cut import Cut
 from shardwise.layout.layout import Shape
 from shardwise.layout.placement import ReduceOp
-from shardwise.prim.rule import Rule
+from shardwise.prim.dispatch.rule import Rule
 
 Names = tuple[str, ...]
 Sizes = Mapping[str, int | Callable[..., int]]

@@ -11,7 +11,7 @@ from shardwise.errors import ArgumentError, LayoutError, as_int
 from shardwise.layout.axis import Axis, check_disjoint
 from shardwise.layout.mesh import DeviceMesh
 from shardwise.ops.local_view import each_name, position_along
-from shardwise.prim.shards import Sources
+from shardwise.prim.movement.shards import Sources
 
 
 def sources_of(mesh: DeviceMesh, permutation: Iterable[tuple[int, int]], axis: Any) -> Sources:

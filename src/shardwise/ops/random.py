@@ -24,11 +24,11 @@ from shardwise.layout.conversion import LayoutLike
 from shardwise.layout.layout import Shape
 from shardwise.layout.mesh import DeviceMesh
 from shardwise.layout.placement import checked_dtype
-from shardwise.ops.site import laid_out, sizes_of
-from shardwise.prim import draws
-from shardwise.prim.creation import created
-from shardwise.prim.dropout import dropout as dropout_row
-from shardwise.prim.generator import Key, checked_key
+from shardwise.ops.placement_args import laid_out, sizes_of
+from shardwise.prim.random import draws
+from shardwise.prim.random.creation import created
+from shardwise.prim.random.dropout import dropout as dropout_row
+from shardwise.prim.random.generator import Key, checked_key
 from shardwise.prim.tensor import Tensor, asarray
 
 __all__ = ["Key", "bernoulli", "bits", "dropout", "fold_in", "integers", "key", "normal", "split", "uniform"]

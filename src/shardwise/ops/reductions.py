@@ -13,19 +13,19 @@ from shardwise.errors import ArgumentError, BindingError, RangeError, as_int, ch
 from shardwise.layout.cut import Cut
 from shardwise.layout.layout import Layout
 from shardwise.layout.placement import ReduceOp, checked_dtype, kind_of
-from shardwise.ops.site import number_dtype
-from shardwise.prim import elementwise as rows
-from shardwise.prim.cumulate import cumulate
-from shardwise.prim.gathers import gather
-from shardwise.prim.iota import iota
-from shardwise.prim.joins import pad as surround
-from shardwise.prim.largest import largest
-from shardwise.prim.needs import may_bring, whole
-from shardwise.prim.reduce import reduce, spread
+from shardwise.ops.placement_args import number_dtype
+from shardwise.prim.arithmetic import elementwise as rows
+from shardwise.prim.arithmetic.cumulate import cumulate
+from shardwise.prim.arithmetic.largest import largest
+from shardwise.prim.arithmetic.positions import iota
+from shardwise.prim.arithmetic.reduce import reduce, spread
+from shardwise.prim.arithmetic.softmax import softmax as softmax_of_whole
+from shardwise.prim.dispatch.operands import may_bring, whole
+from shardwise.prim.movement.gathers import gather
+from shardwise.prim.movement.joins import pad as surround
 from shardwise.prim.relayout import relayout
-from shardwise.prim.shapes import expand
-from shardwise.prim.softmax import softmax as softmax_of_whole
 from shardwise.prim.tensor import Tensor, asarray
+from shardwise.prim.views.shapes import expand
 
 Axis = int | Sequence[int] | None
 

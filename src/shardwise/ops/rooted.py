@@ -14,9 +14,9 @@ from shardwise.layout.mesh import DeviceMesh
 from shardwise.layout.placement import ReduceOp
 from shardwise.ops.local_collectives import local_dim, named, pending_stack, ppermute, whole_axes
 from shardwise.ops.local_view import Names, as_local
-from shardwise.prim.local import LocalTensor, local_row, map_stack, permute_array, reshape_array
+from shardwise.prim.interpreters.local import LocalTensor, local_row, map_stack, permute_array, reshape_array
+from shardwise.prim.movement.shards import embed, local_map, restrict, unfold
 from shardwise.prim.relayout import relayout
-from shardwise.prim.shards import embed, local_map, restrict, unfold
 from shardwise.prim.tensor import Tensor
 
 

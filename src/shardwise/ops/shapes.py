@@ -8,12 +8,12 @@ from typing import Any
 
 from shardwise.errors import BindingError, RangeError, checked_ints
 from shardwise.layout.layout import Layout
+from shardwise.ops.placement_args import sizes_of
 from shardwise.ops.reductions import dim_of, dims_of
-from shardwise.ops.site import sizes_of
-from shardwise.prim import shapes as rows
-from shardwise.prim.broadcast import broadcast, broadcast_shape
-from shardwise.prim.reshaping import reshape as row_major
+from shardwise.prim.arithmetic.broadcast import broadcast, broadcast_shape
 from shardwise.prim.tensor import Tensor, asarray
+from shardwise.prim.views import shapes as rows
+from shardwise.prim.views.reshaping import reshape as row_major
 
 
 def reshape(x: Any, /, shape: int | Sequence[int]) -> Tensor:

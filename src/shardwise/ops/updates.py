@@ -9,17 +9,17 @@ import numpy as np
 from shardwise.errors import BindingError
 from shardwise.ops.indexing import Flat, Key, basic, indexed, parsed
 from shardwise.ops.shapes import broadcast_to
-from shardwise.prim import elementwise as rows
-from shardwise.prim.gathers import scatter
-from shardwise.prim.mirror import mirror
-from shardwise.prim.needs import may_bring
+from shardwise.prim.arithmetic import elementwise as rows
+from shardwise.prim.dispatch.operands import may_bring
+from shardwise.prim.dispatch.solvers import is_quiet, mode, permit
+from shardwise.prim.movement.gathers import scatter
+from shardwise.prim.movement.mirror import mirror
+from shardwise.prim.movement.updates import write, write_at
 from shardwise.prim.relayout import relayout
-from shardwise.prim.shapes import expand, permute, squeeze
-from shardwise.prim.solvers import is_quiet, mode, permit
-from shardwise.prim.spans import Span
 from shardwise.prim.tensor import Tensor, together
-from shardwise.prim.updates import write, write_at
-from shardwise.prim.windows import windowed, within
+from shardwise.prim.views.shapes import expand, permute, squeeze
+from shardwise.prim.views.spans import Span
+from shardwise.prim.views.windows import windowed, within
 
 
 class Updates:

@@ -10,9 +10,9 @@ from math import prod
 
 from shardwise.errors import BindingError
 from shardwise.layout.axis import Axis
+from shardwise.layout.device_order import virtual_order
 from shardwise.layout.layout import Layout
 from shardwise.layout.mesh import DeviceMesh
-from shardwise.layout.order import virtual_order
 from shardwise.layout.shape import Dim, checked_dims
 from shardwise.layout.tiling import Box, Interval, Tiling
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from itertools import pairwise, product
 
+from shardwise.layout.device_order import virtual_order
 from shardwise.layout.mesh import DeviceMesh
-from shardwise.layout.order import virtual_order
 from shardwise.pictures.canvas import (
     LETTER,
     LINE,

@@ -7,9 +7,9 @@ from itertools import pairwise
 from shardwise.layout.axis import Axis, merged
 from shardwise.layout.cut import Cut
 from shardwise.layout.device import Device
+from shardwise.layout.device_order import RegularOrder
 from shardwise.layout.layout import Layout
 from shardwise.layout.mesh import DeviceMesh
-from shardwise.layout.order import RegularOrder
 
 
 def aligned(layout: Layout, mesh: DeviceMesh) -> Layout | None:

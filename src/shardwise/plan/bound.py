@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from shardwise.layout.tiling import box_size
+from shardwise.plan.holders import MeshSide
 from shardwise.plan.least import least
 from shardwise.plan.moves import DirectMove
 from shardwise.plan.search import Search
-from shardwise.plan.side import MeshSide
 from shardwise.plan.steps import Bytes, missing
 
 

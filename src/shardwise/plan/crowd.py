@@ -14,7 +14,7 @@ from typing import Literal, NamedTuple
 
 from shardwise.layout.axis import Axis
 from shardwise.layout.tiling import Box, box_size, intersect, subtract
-from shardwise.plan.side import ListedSide, Tile
+from shardwise.plan.holders import ListedSide, Tile
 from shardwise.plan.transfer import Transfer, portion
 
 MANY = 1024  # boxes into which the cells of one target tile may be cut so that its devices share the reducing evenly

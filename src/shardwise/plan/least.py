@@ -8,7 +8,7 @@ from math import prod
 from shardwise.errors import seal
 from shardwise.layout.axis import Axis
 from shardwise.layout.tiling import box_size, intersect
-from shardwise.plan.side import Side
+from shardwise.plan.holders import Side
 
 
 @seal

@@ -16,7 +16,7 @@ from itertools import product
 from shardwise.layout.axis import Axis, common, overlap
 from shardwise.layout.tiling import Box, box_size, intersect, subtract
 from shardwise.plan.crowd import CrowdMove
-from shardwise.plan.side import MeshSide, Side, Tile
+from shardwise.plan.holders import MeshSide, Side, Tile
 from shardwise.plan.transfer import Transfer, portion
 
 MANY = 1024  # boxes into which one target tile may be cut so that all its devices share the reducing evenly

@@ -14,9 +14,9 @@ import numpy as np
 from shardwise.errors import PlanError, checked_int
 from shardwise.layout.context import current_mesh
 from shardwise.layout.conversion import LayoutLike, as_layout
-from shardwise.layout.drawn import Drawn
 from shardwise.layout.layout import Layout, Shape, checked_shape
 from shardwise.layout.mesh import DeviceMesh
+from shardwise.layout.notebook import Drawn
 from shardwise.layout.placement import ReduceOp, accumulator, checked_dtype
 from shardwise.plan.align import aligned
 from shardwise.plan.bound import lower_bound

@@ -13,10 +13,10 @@ from shardwise.layout.layout import Layout, Shape
 from shardwise.layout.placement import ReduceOp
 from shardwise.plan.cost import Links, move_time
 from shardwise.plan.crowd import Crowd, CrowdMove
+from shardwise.plan.holders import ListedSide, MeshSide, Side
 from shardwise.plan.kinds import Change, Kind, change_of, nested, remainder
 from shardwise.plan.least import Option, least
 from shardwise.plan.moves import DirectMove, Move, ReduceMove, Shares, SpreadMove
-from shardwise.plan.side import ListedSide, MeshSide, Side
 from shardwise.plan.steps import Ground, State, Step
 
 EXACT = 64  # devices up to which the totals of options are counted cell by cell rather than estimated

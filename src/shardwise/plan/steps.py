@@ -17,9 +17,9 @@ from shardwise.layout.mesh import DeviceMesh
 from shardwise.layout.tiling import Box, DimTiling, box_size
 from shardwise.plan.align import index_of
 from shardwise.plan.crowd import Crowd, CrowdMove
+from shardwise.plan.holders import MeshSide
 from shardwise.plan.kinds import Kind
 from shardwise.plan.moves import MANY, DirectMove, Move, Shares, SpreadMove
-from shardwise.plan.side import MeshSide
 from shardwise.plan.transfer import Slot, Transfer, grain_of, pieces, portion
 
 State = Layout | Shares | Crowd  # between reducing and spreading, devices hold shares rather than a layout

@@ -8,7 +8,7 @@ from shardwise.layout.axis import is_disjoint
 from shardwise.layout.cut import Cut
 from shardwise.layout.layout import Layout
 from shardwise.layout.placement import ReduceOp
-from shardwise.prim.row import Row
+from shardwise.prim.primitive import Row
 from shardwise.prim.tensor import Tensor, moved
 
 

@@ -15,17 +15,17 @@ from shardwise.engine.arrays import Array, copy_into, dtype_of, is_torch, readon
 from shardwise.engine.current import Engine, current_engine
 from shardwise.engine.execute import Program, compiled
 from shardwise.engine.grid import Grid, tiles_of
-from shardwise.engine.held import Held
+from shardwise.engine.local_shards import Held
 from shardwise.engine.storage import Storage, region, storage_of
 from shardwise.errors import ArgumentError, BindingError, ConversionError, EngineError, ShardwiseError, listed, seal
 from shardwise.layout.accessors import LayoutAccessors, mapping_of
 from shardwise.layout.context import current_mesh
 from shardwise.layout.conversion import LayoutLike, as_layout
 from shardwise.layout.device import Device, default_device
-from shardwise.layout.drawn import Drawn
 from shardwise.layout.layout import Layout, Shape, checked_shape
 from shardwise.layout.mapping import DeviceMapping
 from shardwise.layout.mesh import DeviceMesh, place_of
+from shardwise.layout.notebook import Drawn
 from shardwise.layout.placement import ReduceOp
 from shardwise.layout.spec import ShardingSpec
 from shardwise.layout.tiling import Box

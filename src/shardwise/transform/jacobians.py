@@ -11,8 +11,8 @@ import optree
 from shardwise.errors import ArgumentError, DerivativeError, as_int, checked_function, checked_ints
 from shardwise.layout.layout import Layout
 from shardwise.ops.creation import eye, zeros_like
-from shardwise.prim.reshaping import reshape
 from shardwise.prim.tensor import Tensor, asarray
+from shardwise.prim.views.reshaping import reshape
 from shardwise.transform.derivatives import jvp, vjp
 from shardwise.transform.mapping import vmap
 

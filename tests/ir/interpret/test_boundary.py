@@ -8,9 +8,9 @@ from hypothesis import strategies as st
 from shardwise.errors import ProgramError
 from shardwise.ir import parse_module
 from shardwise.ir.interpret.boundary import boundary_of, cut, joined
-from shardwise.ir.interpret.program import program_of
-from shardwise.ir.interpret.shardings import Sharding
-from shardwise.ir.interpret.values import undefined
+from shardwise.ir.module.program import program_of
+from shardwise.ir.module.shardings import Sharding
+from shardwise.ir.module.values import undefined
 
 SHARDINGS = [((), ()), ((0,), ()), ((1,), (0,)), ((0, 1), ()), ((), (1, 0))]
 

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from shardwise.errors import ProgramError
 from shardwise.ir.interpret.run import execute, execute_on_devices
-from shardwise.ir.interpret.values import Poisoned
+from shardwise.ir.module.values import Poisoned
 from shardwise.ir.text import parse_module
 
 

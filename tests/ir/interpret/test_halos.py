@@ -6,7 +6,7 @@ from xdsl.dialects import test
 
 from shardwise.errors import ProgramError
 from shardwise.ir.interpret.halos import updated
-from shardwise.ir.interpret.values import Poisoned
+from shardwise.ir.module.values import Poisoned
 
 OP = test.TestOp()
 

@@ -5,7 +5,7 @@ import pytest
 
 from shardwise.errors import ProgramError
 from shardwise.ir.interpret.run import execute_on_devices
-from shardwise.ir.interpret.values import Poisoned
+from shardwise.ir.module.values import Poisoned
 from shardwise.ir.text import parse_module
 
 

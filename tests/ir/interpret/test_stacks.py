@@ -8,7 +8,7 @@ import pytest
 from shardwise.errors import ArgumentError, ProgramError
 from shardwise.ir import parse_module
 from shardwise.ir.interpret.stacks import stacked, stacked_inputs
-from shardwise.ir.interpret.values import undefined
+from shardwise.ir.module.values import undefined
 
 MODULE = parse_module("""
   shard.grid @g(shape = 2x3)

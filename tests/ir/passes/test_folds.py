@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 from shardwise.ir import execute_on_devices, parse_module, print_module, verify
-from shardwise.ir.interpret.program import program_of
-from shardwise.ir.interpret.values import Poisoned, dtype_of, sizes_of
+from shardwise.ir.module.program import program_of
+from shardwise.ir.module.values import Poisoned, dtype_of, sizes_of
 from shardwise.ir.passes import simplify
 
 RNG = np.random.default_rng(0)

@@ -13,7 +13,7 @@ from xdsl.dialects.builtin import ModuleOp
 from shardwise.errors import ProgramError
 from shardwise.ir import check_partition, execute_on_devices, parse_module, print_module, verify
 from shardwise.ir.interpret.boundary import boundary_of, cut
-from shardwise.ir.interpret.program import program_of
+from shardwise.ir.module.program import program_of
 from shardwise.ir.passes import partition, propagate, simplify
 from tests.ir.passes.programs import program
 

@@ -7,7 +7,7 @@ from xdsl.dialects.func import ReturnOp
 from xdsl.ir import SSAValue
 
 from shardwise.ir import execute_on_devices, parse_module
-from shardwise.ir.interpret.groups import group_of
+from shardwise.ir.module.groups import group_of
 from shardwise.ir.passes.layouts import grids_of
 from shardwise.ir.passes.replication import Replication
 

@@ -10,7 +10,7 @@ from xdsl.dialects.builtin import ModuleOp
 
 from shardwise.ir import execute, execute_on_devices, parse_module, print_module, trace, verify
 from shardwise.ir.interpret.boundary import boundary_of, cut, joined
-from shardwise.ir.interpret.program import program_of
+from shardwise.ir.module.program import program_of
 from shardwise.ir.passes import cost, partition, propagate, simplify
 from shardwise.ir.verifier import faults
 from tests.ir.passes.test_llvm import accepted

@@ -11,7 +11,7 @@ from xdsl.ir import Block, Region
 
 from shardwise.ir import execute_on_devices, verify
 from shardwise.ir.interpret.boundary import cut
-from shardwise.ir.interpret.shardings import Sharding
+from shardwise.ir.module.shardings import Sharding
 from shardwise.ir.passes.layouts import local_type
 from shardwise.ir.passes.partitioning import Reshard, partitioned
 from shardwise.ir.passes.resharding import resharded

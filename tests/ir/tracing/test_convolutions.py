@@ -7,8 +7,8 @@ import pytest
 
 from shardwise import asarray
 from shardwise.ir import execute, parse_module, print_module, trace, verify
-from shardwise.prim.convolve import convolve, correlate, deconvolve
-from tests.prim.test_convolve import form_of, oracle, some
+from shardwise.prim.arithmetic.convolve import convolve, correlate, deconvolve
+from tests.prim.arithmetic.test_convolve import form_of, oracle, some
 
 
 @pytest.mark.parametrize("seed", range(6))

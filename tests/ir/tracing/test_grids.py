@@ -4,7 +4,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from shardwise import Cut, DeviceMesh, Layout
-from shardwise.ir.interpret.shardings import Sharding
+from shardwise.ir.module.shardings import Sharding
 from shardwise.ir.tracing.grids import grids_of, split_of
 
 MESH = DeviceMesh((4, 3, 2), ("x", "y", "z"))

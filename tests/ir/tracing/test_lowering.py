@@ -12,9 +12,9 @@ from shardwise.errors import ProgramError
 from shardwise.ir import print_module, trace
 from shardwise.ir.tracing.bodies import BODIES
 from shardwise.ir.tracing.lowering import LOWERINGS, lowered
-from shardwise.prim.bind import Node
-from shardwise.prim.reduce import reduce
-from shardwise.prim.row import Row
+from shardwise.prim.arithmetic.reduce import reduce
+from shardwise.prim.interpreters.bind import Node
+from shardwise.prim.primitive import Row
 from tests.ir.tracing.test_tracer import same
 
 MESH = DeviceMesh((2, 2), ("x", "y"))

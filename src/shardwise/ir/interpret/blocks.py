@@ -16,10 +16,10 @@ from shardwise.ir.interpret.constants import constant
 from shardwise.ir.interpret.elementwise import ELEMENTWISE, elementwise
 from shardwise.ir.interpret.linalgs import LINALGS, structured
 from shardwise.ir.interpret.positions import POSITIONS
-from shardwise.ir.interpret.program import Scope, op_text, property_of, require_defined, symbol
 from shardwise.ir.interpret.request import Request
 from shardwise.ir.interpret.tensors import TENSORS
-from shardwise.ir.interpret.values import Value, dtype_of
+from shardwise.ir.module.program import Scope, op_text, property_of, require_defined, symbol
+from shardwise.ir.module.values import Value, dtype_of
 
 Run = Generator[Request, Value, list[Value]]
 

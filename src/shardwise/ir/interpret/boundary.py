@@ -11,11 +11,11 @@ from xdsl.ir import Operation, SSAValue
 
 from shardwise.errors import ProgramError, seal
 from shardwise.ir.interpret.constants import constant
-from shardwise.ir.interpret.groups import group_of
 from shardwise.ir.interpret.positions import POSITIONS
-from shardwise.ir.interpret.program import Program, Scope
-from shardwise.ir.interpret.shardings import Sharding
-from shardwise.ir.interpret.values import Poisoned, Value, defined, type_text
+from shardwise.ir.module.groups import group_of
+from shardwise.ir.module.program import Program, Scope
+from shardwise.ir.module.shardings import Sharding
+from shardwise.ir.module.values import Poisoned, Value, defined, type_text
 from shardwise.ir.shard import ShardingOp, ShardOp
 
 

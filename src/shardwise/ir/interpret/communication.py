@@ -11,12 +11,12 @@ from xdsl.ir import Operation
 
 from shardwise.engine.arrays import accumulator
 from shardwise.errors import ProgramError
-from shardwise.ir.interpret.groups import Group, group_of
 from shardwise.ir.interpret.halos import updated
 from shardwise.ir.interpret.positions import grid_of, sharding_lists, sliced
-from shardwise.ir.interpret.program import Scope, integer, ints, mixed, op_text, property_of, require_defined, symbol
 from shardwise.ir.interpret.request import Collective, Receiving, Request, Sending
-from shardwise.ir.interpret.values import Value, dtype_of, fits, moved, type_text, undefined
+from shardwise.ir.module.groups import Group, group_of
+from shardwise.ir.module.program import Scope, integer, ints, mixed, op_text, property_of, require_defined, symbol
+from shardwise.ir.module.values import Value, dtype_of, fits, moved, type_text, undefined
 
 Run = Generator[Request, Value, list[Value]]
 Finish = Callable[[Sequence[Value]], Sequence[Value]]

@@ -10,8 +10,8 @@ from xdsl.dialects.builtin import DenseIntOrFPElementsAttr, FloatAttr, IntegerAt
 from xdsl.ir import Operation
 
 from shardwise.errors import ProgramError
-from shardwise.ir.interpret.program import op_text, property_of
-from shardwise.ir.interpret.values import DYNAMIC, dtype_of
+from shardwise.ir.module.program import op_text, property_of
+from shardwise.ir.module.values import DYNAMIC, dtype_of
 
 
 def constant(op: Operation) -> Any:

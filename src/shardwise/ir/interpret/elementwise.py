@@ -12,7 +12,6 @@ import numpy as np
 from xdsl.ir import Operation
 
 from shardwise.errors import ProgramError
-from shardwise.ir.interpret.program import integer, op_text, property_of
 from shardwise.ir.interpret.scalars import (
     BINARY,
     FLOATS,
@@ -25,8 +24,9 @@ from shardwise.ir.interpret.scalars import (
     unsigned,
 )
 from shardwise.ir.interpret.tosas import TOSA
-from shardwise.ir.interpret.values import dtype_of
-from shardwise.prim.elementwise import power
+from shardwise.ir.module.program import integer, op_text, property_of
+from shardwise.ir.module.values import dtype_of
+from shardwise.prim.arithmetic.elementwise import power
 
 # Where the second operand makes the result undefined: zero divisors, shifts by more than there are bits.
 _DIVIDE = ("divs", "divu", "floordivs", "ceildivs", "ceildivu", "rems", "remu")

@@ -9,8 +9,8 @@ import numpy as np
 from xdsl.ir import Operation
 
 from shardwise.errors import ProgramError
-from shardwise.ir.interpret.program import op_text
-from shardwise.ir.interpret.values import Value, moved
+from shardwise.ir.module.program import op_text
+from shardwise.ir.module.values import Value, moved
 
 
 def updated(op: Operation, values: Sequence[Value], dim: int, low: int, high: int) -> list[Value]:

@@ -11,9 +11,9 @@ from xdsl.ir import Operation
 from shardwise.engine.arrays import room_for
 from shardwise.errors import ProgramError
 from shardwise.ir.interpret.loops import dims_map
-from shardwise.ir.interpret.program import Scope, integer, ints, op_text, property_of, require_defined
 from shardwise.ir.interpret.structured import Structure, run_structure
-from shardwise.ir.interpret.values import Value, dtype_of, moved
+from shardwise.ir.module.program import Scope, integer, ints, op_text, property_of, require_defined
+from shardwise.ir.module.values import Value, dtype_of, moved
 from shardwise.prim.kernel import MANY
 
 

@@ -12,7 +12,7 @@ from xdsl.ir import Operation
 from xdsl.ir.affine import AffineBinaryOpExpr, AffineBinaryOpKind, AffineConstantExpr, AffineDimExpr, AffineExpr
 
 from shardwise.errors import ProgramError, seal
-from shardwise.ir.interpret.program import op_text
+from shardwise.ir.module.program import op_text
 
 Map = Sequence[AffineExpr]  # per dim of an operand, its index as a function of the loops
 

@@ -10,9 +10,9 @@ import numpy as np
 from xdsl.dialects.builtin import ModuleOp
 
 from shardwise.ir.interpret.boundary import Boundary, boundary_of, cut, joined, owned
-from shardwise.ir.interpret.program import Program, program_of
 from shardwise.ir.interpret.run import Grids, arguments, execute, execute_on_devices
-from shardwise.ir.interpret.values import Poisoned, Value
+from shardwise.ir.module.program import Program, program_of
+from shardwise.ir.module.values import Poisoned, Value
 
 SHOWN = 5  # differences listed
 

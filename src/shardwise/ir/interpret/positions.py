@@ -8,10 +8,10 @@ import numpy as np
 from xdsl.ir import Operation
 
 from shardwise.errors import ProgramError
-from shardwise.ir.interpret.groups import group_of, piece
-from shardwise.ir.interpret.program import Scope, integer, ints, mixed, op_text, property_of, symbol
-from shardwise.ir.interpret.shardings import Sharding
-from shardwise.ir.interpret.values import DYNAMIC, Value, moved
+from shardwise.ir.module.groups import group_of, piece
+from shardwise.ir.module.program import Scope, integer, ints, mixed, op_text, property_of, symbol
+from shardwise.ir.module.shardings import Sharding
+from shardwise.ir.module.values import DYNAMIC, Value, moved
 
 
 def grid_of(scope: Scope, op: Operation) -> tuple[int, ...]:

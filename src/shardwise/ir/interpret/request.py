@@ -9,8 +9,8 @@ from typing import Any
 from xdsl.ir import Operation
 
 from shardwise.errors import seal
-from shardwise.ir.interpret.program import op_text
-from shardwise.ir.interpret.values import Value
+from shardwise.ir.module.program import op_text
+from shardwise.ir.module.values import Value
 
 
 @seal

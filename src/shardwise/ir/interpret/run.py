@@ -13,9 +13,9 @@ from xdsl.ir import Attribute, Operation
 from shardwise.errors import ArgumentError
 from shardwise.ir.interpret.blocks import run_block
 from shardwise.ir.interpret.communication import COMMUNICATION
-from shardwise.ir.interpret.program import Scope, program_of
 from shardwise.ir.interpret.scheduler import Scheduler
-from shardwise.ir.interpret.values import Poisoned, Value, defined, dtype_of, fits
+from shardwise.ir.module.program import Scope, program_of
+from shardwise.ir.module.values import Poisoned, Value, defined, dtype_of, fits
 
 Grids = Mapping[str, Sequence[int]]
 

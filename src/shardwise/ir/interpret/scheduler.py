@@ -7,9 +7,9 @@ from collections.abc import Generator, Sequence
 from typing import Any
 
 from shardwise.errors import ProgramError
-from shardwise.ir.interpret.program import op_text
 from shardwise.ir.interpret.request import Collective, Receiving, Request, Sending, devices_text, waiting_text
-from shardwise.ir.interpret.values import Value
+from shardwise.ir.module.program import op_text
+from shardwise.ir.module.values import Value
 
 SHOWN = 8  # devices listed in an error
 

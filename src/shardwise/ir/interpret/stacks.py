@@ -10,9 +10,9 @@ import numpy as np
 from xdsl.dialects.builtin import ModuleOp
 
 from shardwise.errors import ArgumentError
-from shardwise.ir.interpret.program import program_of
 from shardwise.ir.interpret.run import Grids
-from shardwise.ir.interpret.values import defined, fits, sizes_of
+from shardwise.ir.module.program import program_of
+from shardwise.ir.module.values import defined, fits, sizes_of
 
 
 def stacked_inputs(

@@ -19,9 +19,9 @@ from shardwise.engine.arrays import is_low, room_for
 from shardwise.errors import ProgramError
 from shardwise.ir.interpret.bodies import body_values
 from shardwise.ir.interpret.loops import Map, View, loop_indices, loop_sizes, view
-from shardwise.ir.interpret.program import Scope, op_text, require_defined
-from shardwise.ir.interpret.values import Poisoned, Value, dtype_of, moved
-from shardwise.prim.contract import as_matmul
+from shardwise.ir.module.program import Scope, op_text, require_defined
+from shardwise.ir.module.values import Poisoned, Value, dtype_of, moved
+from shardwise.prim.arithmetic.contract import as_matmul
 from shardwise.prim.kernel import MANY
 
 LETTERS = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"

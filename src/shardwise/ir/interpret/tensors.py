@@ -10,8 +10,8 @@ from xdsl.ir import Operation
 
 from shardwise.errors import ProgramError
 from shardwise.ir.interpret.bodies import body_values
-from shardwise.ir.interpret.program import Scope, integer, ints, mixed, op_text, property_of
-from shardwise.ir.interpret.values import (
+from shardwise.ir.module.program import Scope, integer, ints, mixed, op_text, property_of
+from shardwise.ir.module.values import (
     DYNAMIC,
     Poisoned,
     Value,

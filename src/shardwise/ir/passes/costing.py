@@ -12,7 +12,7 @@ from xdsl.ir import Block, Operation, SSAValue
 
 from shardwise.errors import seal
 from shardwise.ir.interpret.run import is_partitioned
-from shardwise.ir.interpret.values import dtype_of
+from shardwise.ir.module.values import dtype_of
 from shardwise.ir.passes.layouts import Grids, grids_of, numbers
 from shardwise.ir.passes.partitioning import partitioned
 from shardwise.ir.place import place_of

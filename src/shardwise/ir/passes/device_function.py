@@ -14,15 +14,15 @@ from xdsl.dialects.func import CallOp, FuncOp, ReturnOp
 from xdsl.ir import Block, Operation, Region, SSAValue
 
 from shardwise.errors import ProgramError, seal
-from shardwise.ir.interpret.program import op_text
-from shardwise.ir.interpret.values import dtype_of
+from shardwise.ir.module.program import op_text
+from shardwise.ir.module.values import dtype_of
 from shardwise.ir.passes.boundaries import Boundary, made_as, producer, said
+from shardwise.ir.passes.candidates import End, cheapest
 from shardwise.ir.passes.layouts import Grids, is_static, local_type, shape_of
 from shardwise.ir.passes.local_ops import localized
 from shardwise.ir.passes.resharding import resharded
 from shardwise.ir.passes.rules import rule_of
 from shardwise.ir.passes.sources import is_source, made
-from shardwise.ir.passes.ways import End, cheapest
 from shardwise.ir.passes.writer import Writer
 from shardwise.ir.shard import GetShardingOp, ShardingOp, ShardOp
 from shardwise.layout.layout import Layout, Shape

@@ -11,8 +11,8 @@ from xdsl.dialects.builtin import DYNAMIC_INDEX, DenseArrayBase, IntegerAttr, Mo
 from xdsl.ir import Attribute, SSAValue
 
 from shardwise.errors import ProgramError
-from shardwise.ir.interpret.program import op_text
-from shardwise.ir.interpret.shardings import Sharding
+from shardwise.ir.module.program import op_text
+from shardwise.ir.module.shardings import Sharding
 from shardwise.ir.shard import GetShardingOp, GridOp, ReductionKindAttr, ShardingOp, ShardOp
 from shardwise.ir.shard.attributes import axes_attribute, reduction_attribute
 from shardwise.layout.axis import Axis

@@ -9,12 +9,12 @@ from xdsl.dialects.builtin import DYNAMIC_INDEX, DenseArrayBase, i64
 from xdsl.ir import Operation, Region, SSAValue
 
 from shardwise.engine.arrays import identity
-from shardwise.ir.interpret.program import ints, property_of
-from shardwise.ir.interpret.values import dtype_of
+from shardwise.ir.module.program import ints, property_of
+from shardwise.ir.module.values import dtype_of
+from shardwise.ir.passes.candidates import Way
 from shardwise.ir.passes.layouts import local_type, numbers, shape_of
 from shardwise.ir.passes.rules import OpRule
 from shardwise.ir.passes.sources import splat_value
-from shardwise.ir.passes.ways import Way
 from shardwise.ir.passes.writer import Writer, element_of
 from shardwise.layout.layout import Layout
 from shardwise.layout.placement import ReduceOp

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 
 from xdsl.ir import Block, Operation, OpResult, SSAValue
 
-from shardwise.ir.interpret.program import ints, property_of, symbol
+from shardwise.ir.module.program import ints, property_of, symbol
 from shardwise.ir.passes.layouts import Grids
 from shardwise.ir.shard import ShardOperation
 

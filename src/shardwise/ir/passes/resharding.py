@@ -9,7 +9,7 @@ from xdsl.dialects.builtin import DYNAMIC_INDEX, TensorType, f32
 from xdsl.ir import SSAValue
 
 from shardwise.errors import ProgramError
-from shardwise.ir.interpret.values import dtype_of
+from shardwise.ir.module.values import dtype_of
 from shardwise.ir.passes.layouts import REDUCTIONS, local_sizes, local_type, numbers
 from shardwise.ir.passes.permutes import permuted
 from shardwise.ir.passes.rounds import is_rounded, rounds, truncate

@@ -18,8 +18,8 @@ from xdsl.ir import Attribute, Block, Operation, Region, SSAValue
 
 from shardwise.engine.arrays import ADDING, identity, is_low
 from shardwise.errors import ProgramError
-from shardwise.ir.interpret.groups import group_of, multi_index
-from shardwise.ir.interpret.values import dtype_of
+from shardwise.ir.module.groups import group_of, multi_index
+from shardwise.ir.module.values import dtype_of
 from shardwise.ir.passes.layouts import local_sizes, number
 from shardwise.ir.passes.writer import Number, Writer, element_of, fitted, formula
 from shardwise.ir.shard import RecvOp, SendOp
@@ -29,8 +29,8 @@ from shardwise.layout.mesh import DeviceMesh
 from shardwise.layout.placement import ReduceOp
 from shardwise.layout.tiling import Box, intersect
 from shardwise.plan.crowd import CrowdMove
+from shardwise.plan.holders import MeshSide, clipped
 from shardwise.plan.moves import DirectMove, Move, ReduceMove
-from shardwise.plan.side import MeshSide, clipped
 from shardwise.plan.steps import Step
 
 

@@ -13,13 +13,13 @@ from xdsl.ir.affine import AffineDimExpr
 
 from shardwise.errors import seal
 from shardwise.ir.interpret.elementwise import ELEMENTWISE
-from shardwise.ir.interpret.program import integer, ints, property_of
-from shardwise.ir.interpret.values import DYNAMIC
+from shardwise.ir.module.program import integer, ints, property_of
+from shardwise.ir.module.values import DYNAMIC
 from shardwise.ir.passes.layouts import is_static, shape_of
 from shardwise.layout.placement import ReduceOp
-from shardwise.prim.contract import contraction_rule
-from shardwise.prim.reduce import reduction_rule
-from shardwise.prim.rule import Dims, Factor, Rule, elementwise_rule
+from shardwise.prim.arithmetic.contract import contraction_rule
+from shardwise.prim.arithmetic.reduce import reduction_rule
+from shardwise.prim.dispatch.rule import Dims, Factor, Rule, elementwise_rule
 
 
 @seal

@@ -11,7 +11,7 @@ from xdsl.ir import SSAValue
 from xdsl.ir.affine import AffineExpr
 
 from shardwise.ir.tracing.emitter import Emitter, shape_of
-from shardwise.prim.bind import Node
+from shardwise.prim.interpreters.bind import Node
 
 Operands = Sequence[SSAValue]
 

@@ -14,8 +14,8 @@ from xdsl.ir.affine import AffineExpr
 from shardwise.errors import ProgramError
 from shardwise.ir.tracing.bodies import converted
 from shardwise.ir.tracing.emitter import Emitter, element_of, shape_of
-from shardwise.prim.bind import Node
-from shardwise.prim.spans import Stretch
+from shardwise.prim.interpreters.bind import Node
+from shardwise.prim.views.spans import Stretch
 
 Operands = Sequence[SSAValue]
 

@@ -21,8 +21,8 @@ from shardwise.ir.tracing.indexing import INDEXING
 from shardwise.layout.axis import Axis, without
 from shardwise.layout.layout import Layout, Shape
 from shardwise.layout.placement import ReduceOp, accumulator
-from shardwise.prim.bind import Node
-from shardwise.prim.exchanges import blocks
+from shardwise.prim.interpreters.bind import Node
+from shardwise.prim.movement.exchanges import blocks
 from shardwise.prim.tensor import Tensor
 
 Operand = SSAValue | int | float | bool

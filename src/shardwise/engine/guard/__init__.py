@@ -1,0 +1,1 @@
+"""The guard: processes agree on every call, and who is missing is named."""

@@ -1,0 +1,1 @@
+"""Launching the processes of a program on this host."""

@@ -1,0 +1,1 @@
+"""The engine whose devices all live in this process."""

@@ -1,0 +1,1 @@
+"""The engine of one process per device."""

@@ -1,0 +1,404 @@
+"""The torch engine: one process per device, which talk through torch.distributed."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Sequence
+from functools import partial
+from math import prod
+from time import perf_counter
+from typing import Any
+from weakref import WeakKeyDictionary
+
+import numpy as np
+import torch
+
+from shardwise.engine.arrays import (
+    Array,
+    copy_into,
+    identity,
+    is_torch,
+    pieces,
+    reduce_into,
+    to_numpy,
+    torch_of,
+    torch_view,
+)
+from shardwise.engine.counters import Counters
+from shardwise.engine.execute import Program
+from shardwise.engine.job import Job
+from shardwise.engine.local_shards import Held, sample
+from shardwise.engine.log import Record, active_logs, user_line
+from shardwise.engine.pool import Pool
+from shardwise.engine.process.byte_buffer import Parcel, bytes_of
+from shardwise.engine.process.wire import Pending, Wire
+from shardwise.engine.routes.route import Leg, Message, Out, Part, Round
+from shardwise.engine.routes.route_builder import route_of
+from shardwise.engine.storage import Storage
+from shardwise.errors import EngineError, MeshError, ShardwiseError
+from shardwise.layout.device import Accelerator, Device
+from shardwise.layout.mesh import DeviceMesh
+from shardwise.layout.placement import ReduceOp
+from shardwise.layout.tiling import Box
+
+BLOCK = 1 << 19  # bytes of a result that are reduced at a time, so that they stay in cache
+
+Arrays = dict[int, Array]  # by slot
+Dtypes = tuple[np.dtype, np.dtype, np.dtype]  # of a program, and of the arrays before and after one of its legs
+
+
+class DistributedEngine:
+    """Runs programs over the processes of torch.distributed: the device with number r belongs to rank r."""
+
+    name = "torch"
+
+    def __init__(self, wire: Wire, pool: Pool | None = None) -> None:
+        """Use this wire to the other processes, and this pool of buffers on the host."""
+        self.wire, self.rank, self.size = wire, wire.rank, wire.size
+        self.pool = pool or Pool()
+        self.counters = Counters()
+        self.library_gathers: bool | None = None  # None: where it is the faster way, which is not so with gloo
+        self._addressable: WeakKeyDictionary[DeviceMesh, tuple[int, ...]] = WeakKeyDictionary()
+
+    def __repr__(self) -> str:
+        return f"DistributedEngine(rank {self.rank} of {self.size})"
+
+    # -- devices -----------------------------------------------------------------------------------
+
+    def addressable(self, mesh: DeviceMesh) -> tuple[int, ...]:
+        """Return the indices of the devices of a mesh that belong to this process."""
+        found = self._addressable.get(mesh)
+        if found is None:
+            outside = [device for device in mesh.devices if device.id >= self.size]
+            if outside:
+                raise MeshError(
+                    f"{mesh!r} has {outside[0]!r}, but there are {self.size} processes, ranks 0 to {self.size - 1}, "
+                    "and the device with number r belongs to rank r.\n"
+                    "  start as many processes as the mesh has devices."
+                )
+            found = tuple(i for i, device in enumerate(mesh.devices) if device.id == self.rank)
+            self._addressable[mesh] = found
+        return found
+
+    def process(self, mesh: DeviceMesh, suffices: Callable[[Sequence[int]], bool]) -> tuple[int, Sequence[int]]:
+        """Return the rank of this process and its devices."""
+        return self.rank, self.addressable(mesh)
+
+    def read(self, storage: Storage, arrays: Sequence[Array], index: int | None = None) -> Sequence[Array]:
+        """Return the arrays as this process holds them."""
+        return arrays
+
+    def place(self, array: Array, device: Device) -> Array:
+        """Return an array in the memory of a device of this process: its accelerator's, or the host's."""
+        if not isinstance(device, Accelerator):
+            return array.cpu() if is_torch(array) else array
+        return (array if is_torch(array) else torch_of(array)).to(self.accelerator(device))
+
+    def accelerator(self, device: Device) -> torch.device:
+        """Return this process's accelerator: on every host they are counted from 0."""
+        count = torch.cuda.device_count()
+        local = int(os.environ.get("LOCAL_RANK", self.rank % max(1, count)))
+        if local >= count:
+            raise EngineError(
+                f"{device!r} is not there: rank {self.rank} would use CUDA device {local} of its host, which has "
+                f"{count}.\n  start one process per accelerator, or use CPU()."
+            )
+        return torch.device("cuda", local)
+
+    def empty(self, shape: Sequence[int], dtype: np.dtype, like: Array | None = None) -> Array:
+        """Return an array with arbitrary contents, of the library and on the device of `like`."""
+        if like is not None and is_torch(like) and like.is_cuda:
+            self.counters.bytes_allocated += prod(shape) * dtype.itemsize
+            return like.new_empty(tuple(shape), dtype=getattr(torch, str(dtype)))
+        before = self.pool.allocated
+        out = self.pool.empty(shape, dtype)
+        self.counters.bytes_allocated += self.pool.allocated - before
+        return torch_view(out) if is_torch(like) else out  # torch on the host uses the pool too
+
+    # -- work --------------------------------------------------------------------------------------
+
+    def work(
+        self,
+        kernel: Callable[..., Array],
+        operands: Sequence[Sequence[Array]],
+        job: Job,
+        dtype: np.dtype | None = None,
+    ) -> Held:
+        """Return the arrays that a kernel makes, each of one array per operand."""
+        made: dict[int, Array] = {}
+        for index, sources, told in self._own_work(job):
+            array = kernel(*told, *[arrays[i] for arrays, i in zip(operands, sources, strict=False)])
+            made[index] = np.asarray(array) if isinstance(array, np.generic) else array
+        self.counters.kernel_calls += len(made)
+        if made:
+            return self._held(job.out, made)
+        if dtype is not None:
+            return self._held(job.out, made, dtype, sample(operands[0]))
+        # No device of the result is here: single elements tell its dtype.
+        asked = kernel(*map(sample, operands))
+        asked = np.asarray(asked) if isinstance(asked, np.generic) else asked
+        return self._held(job.out, made, None if is_torch(asked) else asked.dtype, asked)
+
+    def _held(self, storage: Storage, made: Arrays, dtype: np.dtype | None = None, like: Array | None = None) -> Held:
+        check = partial(self.wire.check, self.wire.sequence) if self.wire.groups.on_accelerators else None
+        return Held(storage, made, self.rank, dtype, like, check)
+
+    def _own_work(self, job: Job) -> list[tuple[int, tuple[int, ...], tuple[Box, ...]]]:
+        found = job.__dict__.get("_own")
+        if found is None or found[0] is not self:
+            works = [(index, job.sources(device)) for index, device in self._here(job.out)]
+            made = [(index, sources, job.told(sources)) for index, sources in works]
+            found = job.__dict__["_own"] = self, made
+        return found[1]
+
+    def each(
+        self,
+        storage: Storage,
+        dtype: np.dtype,
+        make: Callable[[int, int], Array],
+        base: Sequence[Array] | None = None,
+        like: Array | None = None,
+    ) -> Held:
+        """Return the arrays of a tensor that are here, each made by `make(which, device)`."""
+        made = {i: make(i, device) for i, device in self._here(storage)}
+        if not made and like is None and base is not None:
+            like = sample(base)
+        return self._held(storage, made, dtype, like)
+
+    def _here(self, storage: Storage) -> list[tuple[int, int]]:
+        # The arrays in this process, each with one of its devices here that hold it.
+        found = storage.__dict__.get("_own")
+        if found is None or found[0] is not self:
+            devices = self.addressable(storage.layout.mesh)
+            made = {storage.index(device): device for device in reversed(devices)}
+            found = storage.__dict__["_own"] = self, sorted(made.items())
+        return found[1]
+
+    def apply(self, kernel: Callable[..., Array], arrays: Sequence[Array], shape: Sequence[int]) -> Array:
+        """Return what a kernel makes of local arrays: an array of this shape."""
+        self.counters.kernel_calls += 1
+        return kernel(*arrays)
+
+    # -- programs ----------------------------------------------------------------------------------
+
+    def run(self, program: Program, arrays: Sequence[Array]) -> Held:
+        """Return the arrays of the target layout that are here."""
+        self.addressable(program.target.layout.mesh)
+        route, like = route_of(program, self.rank), sample(arrays)
+        state: Arrays = {slot: arrays[index] for slot, index in route.starts}
+        run = self._logged if active_logs() else self._run
+        try:
+            before = program.dtype
+            for leg in route.legs:
+                after = leg.dtype or program.dtype
+                state = run(leg, state, (program.dtype, before, after), like)
+                before = after
+        except ShardwiseError:
+            raise
+        except BaseException as error:  # such as no memory: the others would wait for this process
+            if self.wire.guard is not None and any(round_.talks for leg in route.legs for round_ in leg.rounds):
+                self.wire.guard.give_up(error)
+            raise
+        made = {index: state[slot] for index, slot in route.ends}
+        return self._held(program.target, made, program.dtype, like)
+
+    def _logged(self, leg: Leg, arrays: Arrays, dtypes: Dtypes, like: Array) -> Arrays:
+        moved, start = dict(self.counters.bytes_moved), perf_counter()
+        out = self._run(leg, arrays, dtypes, like)
+        seconds, line = perf_counter() - start, user_line()
+        for note in leg.notes:
+            size = self.counters.bytes_moved.get(note.kind, 0) - moved.get(note.kind, 0)
+            for log in active_logs():
+                log.records.append(Record(*note, size, seconds, line, start, self.rank))
+            start, seconds = start + seconds, 0.0  # steps that are run as one take their time together
+        return out
+
+    def _run(self, leg: Leg, arrays: Arrays, dtypes: Dtypes, like: Array) -> Arrays:
+        counted, before, dtype = dtypes
+        out: Arrays = {slot: _cut(arrays, part) for slot, part in leg.views}
+        for made in leg.outs:
+            out[made.slot] = self._fresh(made, dtype, like)
+            if made.blank:
+                out[made.slot][...] = 0 if leg.filling is None else identity(leg.filling, dtype)
+        for kind, count in leg.near:
+            self.counters.moved(kind, count * counted.itemsize)
+        trips: list[_Trip] = []
+        for round_ in leg.rounds:
+            trip = _Trip(self, round_, dtype if round_.spreads else before, arrays, out)
+            trip.start()
+            if not trips:  # what is here is copied while the first messages are under way
+                self._copy(leg, arrays, out)
+            trips.append(trip)
+            trip.finish(leg.op or ReduceOp.SUM)
+        for trip in trips:
+            trip.leave()
+        if not trips:
+            self._copy(leg, arrays, out)
+        return out
+
+    def _copy(self, leg: Leg, arrays: Arrays, out: Arrays) -> None:
+        for into, source in leg.copies:
+            self.copy(_cut(out, into), _cut(arrays, source))
+
+    def copy(self, out: Array, source: Array) -> None:
+        """Copy one array into another of the same shape."""
+        if is_torch(out) != is_torch(source):
+            source = torch_of(source) if is_torch(out) else to_numpy(source)
+        copy_into(out, source)
+        self.counters.copies += 1
+        self.counters.bytes_copied += out.nbytes
+
+    def reduce(self, out: Array, terms: Sequence[Array], op: ReduceOp) -> None:
+        """Reduce arrays into one, in the order given."""
+        self.counters.kernel_calls += 1
+        if is_torch(out):
+            reduce_into(out, terms, op)
+            return
+        for into, *some in pieces([out, *terms], BLOCK):
+            reduce_into(into, some, op)
+
+    def _fresh(self, made: Out, dtype: np.dtype, like: Array) -> Array:
+        if isinstance(made.device, Accelerator) and not (is_torch(like) and like.is_cuda):
+            self.counters.bytes_allocated += prod(made.shape) * dtype.itemsize
+            kind = getattr(torch, str(dtype))
+            return torch.empty(made.shape, dtype=kind, device=self.accelerator(made.device))
+        if not isinstance(made.device, Accelerator) and is_torch(like) and like.is_cuda:
+            like = like.new_empty(0, device="cpu")
+        return self.empty(made.shape, dtype, like)
+
+
+def _cut(arrays: Arrays, part: Part) -> Array:
+    return arrays[part.slot][part.where] if part.where else arrays[part.slot]
+
+
+class _Trip:
+    """One round under way: what is packed, sent, received, unpacked and summed."""
+
+    __slots__ = ("arrays", "came", "dtype", "engine", "landing", "made", "pending", "round")
+
+    def __init__(self, engine: DistributedEngine, round_: Round, dtype: np.dtype, arrays: Arrays, made: Arrays) -> None:
+        self.engine, self.round, self.dtype, self.made = engine, round_, dtype, made
+        self.arrays = made if round_.spreads else arrays
+        self.pending: Pending | None = None
+        self.came: Parcel | None = None  # all that is received, in one piece
+        self.landing: list[tuple[Parcel, Message]] = []  # what is received and not yet where it belongs
+
+    def start(self) -> None:
+        """Start sending and receiving."""
+        engine, round_, size = self.engine, self.round, self.dtype.itemsize
+        for into, source in round_.handed:
+            engine.copy(_cut(self.made, into), _cut(self.made, source))
+        if not round_.talks:
+            return
+        engine.counters.moved(round_.call.step, round_.received * size)
+        engine.counters.bytes_sent += round_.sent * size
+        if not round_.straight:
+            self._exchange()
+        elif (
+            round_.gathers
+            and engine.library_gathers is not False
+            and (round_.on_accelerators or engine.library_gathers)
+        ):
+            self._gather()
+        else:
+            self._send()
+
+    @property
+    def _device(self) -> torch.device | None:
+        return self.engine.accelerator(Accelerator(self.engine.rank)) if self.round.on_accelerators else None
+
+    def _parcel(self, count: int) -> Parcel:
+        return Parcel(count * self.dtype.itemsize, self.dtype, self.engine.pool, self._device)
+
+    def _exchange(self) -> None:
+        round_, call = self.round, self.round.call
+        given, self.came = self._parcel(round_.sent), self._parcel(round_.received)
+        self._pack(given, [part for message in round_.sends for part in message.parts])
+        sizes = {message.rank: message.size * self.dtype.itemsize for message in round_.receives}
+        splits = {message.rank: message.size * self.dtype.itemsize for message in round_.sends}
+        self.pending = self.engine.wire.exchange(
+            call,
+            self.came.bytes,
+            [sizes.get(rank, 0) for rank in call.ranks],
+            given.bytes,
+            [splits.get(rank, 0) for rank in call.ranks],
+        )
+
+    def _gather(self) -> None:
+        round_, call = self.round, self.round.call
+        (size,) = {message.size for message in (*round_.sends, *round_.receives)}
+        given, came = self._parcel(size), self._parcel(size * len(call.ranks))
+        self._pack(given, round_.sends[0].parts)
+        for message in round_.receives:
+            self.landing.append((came.part(call.ranks.index(message.rank) * size, size), message))
+        self.pending = self.engine.wire.gather(call, came.bytes, given.bytes)
+
+    def _send(self) -> None:
+        receives, sends = [], []
+        if self.round.sums:
+            self.came = self._parcel(self.round.received)
+            at = 0
+            for message in self.round.receives:
+                receives.append((message.rank, self.came.part(at, message.size).bytes))
+                at += message.size
+        for message in self.round.receives if not self.round.sums else ():
+            flat = bytes_of(_cut(self.made, message.parts[0])) if len(message.parts) == 1 else None
+            if flat is None:
+                parcel = self._parcel(message.size)
+                self.landing.append((parcel, message))
+                flat = parcel.bytes
+            receives.append((message.rank, flat))
+        packed: dict[int, Any] = {}  # what goes to several is packed once
+        for message in self.round.sends:
+            flat = packed.get(id(message.parts))
+            if flat is None:
+                flat = bytes_of(_cut(self.arrays, message.parts[0])) if len(message.parts) == 1 else None
+            if flat is None:
+                parcel = self._parcel(message.size)
+                self._pack(parcel, message.parts)
+                flat = parcel.bytes
+            packed[id(message.parts)] = flat
+            sends.append((message.rank, flat))
+        self.pending = self.engine.wire.send(self.round.call, receives, sends, self._device)
+
+    def _pack(self, parcel: Parcel, parts: Sequence[Part]) -> None:
+        at = 0
+        for part in parts:
+            array = _cut(self.arrays, part)
+            self.engine.copy(parcel.view(at, part.shape, array), array)
+            at += prod(part.shape)
+
+    def finish(self, op: ReduceOp) -> None:
+        """Wait for what comes, and put it where it belongs."""
+        if self.pending is not None:
+            self.pending.arrive()
+        if self.round.sums:
+            self._sum(op)
+        elif self.came is not None:
+            self._unpack(self.came, [part for message in self.round.receives for part in message.parts])
+        for parcel, message in self.landing:
+            self._unpack(parcel, message.parts)
+
+    def leave(self) -> None:
+        """Wait until what was sent has been read: its memory is free then."""
+        if self.pending is not None:
+            self.pending.wait()
+
+    def _unpack(self, parcel: Parcel, parts: Sequence[Part]) -> None:
+        at = 0
+        for part in parts:
+            into = _cut(self.made, part)
+            self.engine.copy(into, parcel.view(at, part.shape, into))
+            at += prod(part.shape)
+
+    def _sum(self, op: ReduceOp) -> None:
+        for part, terms in self.round.sums:
+            into = _cut(self.made, part)
+            values = []
+            for term in terms:
+                if isinstance(term, Part):
+                    values.append(_cut(self.arrays, term))
+                else:
+                    assert self.came is not None
+                    values.append(self.came.view(term, part.shape, into))
+            self.engine.reduce(into, values, op)

@@ -1,0 +1,1 @@
+"""Routes: what one process does in a plan."""

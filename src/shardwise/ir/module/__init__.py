@@ -1,0 +1,1 @@
+"""What passes and interpreter alike read of a module."""

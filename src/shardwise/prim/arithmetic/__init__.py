@@ -1,0 +1,1 @@
+"""Arithmetic: primitives that compute, one file per family."""

@@ -1,0 +1,153 @@
+"""Dispatch: an op on tensors, decided once for their layouts and then run shard by shard."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from functools import lru_cache, partial
+
+import numpy as np
+
+from shardwise.engine.arrays import Array, dtype_of, is_torch
+from shardwise.engine.job import Job
+from shardwise.engine.local_shards import sample
+from shardwise.engine.storage import storage_of
+from shardwise.errors import ArgumentError, BindingError, ShardwiseError, seal
+from shardwise.layout.cut import Cut
+from shardwise.layout.layout import Layout, Shape
+from shardwise.layout.mesh import DeviceMesh
+from shardwise.prim.dispatch.candidates import Candidate, candidates
+from shardwise.prim.dispatch.rule import Reach, Rule, is_integer
+from shardwise.prim.dispatch.solvers import Question, Solver, current_solver, report
+from shardwise.prim.kernel import alike
+from shardwise.prim.tensor import Tensor, operand
+
+
+@seal
+@dataclass(frozen=True, slots=True)
+class Decision:
+    """How an op is run: the way that the solver chose, and the work of each device."""
+
+    way: Candidate
+    job: Job
+    question: Question
+
+
+def apply(
+    name: str,
+    kernel: Callable[..., Array],
+    rule: Rule,
+    operands: Sequence[Tensor],
+    *,
+    located: tuple[int, ...] = (),
+    dtype: np.dtype | None = None,
+) -> Tensor:
+    """Return what a kernel makes of operands, each device working on what it holds.
+
+    With `located` the kernel is first told the boxes of its arrays of those operands (or of the RESULT). The dtype
+    of the result is given where the kernel cannot be asked for it with single elements.
+    """
+    layouts = tuple([x.layout for x in operands])
+    shapes = tuple([x.shape for x in operands])
+    dtypes = tuple([x.dtype for x in operands])
+    solver = current_solver()
+    decision = _decision(name, rule, layouts, shapes, dtypes, solver, located)
+    if solver.on_reshard != "silent":  # said at every call, not only when the decision is made
+        report(decision.question, decision.way, solver)
+    ready = [
+        x.arrays if own is layout else operand(x, layout).arrays
+        for x, own, layout in zip(operands, layouts, decision.way.operands, strict=True)
+    ]
+    engine, out = operands[0].engine, decision.job.out
+    if len(ready) > 1 and _mixed(ready):
+        plain, kernel = kernel, lambda *some: plain(*alike(list(some), dtypes[0]))
+    try:
+        arrays = engine.work(kernel, ready, decision.job, dtype)
+    except (TypeError, OverflowError, ValueError, RuntimeError) as error:
+        explained = _explain(name, dtypes, error)
+        if explained is None:
+            raise
+        raise explained from error
+    return Tensor(arrays, out.layout, out.shape, dtype_of(sample(arrays)), engine)
+
+
+def _explain(name: str, dtypes: tuple[np.dtype, ...], error: Exception) -> ShardwiseError | None:
+    # What a library says of dtypes, or of values, for which it has no result, in our words; None of anything else.
+    text, kinds = str(error).rstrip("."), ", ".join(dict.fromkeys(map(str, dtypes)))
+    if isinstance(error, ShardwiseError):
+        return None
+    if isinstance(error, OverflowError):
+        return BindingError(f"{name} of {kinds}: {text}.")
+    if isinstance(error, TypeError) or "not implemented for" in text or "not supported" in text:
+        return ArgumentError(f"{name} is not defined for {kinds}: {text}.\n  convert first: x.astype('float32').")
+    return None
+
+
+def _mixed(operands: Sequence[Sequence[Array]]) -> bool:
+    first = is_torch(sample(operands[0]))
+    return any(arrays is not operands[0] and is_torch(sample(arrays)) is not first for arrays in operands[1:])
+
+
+@lru_cache(maxsize=8192)
+def _decision(
+    name: str,
+    rule: Rule,
+    layouts: tuple[Layout, ...],
+    shapes: tuple[Shape, ...],
+    dtypes: tuple[np.dtype, ...],
+    solver: Solver,
+    located: tuple[int, ...],
+) -> Decision:
+    shape = rule.shape(shapes)
+    mesh = _mesh(layouts)
+    seen = [layout if layout.mesh is mesh else Layout.replicated(mesh, layout.rank) for layout in layouts]
+    question = Question(name, layouts, shapes, dtypes, shape, links=solver.links)
+    ways = candidates(passing(rule, seen, dtypes, solver), mesh, seen, shapes)
+    if rule.reach is not None:
+        ways = [way for way in map(partial(reached, rule.reach), ways) if way is not None]
+    way = solver.choose(question, ways)
+    stores = tuple(storage_of(layout, s) for layout, s in zip(way.operands, shapes, strict=True))
+    return Decision(way, Job(storage_of(way.out, shape), stores, located), question)
+
+
+def passing(rule: Rule, layouts: Sequence[Layout], dtypes: Sequence[np.dtype], solver: Solver) -> Rule:
+    """Return a rule as pending sums of these dtypes may pass through it; values are never looked at.
+
+    >>> from shardwise.prim.dispatch.rule import elementwise_rule
+    >>> from shardwise.prim.dispatch.solvers import GreedyReshard
+    >>> mesh, kinds = DeviceMesh((2,), ("x",)), [np.dtype("float32")] * 2
+    >>> product = elementwise_rule(((4,), (4,)), "each")
+    >>> passing(product, [Layout(mesh, [None], ["x"]), Layout(mesh, [None])], kinds, GreedyReshard()).linear
+    'each'
+    """
+    if rule.linear is None or not any(layout.partial for layout in layouts):
+        return rule
+    held_back = rule.linear == "each" and solver.resolve_products
+    for layout, dtype in zip(layouts, dtypes, strict=True):
+        if layout.partial and is_integer(dtype):
+            # The sum wraps around; parts that the op makes wider, each for itself, would not.
+            widens = rule.linear == "joint" and rule.reduced and dtype.itemsize < np.dtype(int).itemsize
+            held_back = held_back or bool(widens) or any(other != dtype for other in dtypes)
+    return replace(rule, linear=None) if held_back else rule
+
+
+def reached(reach: Reach, way: Candidate) -> Candidate | None:
+    """Return a way to run an op with the cuts of dims that are reached over in place of their own."""
+    found = reach.cuts([layout.dims for layout in way.operands], way.out.dims)
+    if found is None:
+        return None
+    operands, out = found
+    return Candidate(
+        tuple(_recut(layout, dims) for layout, dims in zip(way.operands, operands, strict=True)),
+        _recut(way.out, out),
+        way.work,
+    )
+
+
+def _recut(layout: Layout, dims: Sequence[Cut]) -> Layout:
+    return Layout(layout.mesh, dims, layout.partial, layout.reduce_op or "sum")
+
+
+def _mesh(layouts: Sequence[Layout]) -> DeviceMesh:
+    # Tensors on one device follow those that are spread.
+    return next((layout.mesh for layout in layouts if not layout.mesh.is_single), layouts[0].mesh)

@@ -1,0 +1,223 @@
+"""Bind: primitives on values that are watched by interpreters for derivatives.
+
+A plain tensor has level 0. Differentiating opens a new level: forward mode pairs values of that level with
+tangents, reverse mode writes what is done to them on a tape. A primitive is handled by the interpreter of
+the highest level among its operands, which handles it in turn with values of lower levels; so derivatives
+nest to any order, and with other interpreters.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
+from dataclasses import dataclass, field
+from functools import reduce
+from typing import Any
+
+from shardwise.errors import DerivativeError, ProgramError
+from shardwise.layout.layout import Layout
+from shardwise.prim.fixed import Fixed
+from shardwise.prim.primitive import Row
+from shardwise.prim.relayout import relayout
+from shardwise.prim.tensor import Tensor, settled
+
+_depth: ContextVar[int] = ContextVar("levels", default=0)
+
+
+@contextmanager
+def new_level() -> Iterator[int]:
+    """Open a level of differentiation above all that are open."""
+    level = _depth.get() + 1
+    token = _depth.set(level)
+    try:
+        yield level
+    finally:
+        _depth.reset(token)
+
+
+@dataclass(eq=False)
+class Node:
+    """One entry of a tape: what was applied to what, and the entries that its operands came from."""
+
+    row: Row | None = None
+    operands: tuple[Any, ...] = ()
+    params: dict[str, Any] = field(default_factory=dict)
+    out: Tensor | None = None
+    parents: tuple[Node | None, ...] = ()
+
+
+@dataclass(frozen=True)
+class Bundle:
+    """The cotangents of several results of one entry of a tape, None where there is none."""
+
+    parts: tuple[Tensor | None, ...]
+
+    def plus(self, other: Bundle, add: Any) -> Bundle:
+        """Return the sums of two."""
+        pairs = zip(self.parts, other.parts, strict=True)
+        return Bundle(tuple(b if a is None else a if b is None else add(a, b) for a, b in pairs))
+
+
+class Traced(Tensor):
+    """A value watched at one level: the value below it, with a tangent or a place on a tape."""
+
+    __slots__ = ("level", "node", "tangent", "value")
+
+    def __init__(self, level: int, value: Tensor, tangent: Tensor | None = None, node: Node | None = None) -> None:
+        """Watch `value` at `level`."""
+        self.level, self.value, self.tangent, self.node = level, value, tangent, node
+        self._shape, self._dtype, self._layout = value.shape, value.dtype, value.layout
+        self._engine = value.engine
+        self._arrays = ()
+
+    def _interpret(self, row: Row, operands: tuple[Any, ...], params: dict[str, Any]) -> Tensor:
+        """Apply a primitive to the values below, and watch what comes of it."""
+        level = self.level
+        watched = [isinstance(x, Traced) and x.level == level for x in operands]
+        below = tuple([x.value if w else x for x, w in zip(operands, watched, strict=True)])
+        out = row(*below, **params)
+        nodes = tuple([x.node if w else None for x, w in zip(operands, watched, strict=True)])
+        if any(node is not None for node in nodes):
+            return type(self)(level, out, node=Node(row, below, params, out, nodes))
+        tangents = tuple([x.tangent if w else None for x, w in zip(operands, watched, strict=True)])
+        tangent = _tangent(row, tangents, out, below, params)
+        return out if tangent is None else Traced(level, out, tangent=_beside(tangent, out))
+
+    def _constant(self) -> Tensor:
+        """Return the value below as a constant."""
+        return self.value._constant()
+
+    @Fixed
+    def is_local(self) -> bool:
+        """Whether it is what devices hold inside `shard_map`."""
+        return self.value.is_local
+
+    @Fixed
+    def arrays(self) -> Sequence[Any]:
+        """Never there: a watched value must not leave the functions that are differentiated."""
+        return self._real()
+
+    @Fixed
+    def kept(self) -> Sequence[Any]:
+        """Never there either."""
+        return self._real()
+
+    def _real(self) -> Sequence[Any]:
+        raise DerivativeError(
+            f"the values of {self.type_text} were read inside a function that is being differentiated, which would "
+            "cut it out of the derivative in silence.\n  read stop_gradient(x) if that is what you want."
+        )
+
+    def __repr__(self) -> str:
+        return f"Tensor({self.type_text} on {self.mesh}, being differentiated)"
+
+
+def below(x: Any) -> Any:
+    """Return what the level that is open now watches, as the value below it; anything else as it is.
+
+    >>> from shardwise import asarray
+    >>> with new_level() as level:
+    ...     below(Traced(level, asarray([1.0])))
+    Tensor([1.], float64[1] on cpu:0)
+    """
+    return x.value if isinstance(x, Traced) and x.level == _depth.get() else x
+
+
+class Recorded(Traced):
+    """A value of a function that is being recorded, to be made into a module."""
+
+    __slots__ = ()
+    is_recorded = True
+
+    def _constant(self) -> Tensor:
+        """Return the value itself: what is constant is recorded too."""
+        return self
+
+    def _real(self) -> Sequence[Any]:
+        raise ProgramError(
+            f"the values of {self.type_text} were read inside a function that is being traced; they are not known "
+            "there.\n  keep to functions of tensors: where(c, x, y) instead of `if c`, and nothing that prints."
+        )
+
+    def __repr__(self) -> str:
+        return f"Tensor({self.type_text} on {self.mesh}, being traced)"
+
+
+def _tangent(
+    row: Row, tangents: tuple[Tensor | None, ...], out: Tensor, operands: tuple[Any, ...], params: dict[str, Any]
+) -> Tensor | None:
+    if all(tangent is None for tangent in tangents):
+        return None
+    if row.linear:
+        return row(*tangents, **params)
+    if row.jvp is None:
+        raise DerivativeError(f"{row.name} has no forward derivative.")
+    return row.jvp(tangents, out, *operands, **params)
+
+
+def _beside(tangent: Tensor, out: Tensor) -> Tensor:
+    # A tangent lies as its value does, so that what is done to the shards of one can be done to those of the other.
+    a, b = tangent.layout, out.layout
+    alike = a.mesh is b.mesh and a.dims == b.dims and a.partial == b.partial
+    return tangent if alike else relayout(tangent, layout=b.resolved())
+
+
+def pulled_back(ends: list[tuple[Node, Tensor]], starts: list[Node], add: Any) -> list[Tensor | None]:
+    """Return the cotangents of the tape entries `starts`, given those of the entries `ends`."""
+    found: dict[int, Gains] = {}
+    for end, cotangent in ends:
+        _gain(found.setdefault(id(end), {}), cotangent, add)
+    kept = {id(start) for start in starts}
+    for node in _ordered([end for end, _ in ends]):
+        if node.row is None or id(node) not in found:
+            continue
+        if node.row.vjp is None:
+            raise DerivativeError(f"{node.row.name} has no reverse derivative.")
+        given = _total(found[id(node)], add)
+        for parent, part in zip(
+            node.parents, node.row.vjp(given, node.out, *node.operands, **node.params), strict=True
+        ):
+            if parent is not None and part is not None:
+                _gain(found.setdefault(id(parent), {}), part() if callable(part) else part, add)
+        if id(node) not in kept:
+            del found[id(node)]
+    return [_total(found[id(start)], add) if id(start) in found else None for start in starts]
+
+
+Gains = dict[Layout | None, Any]  # the cotangents that one entry was given, those of one layout as their sum
+
+
+def _gain(gains: Gains, part: Any, add: Any) -> None:
+    # What is pending alike is added up first, so that it is resolved once and not term by term.
+    if isinstance(part, Bundle):
+        gains[None] = gains[None].plus(part, add) if gains else part
+        return
+    part = settled(part)
+    before = gains.pop(part.layout, None)
+    if before is not None and settled(before) is not before:  # an op has paid for it in the meantime
+        _gain(gains, before, add)
+        before = None
+    gains[part.layout] = part if before is None else add(before, part)
+
+
+def _total(gains: Gains, add: Any) -> Any:
+    if None in gains:
+        return gains[None]
+    return reduce(add, sorted(map(settled, gains.values()), key=lambda part: not part.layout.partial))
+
+
+def _ordered(ends: list[Node]) -> list[Node]:
+    # Entries from the last to the first, each after everything that was made from it.
+    order: list[Node] = []
+    seen: set[int] = set()
+    stack: list[tuple[Node, bool]] = [(end, False) for end in ends]
+    while stack:
+        node, done = stack.pop()
+        if done:
+            order.append(node)
+        elif id(node) not in seen:
+            seen.add(id(node))
+            stack.append((node, True))
+            stack += [(parent, False) for parent in node.parents if parent is not None]
+    return order[::-1]

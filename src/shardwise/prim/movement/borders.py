@@ -1,0 +1,205 @@
+"""Surrounds: elements of a value repeated before and after it; a device is sent each that it needs and lacks once.
+
+Along a dim the result is made of stretches: runs of elements of the value, forwards, backwards, or one again and again.
+Of each dim a device needs a few intervals of elements. The first intervals of all devices, the second ones and so on
+are values of their own, in which elements that several devices need are repeated; each is brought to its devices at
+once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import lru_cache
+from itertools import accumulate, product
+from typing import Any, Literal, NamedTuple
+
+import numpy as np
+
+from shardwise.engine.arrays import is_torch
+from shardwise.layout.cut import Cut
+from shardwise.layout.layout import Layout, Shape
+from shardwise.layout.tiling import DimTiling
+from shardwise.plan.plan import plan_reshard
+from shardwise.prim.arithmetic.broadcast import sum_to
+from shardwise.prim.arithmetic.elementwise import add
+from shardwise.prim.dispatch.operands import brought, may_send
+from shardwise.prim.dispatch.per_device import Place, worked
+from shardwise.prim.movement.mirror import mirror
+from shardwise.prim.primitive import Row
+from shardwise.prim.relayout import laid_out
+from shardwise.prim.tensor import Tensor, moved
+from shardwise.prim.views.reshaping import together
+from shardwise.prim.views.spans import Span, Stretch, Stretches, whole_but
+from shardwise.prim.views.windows import window, within
+
+Interval = tuple[int, int]
+Mode = Literal["edge", "reflect", "wrap"]
+Picks = tuple[Any, ...]  # per part of a dim, the positions of elements in its array: a slice, or an array
+
+
+def stretches(size: int, low: int, high: int, mode: Mode) -> Stretches:
+    """Return what a dim of this size becomes with `low` elements before it and `high` after it, as `numpy.pad` does.
+
+    >>> stretches(4, 1, 2, "wrap")
+    (Stretch(length=1, first=3, step=1), Stretch(length=4, first=0, step=1), Stretch(length=2, first=0, step=1))
+    """
+    before, after = {
+        "edge": (Stretch(low, 0, 0), Stretch(high, size - 1, 0)),
+        "reflect": (Stretch(low, low, -1), Stretch(high, size - 2, -1)),
+        "wrap": (Stretch(low, size - low, 1), Stretch(high, 0, 1)),
+    }[mode]
+    return tuple(part for part in (before, Stretch(size, 0, 1), after) if part.length)
+
+
+def _elements(ways: Stretches) -> np.ndarray:
+    # Which element of the dim each element of the result is.
+    runs = [part.first + part.step * np.arange(part.length) for part in ways]
+    return np.concatenate(runs) if runs else np.zeros(0, int)
+
+
+class Dim(NamedTuple):
+    """How one dim of a result is put together: the rounds, and the positions that each part picks of what it gets."""
+
+    rounds: tuple[Round, ...]
+    picks: Picks
+
+
+class Round(NamedTuple):
+    """One interval of elements for each part: how many there are, and how they are cut before and after."""
+
+    size: int
+    before: tuple[int, ...]  # where each part that has them ends
+    after: tuple[int, ...]  # and each part that needs them
+    picks: Picks  # of what parts have
+
+
+def _dim(own: DimTiling, target: DimTiling, ways: Stretches) -> Dim:
+    elements = _elements(ways)
+    needs = [np.unique(elements[slice(*target.interval(part))]) for part in range(target.parts)]
+    rounds: list[list[Interval]] = []
+    for part, need in enumerate(needs):
+        taken = 0
+        for start, stop in _intervals(need):
+            # The elements of a round must not decrease, so that the parts that have them come in order too.
+            free = (r for r in range(taken, len(rounds)) if all(b == a or b - 1 <= start for a, b in rounds[r]))
+            taken = next(free, len(rounds))
+            if taken == len(rounds):
+                rounds.append([(0, 0)] * target.parts)
+            rounds[taken][part] = (start, stop)
+            taken += 1
+    rounds = rounds or [[(0, 0)] * target.parts]  # of a dim without elements
+    made = tuple(_round(own, intervals) for intervals in rounds)
+    picks = []
+    for part, need in enumerate(needs):
+        came = np.concatenate([np.zeros(0, int), *(np.arange(*intervals[part]) for intervals in rounds)])
+        order = np.argsort(came)
+        wanted = elements[slice(*target.interval(part))]
+        picks.append(_as_slice(order[np.searchsorted(need, wanted)]))
+    return Dim(made, tuple(picks))
+
+
+def _intervals(elements: np.ndarray) -> list[Interval]:
+    ends = np.flatnonzero(np.diff(elements) != 1) + 1
+    return [(int(run[0]), int(run[-1]) + 1) for run in np.split(elements, ends) if len(run)]
+
+
+def _round(own: DimTiling, intervals: Sequence[Interval]) -> Round:
+    picks = []
+    for start, stop in map(own.interval, range(own.parts)):
+        here = [np.arange(max(a, start), min(b, stop)) - start for a, b in intervals]
+        picks.append(np.concatenate([np.zeros(0, int), *here]))
+    after = tuple(accumulate(b - a for a, b in intervals))
+    return Round(after[-1], tuple(accumulate(map(len, picks))), after, tuple(map(_as_slice, picks)))
+
+
+def _as_slice(index: np.ndarray) -> Any:
+    if len(index) and np.array_equal(index, np.arange(index[0], index[0] + len(index))):
+        return slice(int(index[0]), int(index[0]) + len(index))
+    return index if len(index) else slice(0, 0)
+
+
+@lru_cache(maxsize=1024)
+def _dims(src: Layout, dst: Layout, shape: Shape, ways: tuple[Stretches, ...]) -> tuple[Dim, ...]:
+    tilings = zip(src.tiling(shape).dims, dst.tiling(surrounded_shape(ways)).dims, ways, strict=True)
+    return tuple(_dim(own, target, some) for own, target, some in tilings)
+
+
+def surrounded_shape(ways: Sequence[Stretches]) -> Shape:
+    """Return the shape of a value with elements before and after it."""
+    return tuple(sum(part.length for part in some) for some in ways)
+
+
+def _surround(x: Tensor, *, ways: tuple[Stretches, ...], layout: Layout) -> Tensor:
+    (x,) = brought("pad", [x], [x.layout.resolved().without_halo()])
+    own, shape = x.layout, surrounded_shape(ways)
+    dims = _dims(own, layout, x.shape, ways)
+    parts, plans = [], []
+    for rounds in product(*(dim.rounds for dim in dims)):
+        sizes = tuple(r.size for r in rounds)
+        here, there = _cut(own, [r.before for r in rounds]), _cut(layout, [r.after for r in rounds])
+        parts.append((worked(_picking(own, [r.picks for r in rounds]), [x], here, sizes), there))
+        plans.append(plan_reshard(here, there, sizes, x.dtype))
+    may_send("pad", x, [k for k, some in enumerate(ways) if len(some) > 1], *plans)
+    counts = [len(dim.rounds) for dim in dims]
+    pick = _picking(layout, [dim.picks for dim in dims])
+
+    def kernel(place: Place, *arrays: Any) -> Any:
+        return pick(place, together(iter(arrays), counts, 0))
+
+    return worked(kernel, [moved(part, there) for part, there in parts], layout, shape)
+
+
+def _cut(base: Layout, ends: Sequence[tuple[int, ...]]) -> Layout:
+    cuts = [Cut(cut.axes, offsets=(0, *some)) if cut.axes else cut for cut, some in zip(base.dims, ends, strict=True)]
+    return Layout(base.mesh, cuts)
+
+
+def _picking(layout: Layout, picks: Sequence[Picks]) -> Any:
+    def kernel(place: Place, array: Any) -> Any:
+        for dim, (part, some) in enumerate(zip(layout.tile_of(place.device), picks, strict=True)):
+            array = _picked(array, some[part], dim)
+        return array
+
+    return kernel
+
+
+def _picked(array: Any, index: Any, dim: int) -> Any:
+    if isinstance(index, slice):
+        return array[(*(slice(None),) * dim, index)]
+    if is_torch(array):
+        import torch
+
+        return array.index_select(dim, torch.as_tensor(index, device=array.device))
+    return np.take(array, index, dim)
+
+
+def _surround_vjp(ct: Tensor, out: Tensor, x: Tensor, *, ways: tuple[Stretches, ...], layout: Layout) -> tuple[Tensor]:
+    for dim, some in enumerate(ways):
+        if len(some) > 1:
+            ct = _gathered_up(ct, dim, some, x.shape[dim])
+    return (laid_out(ct, x.layout.resolved().without_halo()),)
+
+
+def _gathered_up(ct: Tensor, dim: int, ways: Stretches, size: int) -> Tensor:
+    # Whatever is repeated gets the sum of what comes back.
+    whole = tuple(size if k == dim else n for k, n in enumerate(ct.shape))
+    start, total = 0, None
+    for part in ways:
+        term = window(ct, index=whole_but(ct.shape, dim, Span(start, part.length)))
+        start += part.length
+        if part == Stretch(size, 0, 1):
+            total = term if total is None else add(total, term)
+            continue
+        if part.step == 0:
+            term = sum_to(term, shape=tuple(1 if k == dim else n for k, n in enumerate(whole)))
+        elif part.step < 0:
+            term = mirror(term, dims=(dim,))
+        base = Layout(ct.mesh, [Cut(cut.axes) if k == dim else cut for k, cut in enumerate(ct.layout.dims)])
+        term = within(term, index=whole_but(whole, dim, part.span), layout=base, shape=whole)
+        total = term if total is None else add(total, term)
+    assert total is not None, "a dim is at least in its own result"
+    return total
+
+
+# The value with its dims made of stretches of its elements, in this layout, which cuts them by the same axes.
+surround = Row("surround", _surround, _surround_vjp, linear=True)

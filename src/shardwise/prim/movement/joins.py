@@ -1,0 +1,113 @@
+"""Joins: values side by side along a dim, and constants around a value; only what changes device moves."""
+
+from __future__ import annotations
+
+from itertools import accumulate
+from typing import Any
+
+from array_api_compat import array_namespace
+
+from shardwise.layout.layout import Layout, Shape
+from shardwise.prim.dispatch.operands import brought
+from shardwise.prim.dispatch.per_device import Place, worked
+from shardwise.prim.kernel import full
+from shardwise.prim.movement.parts import zeros_like
+from shardwise.prim.primitive import Row
+from shardwise.prim.relayout import laid_out
+from shardwise.prim.tensor import Tensor
+from shardwise.prim.views.spans import Index, Span, whole_but
+from shardwise.prim.views.windows import window, windowed
+
+Widths = tuple[tuple[int, int], ...]  # before and after, per dim
+
+
+def joined_shape(shapes: list[Shape], dim: int) -> Shape:
+    """Return the shape of values side by side along a dim.
+
+    >>> joined_shape([(2, 3), (2, 4)], 1)
+    (2, 7)
+    """
+    return tuple(sum(shape[k] for shape in shapes) if k == dim else size for k, size in enumerate(shapes[0]))
+
+
+def _spans(shapes: list[Shape], dim: int) -> list[Index]:
+    whole = joined_shape(shapes, dim)
+    starts = accumulate((shape[dim] for shape in shapes), initial=0)
+    return [whole_but(whole, dim, Span(start, shape[dim])) for start, shape in zip(starts, shapes, strict=False)]
+
+
+def _concat(*parts: Tensor, dim: int, layout: Layout) -> Tensor:
+    shapes = [part.shape for part in parts]
+    shape = joined_shape(shapes, dim)
+    ready = brought("concat", parts, [windowed(layout, shape, index) for index in _spans(shapes, dim)])
+
+    def kernel(place: Place, *arrays: Any) -> Any:
+        return array_namespace(*arrays).concat(arrays, axis=dim)
+
+    return worked(kernel, ready, layout, shape)
+
+
+def _concat_vjp(ct: Tensor, out: Tensor, *parts: Tensor, dim: int, layout: Layout) -> tuple[Tensor, ...]:
+    indices = _spans([part.shape for part in parts], dim)
+    return tuple(
+        laid_out(window(ct, index=index), part.layout.resolved().without_halo())
+        for part, index in zip(parts, indices, strict=True)
+    )
+
+
+def _concat_jvp(tangents: Any, out: Tensor, *parts: Tensor, dim: int, layout: Layout) -> Tensor:
+    known = next(t for t in tangents if t is not None)
+    terms = [
+        zeros_like(known, part.shape, part.layout.resolved()) if tangent is None else tangent
+        for tangent, part in zip(tangents, parts, strict=True)
+    ]
+    return concat(*terms, dim=dim, layout=layout.resolved())
+
+
+# Values of one dtype side by side along a dim, in this layout.
+concat = Row("concat", _concat, _concat_vjp, _concat_jvp)
+
+
+# -- padding -------------------------------------------------------------------------------------------
+
+
+def padded_shape(shape: Shape, widths: Widths) -> Shape:
+    """Return the shape of a value with constants around it.
+
+    >>> padded_shape((2, 3), ((1, 1), (0, 2)))
+    (4, 5)
+    """
+    return tuple(low + size + high for size, (low, high) in zip(shape, widths, strict=True))
+
+
+def _inner(shape: Shape, widths: Widths) -> Index:
+    return tuple(Span(low, size) for size, (low, _) in zip(shape, widths, strict=True))
+
+
+def _pad(x: Tensor, *, widths: Widths, value: Any, layout: Layout) -> Tensor:
+    shape, index = padded_shape(x.shape, widths), _inner(x.shape, widths)
+    small = windowed(layout, shape, index)
+
+    def kernel(place: Place, array: Any) -> Any:
+        out = full(array, place.shape, value)
+        own = small.box(x.shape, place.device)
+        spots = zip(index, own, place.box, strict=True)
+        at = [slice(span.start + a - start, span.start + b - start) for span, (a, b), (start, _) in spots]
+        if all(a < b for a, b in own):
+            out[(*at, ...)] = array
+        return out
+
+    return worked(kernel, brought("pad", [x], [small]), layout, shape)
+
+
+def _pad_vjp(ct: Tensor, out: Tensor, x: Tensor, *, widths: Widths, value: Any, layout: Layout) -> tuple[Tensor, ...]:
+    back = window(ct, index=_inner(x.shape, widths))
+    return (laid_out(back, x.layout.resolved().without_halo()),)
+
+
+def _pad_jvp(tangents: Any, out: Tensor, x: Tensor, *, widths: Widths, value: Any, layout: Layout) -> Tensor:
+    return pad(tangents[0], widths=widths, value=0, layout=layout.resolved())
+
+
+# The value with a constant around it, in this layout.
+pad = Row("pad", _pad, _pad_vjp, _pad_jvp)

@@ -1,0 +1,125 @@
+"""Primitives between a tensor over several devices and tensors on single ones."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from array_api_compat import array_namespace
+
+from shardwise.engine.local_shards import sample
+from shardwise.engine.storage import storage_of
+from shardwise.layout.cut import Cut
+from shardwise.layout.device import Device
+from shardwise.layout.layout import Layout, Shape
+from shardwise.layout.mesh import DeviceMesh
+from shardwise.prim.dispatch.per_device import made, taken, worked
+from shardwise.prim.kernel import zeros
+from shardwise.prim.primitive import Row
+from shardwise.prim.relayout import relayout
+from shardwise.prim.tensor import Tensor, lowest
+
+
+def on(device: Device, rank: int) -> Layout:
+    """Return the layout of a tensor on a single device."""
+    return Layout.replicated(DeviceMesh.single(device), rank)
+
+
+def zeros_like(like: Tensor, shape: Shape, layout: Layout) -> Tensor:
+    """Return a tensor of zeros of the dtype, library and engine of another."""
+    source = sample(lowest(like).arrays)
+    return made(lambda place: zeros(source, place.shape), [], layout, shape, like.dtype, like.engine)
+
+
+def joined_layout(parts: Sequence[Shape], devices: Sequence[Device], dim: int) -> tuple[Layout, Shape]:
+    """Return layout and shape of tensors on single devices seen as shards along a dim."""
+    bounds = [0]
+    for shape in parts:
+        bounds.append(bounds[-1] + shape[dim])
+    mesh = DeviceMesh((len(devices),), ("device",), devices)
+    cuts = [Cut("device", offsets=bounds) if k == dim and len(devices) > 1 else None for k in range(len(parts[0]))]
+    return Layout(mesh, cuts), tuple(bounds[-1] if k == dim else size for k, size in enumerate(parts[0]))
+
+
+def _join(*parts: Tensor, dim: int) -> Tensor:
+    devices = [part.mesh.device(0) for part in parts]
+    layout, shape = joined_layout([part.shape for part in parts], devices, dim)
+    engine, dtype, like = parts[0].engine, parts[0].dtype, sample(parts[0].arrays)
+    base = [part.arrays for part in parts]
+    arrays = engine.each(storage_of(layout, shape), dtype, lambda index, device: parts[device].arrays[0], base, like)
+    return Tensor(arrays, layout, shape, dtype, engine)
+
+
+def _join_vjp(ct: Tensor, out: Tensor, *parts: Tensor, dim: int) -> tuple[Tensor, ...]:
+    shards = relayout(ct, layout=out.layout)
+    return tuple(take_part(shards, part=i, dim=dim) for i in range(len(parts)))
+
+
+def _join_jvp(tangents: Any, out: Tensor, *parts: Tensor, dim: int) -> Tensor:
+    known = next(t for t in tangents if t is not None)
+    terms = [zeros_like(known, p.shape, p.layout) if t is None else t for t, p in zip(tangents, parts, strict=True)]
+    return join(*terms, dim=dim)
+
+
+def _take_part(x: Tensor, *, part: int, dim: int) -> Tensor:
+    which = x.storage.index(part)
+    return taken(x, on(x.mesh.device(part), x.ndim), x.storage.local_shape(which), lambda device: part)
+
+
+def _take_part_vjp(ct: Tensor, out: Tensor, x: Tensor, *, part: int, dim: int) -> tuple[Tensor, ...]:
+    here = relayout(ct, layout=out.layout)
+    parts = [
+        here if i == part else zeros_like(here, x.layout.local_shape(x.shape, i), on(x.mesh.device(i), x.ndim))
+        for i in range(x.mesh.num_devices)
+    ]
+    return (join(*parts, dim=dim),)
+
+
+def _stack(*parts: Tensor) -> Tensor:
+    shape = (len(parts), *parts[0].shape)
+    layout = on(parts[0].mesh.device(0), len(shape))
+    return worked(lambda place, *arrays: array_namespace(arrays[0]).stack(arrays, axis=0), parts, layout, shape)
+
+
+def _stack_vjp(ct: Tensor, out: Tensor, *parts: Tensor) -> tuple[Tensor, ...]:
+    here = relayout(ct, layout=out.layout)
+    return tuple(unstack_part(here, part=i, count=len(parts)) for i in range(len(parts)))
+
+
+def _stack_jvp(tangents: Any, out: Tensor, *parts: Tensor) -> Tensor:
+    known = next(t for t in tangents if t is not None)
+    terms = [zeros_like(known, p.shape, p.layout) if t is None else t for t, p in zip(tangents, parts, strict=True)]
+    return stack_parts(*terms)
+
+
+def _unstack(x: Tensor, *, part: int, count: int) -> Tensor:
+    return worked(lambda place, a: a[part, ...], [x], on(x.mesh.device(0), x.ndim - 1), x.shape[1:])
+
+
+def _unstack_vjp(ct: Tensor, out: Tensor, x: Tensor, *, part: int, count: int) -> tuple[Tensor, ...]:
+    here = relayout(ct, layout=out.layout)
+    return (stack_parts(*[here if i == part else zeros_like(here, out.shape, out.layout) for i in range(count)]),)
+
+
+def _own(x: Tensor) -> Tensor:
+    return worked(lambda place, a: array_namespace(a).asarray(a, copy=True), [x], x.layout, x.shape)
+
+
+# Tensors on single devices seen as the shards of one along a dim; and one shard as a tensor on its device.
+join = Row("join", _join, _join_vjp, _join_jvp)
+take_part = Row("take_part", _take_part, _take_part_vjp, linear=True)
+
+
+def _batch_stack(row: Row, lead: Any, mapped: Any, operands: Any, params: Any) -> Tensor:
+    return lead.in_front(stack_parts(*lead.spread_all(mapped, operands)), 1)
+
+
+def _batch_unstack(row: Row, lead: Any, mapped: Any, operands: Any, params: Any) -> Tensor:
+    return unstack_part(lead.behind(operands[0], 1), **params)
+
+
+# Tensors on one device along a new leading dim; and one of them again.
+stack_parts = Row("stack_parts", _stack, _stack_vjp, _stack_jvp, batch=_batch_stack)
+unstack_part = Row("unstack_part", _unstack, _unstack_vjp, linear=True, batch=_batch_unstack)
+# The same value in arrays of its own.
+own_copy = Row("own_copy", _own, lambda ct, out, x: (relayout(ct, layout=x.layout.resolved()),), linear=True)

@@ -1,0 +1,130 @@
+"""Updates: a value with some of its elements replaced; only what replaces them moves."""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from math import prod
+from typing import Any
+
+from shardwise.engine.arrays import is_torch
+from shardwise.layout.layout import Layout, Shape
+from shardwise.layout.tiling import Box
+from shardwise.prim.arithmetic.elementwise import astype, equal, multiply
+from shardwise.prim.arithmetic.positions import iota
+from shardwise.prim.dispatch.decision import apply
+from shardwise.prim.dispatch.operands import brought
+from shardwise.prim.dispatch.per_device import Place, worked
+from shardwise.prim.dispatch.rule import Rule
+from shardwise.prim.movement.gathers import back_in_front, gather, in_a_row, local_positions, positions, side_by_side
+from shardwise.prim.movement.parts import zeros_like
+from shardwise.prim.primitive import Row
+from shardwise.prim.relayout import relayout
+from shardwise.prim.tensor import Tensor
+from shardwise.prim.views.shapes import expand
+from shardwise.prim.views.spans import Index
+from shardwise.prim.views.windows import local_slices, window, windowed
+
+
+def _zeros(like: Tensor) -> Tensor:
+    return zeros_like(like, like.shape, like.layout.resolved().without_halo())
+
+
+def _copy(array: Any) -> Any:
+    return array.clone() if is_torch(array) else array.copy()
+
+
+def _write(x: Tensor, values: Tensor, *, index: Index) -> Tensor:
+    layout = x.layout.resolved().without_halo()
+    small = windowed(layout, x.shape, index)
+
+    def kernel(place: Place, array: Any, new: Any) -> Any:
+        out = _copy(array)
+        out[local_slices(index, small.box(values.shape, place.device), place.box)] = new
+        return out
+
+    return worked(kernel, brought("x.at[...].set", [x, values], [layout, small]), layout, x.shape)
+
+
+def _write_vjp(ct: Tensor, out: Tensor, x: Tensor, values: Tensor, *, index: Index) -> tuple[Tensor, ...]:
+    back = relayout(window(ct, index=index), layout=values.layout.resolved().without_halo())
+    return write(ct, _zeros(values), index=index), back
+
+
+def _write_jvp(tangents: Any, out: Tensor, x: Tensor, values: Tensor, *, index: Index) -> Tensor:
+    first, second = (_zeros(v) if t is None else t for t, v in zip(tangents, (x, values), strict=True))
+    return write(first, second, index=index)
+
+
+# A value with a window of it replaced.
+write = Row("write", _write, _write_vjp, _write_jvp)
+
+
+# -- at indices ----------------------------------------------------------------------------------------
+
+
+@lru_cache(maxsize=4096)
+def _rule(rank: int, picked: int, dim: int, merged: int, batch: int) -> Rule:
+    own, index = tuple(f"d{k}" for k in range(rank)), tuple(f"i{k}" for k in range(picked - batch))
+    values = (*own[:dim], *index, *own[dim + merged :])
+    # Which of several values for one element comes last is only known where all of them are.
+    return Rule((own, values, (*own[:batch], *index)), own, whole=frozenset(index))
+
+
+def _write_at(x: Tensor, values: Tensor, indices: Tensor, *, dim: int, merged: int = 1, batch: int = 0) -> Tensor:
+    sizes = x.shape[dim : dim + merged]
+
+    def kernel(box: Box, array: Any, new: Any, index: Any) -> Any:
+        inside, local = local_positions(positions(index, prod(sizes)), sizes, box[dim : dim + merged])
+        out = in_a_row(array, dim, merged)
+        if batch:
+            order = (*range(batch, dim), *range(batch), *range(dim, new.ndim))
+            new = new.permute(order) if is_torch(new) else new.transpose(order)
+            (flat, local), apart = side_by_side(out, local, dim, batch), (*out.shape[batch:dim], *out.shape[:batch])
+            done = _put(flat, new, inside, local, dim - batch).reshape((*apart, *out.shape[dim:]))
+            return back_in_front(done, dim, batch).reshape(array.shape)
+        return _put(out, new, inside, local, dim).reshape(array.shape)
+
+    rule = _rule(x.ndim, indices.ndim, dim, merged, batch)
+    return apply("write_at", kernel, rule, [x, values, indices], located=(0,), dtype=x.dtype)
+
+
+def _put(array: Any, new: Any, inside: Any, local: Any, dim: int) -> Any:
+    out, lead = _copy(array), (slice(None),) * dim
+    out[(*lead, local[inside])] = new[(*lead, inside)]
+    return out
+
+
+def _winners(x: Tensor, values: Tensor, indices: Tensor, sizes: Shape, batch: int) -> Tensor:
+    # 1 for the values that stay, 0 for those which another one for the same element comes after.
+    numbers = iota(indices.layout.resolved().without_halo(), indices.shape, x.engine)
+    line = zeros_like(numbers, (*indices.shape[:batch], prod(sizes)), Layout.replicated(x.mesh, batch + 1))
+    wrote = write_at(line, numbers, indices, dim=batch, batch=batch)
+    last = gather(wrote, indices, dim=batch, along=False, batch=batch)
+    return astype(equal(last, numbers), dtype=values.dtype)
+
+
+def _write_at_vjp(
+    ct: Tensor, out: Tensor, x: Tensor, values: Tensor, indices: Tensor, *, dim: int, merged: int = 1, batch: int = 0
+) -> Any:
+    stays = _winners(x, values, indices, x.shape[dim : dim + merged], batch)
+    stays = expand(stays, at=(*range(batch, dim), *range(dim + indices.ndim - batch, values.ndim)))
+    back = multiply(gather(ct, indices, dim=dim, along=False, merged=merged, batch=batch), stays)
+    return write_at(ct, _zeros(values), indices, dim=dim, merged=merged, batch=batch), back, None
+
+
+def _write_at_jvp(tangents: Any, out: Tensor, x: Tensor, values: Tensor, indices: Tensor, **how: Any) -> Any:
+    first, second = (_zeros(v) if t is None else t for t, v in zip(tangents[:2], (x, values), strict=True))
+    return write_at(first, second, indices, **how)
+
+
+def _batch_write_at(row: Row, lead: Any, mapped: Any, operands: Any, params: Any) -> Tensor:
+    dim, batch = params["dim"] + lead.count, params.get("batch", 0)
+    if not mapped[2] and not batch:
+        pair = lead.spread_all(mapped[:2], operands[:2])
+        return write_at(*pair, operands[2], **(params | {"dim": dim}))
+    return write_at(*lead.spread_all(mapped, operands), **(params | {"dim": dim, "batch": batch + lead.count}))
+
+
+# A value with the elements at some indices of a dim (or of some, taken as a row) replaced; where an index is
+# repeated, the last one counts.
+write_at = Row("write_at", _write_at, _write_at_vjp, _write_at_jvp, batch=_batch_write_at)

@@ -1,0 +1,1 @@
+"""Random values, and new tensors of which each device makes its part."""

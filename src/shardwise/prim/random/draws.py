@@ -1,0 +1,250 @@
+"""Draws: random values for any positions of a tensor, and for boxes of it.
+
+All that is done to the words of the generator are sums, products, quotients, square roots and shifts, which every
+machine rounds alike: no vectorised logarithm or cosine, which may differ between machines in the last bit.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from math import factorial, log, pi, prod
+
+import numpy as np
+
+from shardwise.layout.layout import Shape
+from shardwise.layout.tiling import Box
+from shardwise.prim.random.creation import BLOCK, Fill
+from shardwise.prim.random.generator import Key, threefry
+
+# A draw makes values for positions in the tensor. They are the first row of the work space, an array of uint64 that
+# is made once for many blocks, because fresh memory costs more than the work in it; the values may lie in another row.
+Draw = Callable[[Key, np.ndarray], np.ndarray]
+POSITIONS, WORDS, SPARE, BITS, MORE_BITS, RADIUS, ANGLE = range(7)
+
+HALF = np.uint64(32)
+LOW = np.uint64(2**32 - 1)
+
+
+def drawn(key: Key, draw: Draw, shape: Shape) -> Fill:
+    """Return what fills boxes of a random tensor of this shape.
+
+    >>> out = np.empty((1, 2), "uint64")
+    >>> drawn(Key(0, 42), lambda key, work: work[POSITIONS], (10, 10))(out, ((7, 8), (3, 5)))
+    >>> out
+    array([[73, 74]], dtype=uint64)
+    """
+
+    def fill(out: np.ndarray, box: Box) -> None:
+        for part, work in _blocks(out, box, shape):
+            np.copyto(part, draw(key, work), casting="unsafe")
+
+    return fill
+
+
+def workspace(size: int) -> np.ndarray:
+    """Return the work space of a draw for so many positions, which are to be written into its first row."""
+    return np.empty((ANGLE + 1, size), np.uint64)
+
+
+def _blocks(out: np.ndarray, box: Box, shape: Shape) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+    # Contiguous parts of `out` of at most BLOCK elements, flat, with a work space that has their positions.
+    if not out.size:
+        return
+    dim = len(box)  # dims from here on are taken whole, and the one before in pieces
+    while dim and prod(out.shape[dim - 1 :]) <= BLOCK:
+        dim -= 1
+    strides = [prod(shape[k + 1 :]) for k in range(len(shape))]
+    inner = np.zeros((), np.uint64)
+    for (start, stop), stride in zip(box[dim:], strides[dim:], strict=True):
+        inner = inner[..., None] + np.arange(start, stop, dtype=np.uint64) * np.uint64(stride)
+    if not dim:
+        work = workspace(inner.size)
+        work[POSITIONS] = inner.reshape(-1)
+        yield out.reshape(-1), work
+        return
+    inner, (low, high) = inner.reshape(-1), box[dim - 1]
+    step = -(-(high - low) // -(-(high - low) // (BLOCK // inner.size)))  # so that all pieces are about the same
+    space = workspace(step * inner.size)
+    for index in np.ndindex(out.shape[: dim - 1]):
+        base = sum((box[k][0] + i) * strides[k] for k, i in enumerate(index))
+        for begin in range(low, high, step):
+            rows = np.arange(begin, min(begin + step, high), dtype=np.uint64) * np.uint64(strides[dim - 1])
+            rows += np.uint64(base)
+            part = out[(*index, slice(begin - low, begin - low + rows.size))]
+            work = space[:, : part.size]
+            np.add(rows[:, None], inner, out=work[POSITIONS].reshape(rows.size, inner.size))
+            yield part.reshape(-1), work
+
+
+# -- bits ----------------------------------------------------------------------------------------------
+
+
+def _words(key: Key, work: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    positions, both, spare = work[POSITIONS], work[WORDS].view(np.uint32), work[SPARE]
+    high, low = both[: positions.size], both[positions.size :]
+    np.right_shift(positions, HALF, out=spare)
+    np.copyto(high, spare, casting="unsafe")
+    np.copyto(low, positions, casting="unsafe")
+    threefry(key, high, low, spare.view(np.uint32)[: positions.size])
+    return high, low
+
+
+def bits(key: Key, work: np.ndarray) -> np.ndarray:
+    """Return 32 random bits for each position."""
+    high, low = _words(key, work)
+    high ^= low
+    return high
+
+
+def wide_bits(key: Key, work: np.ndarray, row: int = BITS) -> np.ndarray:
+    """Return 64 random bits for each position, in a row of the work space."""
+    high, low = _words(key, work)
+    out = work[row]
+    out[...] = high
+    out <<= HALF
+    out |= low
+    return out
+
+
+# -- distributions -------------------------------------------------------------------------------------
+
+
+def unit(key: Key, work: np.ndarray, digits: int) -> np.ndarray:
+    """Return multiples of 2**-digits in [0, 1), all equally probable, for up to 53 binary digits."""
+    if digits > 24:
+        whole_part, out = wide_bits(key, work), work[RADIUS].view(np.float64)
+        whole_part >>= np.uint64(64 - digits)
+    else:
+        whole_part, out = bits(key, work), work[RADIUS].view(np.float32)[: work.shape[1]]
+        whole_part >>= np.uint32(32 - digits)
+    np.copyto(out, whole_part, casting="unsafe")
+    out *= out.dtype.type(2.0**-digits)
+    return out
+
+
+def between(
+    key: Key, work: np.ndarray, digits: int, low: float, width: float, limits: tuple[float, float]
+) -> np.ndarray:
+    """Return low + width u for u in [0, 1), not outside the limits."""
+    out = work[ANGLE].view(np.float64)
+    out[...] = unit(key, work, digits)
+    out *= width
+    out += low
+    return np.clip(out, *limits, out=out)
+
+
+def below(key: Key, work: np.ndarray, chance: int) -> np.ndarray:
+    """Return what is true with a probability of `chance` in 2**64."""
+    if chance >= 2**64:
+        return np.ones(work.shape[1], bool)
+    return wide_bits(key, work) < np.uint64(chance)
+
+
+def whole(key: Key, work: np.ndarray, count: int) -> np.ndarray:
+    """Return whole numbers in [0, count) as uint64, for a count of up to 2**64.
+
+    They are the whole part of count times a fraction of 64 random bits or, for a count above 2**32, 128. So two
+    numbers differ in probability by less than 2**-32 of it, or 2**-64.
+    """
+    if count <= 2**32:
+        major, minor = work[BITS], work[MORE_BITS]
+        major[...], minor[...] = _words(key, work)
+        major *= np.uint64(count)
+        minor *= np.uint64(count)
+        minor >>= HALF
+        major += minor
+        major >>= HALF
+        return major
+    major = wide_bits(key, work)
+    if count == 2**64:
+        return major
+    high, low = _product(major, count)
+    rest, _ = _product(wide_bits(key.beside(), work, MORE_BITS), count)
+    return high + (low + rest < low)
+
+
+def _product(x: np.ndarray, y: int) -> tuple[np.ndarray, np.ndarray]:
+    # Both halves of the product of 64-bit numbers.
+    high, low = x >> HALF, x & LOW
+    y1, y0 = np.uint64(y >> 32), np.uint64(y & 2**32 - 1)
+    first = low * y0
+    second = high * y0 + (first >> HALF)
+    third = low * y1 + (second & LOW)
+    return high * y1 + (second >> HALF) + (third >> HALF), (third << HALF) | (first & LOW)
+
+
+# -- the normal distribution -----------------------------------------------------------------------------
+
+ROOT_HALF = 0x3FE6A09E667F3BCD  # the bits of the square root of 1/2
+# Terms of the series that are needed for float32 and for float64.
+LOGARITHM = {False: 6, True: 10}
+SINE = {False: 8, True: 11}
+
+
+def normal(key: Key, work: np.ndarray, wide: bool) -> np.ndarray:
+    """Return normal values in float64, to the precision of float32 or, if wide, float64.
+
+    They are r sin(a) with r² = -2 log(u), for u in (0, 1) and a in (-π/2, π/2) (Box and Muller's method, which
+    needs no rejection): 32 random bits for each of the two, or 52.
+    """
+    if wide:
+        first, second = wide_bits(key, work), wide_bits(key.beside(), work, MORE_BITS).view(np.int64)
+        first >>= np.uint64(12)
+        second >>= 12
+        scale = 2.0**-52
+    else:
+        first, low = _words(key, work)
+        second, scale = low.view(np.int32), 2.0**-32
+    radius, angle = work[RADIUS].view(np.float64), work[ANGLE].view(np.float64)
+    np.add(first, 0.5, out=radius)
+    np.add(second, 0.5, out=angle)
+    radius *= scale
+    angle *= pi * scale
+    _twice_log(radius, LOGARITHM[wide], work)
+    np.negative(radius, out=radius)
+    np.sqrt(radius, out=radius)
+    radius *= _sine(angle, SINE[wide], work)
+    return radius
+
+
+def _twice_log(x: np.ndarray, terms: int, work: np.ndarray) -> None:
+    # x is m 2^e with m from the square root of 1/2 to that of 2, and log(m) is 2 artanh(s) with s = (m-1)/(m+1).
+    exponent, raw = work[WORDS].view(np.int64), work[SPARE].view(np.int64)
+    m, s, rest = raw.view(np.float64), work[BITS].view(np.float64), work[MORE_BITS].view(np.float64)
+    np.subtract(x.view(np.int64), ROOT_HALF, out=exponent)
+    exponent >>= 52
+    np.left_shift(exponent, 52, out=raw)
+    np.subtract(x.view(np.int64), raw, out=raw)
+    np.subtract(m, 1.0, out=s)
+    m += 1.0
+    s /= m
+    np.multiply(s, s, out=m)
+    _series(m, [4.0 / (2 * n + 1) for n in range(terms)], x)
+    x *= s
+    np.multiply(exponent, 2.0 * log(2.0), out=rest)
+    x += rest
+
+
+def _sine(x: np.ndarray, terms: int, work: np.ndarray) -> np.ndarray:
+    out, square = work[BITS].view(np.float64), work[SPARE].view(np.float64)
+    np.multiply(x, x, out=square)
+    _series(square, [(-1.0) ** n / factorial(2 * n + 1) for n in range(terms)], out)
+    out *= x
+    return out
+
+
+def _series(z: np.ndarray, coefficients: list[float], out: np.ndarray) -> None:
+    np.multiply(z, coefficients[-1], out=out)
+    for coefficient in coefficients[-2:0:-1]:
+        out += coefficient
+        out *= z
+    out += coefficients[0]
+
+
+def complex_normal(key: Key, work: np.ndarray, wide: bool) -> np.ndarray:
+    """Return complex normal values of variance 1: independent real and imaginary parts of variance 1/2."""
+    out = np.empty(work.shape[1], np.complex128)
+    out.real = normal(key, work, wide)
+    out.imag = normal(key.beside(1), work, wide)
+    out *= 0.5**0.5
+    return out

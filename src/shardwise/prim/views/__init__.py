@@ -1,0 +1,1 @@
+"""Views: primitives that say which elements stand where, and compute nothing."""

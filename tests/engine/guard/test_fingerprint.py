@@ -1,0 +1,104 @@
+"""What processes tell each other about their calls."""
+
+import os
+import subprocess
+import sys
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from shardwise.engine.call import Call
+from shardwise.engine.guard.fingerprint import Fingerprint, _listed, agree, decoded, differences, encoded, told_sequence
+
+WORDS = st.text(st.characters(codec="utf-8", exclude_characters="\n"), max_size=8)
+SOME = st.none() | st.integers(0, 9)
+CALLS = st.builds(
+    Call,
+    step=WORDS,
+    ranks=st.lists(st.integers(0, 9), max_size=4).map(tuple),
+    shape=st.lists(st.integers(0, 1 << 40), max_size=4).map(tuple),
+    dtype=WORDS,
+    before=WORDS,
+    after=WORDS,
+    reduction=st.none() | WORDS,
+    root=SOME,
+    plan=WORDS,
+    meshes=WORDS,
+)
+MARKS = st.builds(Fingerprint, CALLS, number=st.integers(1, 1 << 40), sequence=st.integers(1, 1 << 40), line=WORDS)
+
+
+@given(MARKS)
+def test_what_is_told_is_what_was_meant(mark: Fingerprint) -> None:
+    body = encoded(mark)
+    assert decoded(body) == mark
+    assert told_sequence(body) == mark.sequence
+
+
+@given(MARKS, MARKS)
+def test_they_agree_where_call_and_number_are_equal(a: Fingerprint, b: Fingerprint) -> None:
+    moved = a._replace(sequence=b.sequence, line=b.line)
+    assert agree(encoded(a), encoded(moved))
+    assert differences(a, moved) == []
+    assert agree(encoded(a), encoded(b)) == ((a.call, a.number) == (b.call, b.number)) == (not differences(a, b))
+
+
+@pytest.mark.parametrize("field", Call._fields)
+def test_every_field_counts(field: str) -> None:
+    call = Call("all_gather", (0, 1), (8,), "float32", "[x]", "[-]", None, None, "ab12")
+    values = {"ranks": (0, 1, 2), "shape": (9,), "root": 1}
+    a, b = (Fingerprint(c, 1, 1, "") for c in (call, call._replace(**{field: values.get(field, "other")})))
+    assert not agree(encoded(a), encoded(b))
+    words = {"ranks": "group", "meshes": "mesh", "before": "layout before", "after": "layout after"}
+    assert differences(a, b) == [words.get(field, field)]
+    assert differences(a, b._replace(number=2))[1:] == ["number of calls of the group"]
+
+
+def test_the_text_names_everything() -> None:
+    call = Call(
+        "all_reduce", (0, 1, 2, 3), (8, 4), "float32", "[-|-] sum(x)", "[-|-]", "sum", 3, "ab12", "DeviceMesh(x=4)"
+    )
+    assert str(Fingerprint(call, 2, 5, "train.py:31")) == (
+        "all_reduce of float32[8, 4] [-|-] sum(x) -> [-|-], reduction sum, root 3, group 0-3, call 2 of it, plan ab12, "
+        "on DeviceMesh(x=4); sequence 5, at train.py:31"
+    )
+
+
+@pytest.mark.parametrize(
+    ("ranks", "text"),
+    [
+        ((), ""),
+        ((3,), "3"),
+        ((0, 1), "0,1"),
+        ((0, 1, 2), "0-2"),
+        ((4, 5, 6, 7), "4-7"),
+        ((0, 1, 3), "0,1,3"),
+        ((0, 2, 3), "0,2,3"),
+        ((2, 1, 0), "2,1,0"),
+    ],
+)
+def test_three_ranks_or_more_in_a_row_are_a_range(ranks: tuple[int, ...], text: str) -> None:
+    assert _listed(ranks) == text
+
+
+def test_the_text_leaves_out_what_there_is_not() -> None:
+    call = Call("halo_exchange", (1, 4), (), "int8", "[x]", "[x]", None, None, "ab12")
+    assert str(Fingerprint(call, 1, 7, "")) == (
+        "halo_exchange of int8[] [x], group 1,4, call 1 of it, plan ab12; sequence 7, at an unknown line"
+    )
+    assert "root 0," in str(Fingerprint(call._replace(root=0), 1, 7, ""))
+
+
+def test_it_is_the_same_under_any_hash_seed() -> None:
+    script = (
+        "from shardwise.engine.guard.fingerprint import *; from shardwise.engine.call import Call;"
+        "print(encoded(Fingerprint(Call('permute', (0, 1), (8,), 'int8', 'a', 'b', None, 0, 'p'), 1, 2, 'l')).hex())"
+    )
+    found = {
+        subprocess.run(
+            [sys.executable, "-c", script], env=os.environ | {"PYTHONHASHSEED": seed}, capture_output=True, check=True
+        ).stdout
+        for seed in ("1", "2")
+    }
+    assert len(found) == 1
