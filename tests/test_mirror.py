@@ -27,7 +27,6 @@ COVERED_BY = {
     "ir/shard/rooted_ops.py": "ir/test_text.py",
     "ir/shard/sharding19.py": "ir/test_text.py",
     "ir/shard/sharding_ops.py": "ir/test_text.py",
-    "ir/tracing/bodies.py": "ir/tracing/test_tracer.py",
     "ir/verifier/collectives.py": "ir/verifier/test_verifier.py",
     "ir/verifier/grids.py": "ir/verifier/test_verifier.py",
     "ir/verifier/shardings.py": "ir/verifier/test_verifier.py",

@@ -5,9 +5,11 @@ import re
 from importlib import import_module
 from typing import Any
 
+from shardwise.prim.arithmetic.by_element import describe
+
 griffe: Any = import_module("griffe")  # comes with the documentation tools alone
 
-TABLE = {"_one": ["x"], "_two": ["x1", "x2"]}  # makers of elementwise functions, and the parameters of what they make
+TABLE = {"unary": ["x"], "binary": ["x1", "x2"]}  # what declares elementwise functions, and their parameters
 
 
 def fenced(text: str) -> str:
@@ -16,12 +18,10 @@ def fenced(text: str) -> str:
 
 
 def described(row: str) -> str:
-    """Return the docstring of what a row such as `_one(rows.sin, "the sine", "sin(0) -> 0")` makes."""
+    """Return the docstring of what a row such as `unary("sin", "the sine", "[0.0] -> [0.0]")` declares."""
     call = ast.parse(row, mode="eval").body
     assert isinstance(call, ast.Call)
-    what, example = (ast.literal_eval(argument) for argument in call.args[1:])
-    shown, result = example.split(" -> ")
-    return f"Return, element by element, {what}.\n\n>>> {shown}\n{result}"
+    return describe(*(ast.literal_eval(argument) for argument in call.args[:3]))
 
 
 class Examples(griffe.Extension):
@@ -34,10 +34,10 @@ class Examples(griffe.Extension):
 
 
 class Table(griffe.Extension):
-    """Shows what a row of a table makes as a function, with its docstring."""
+    """Shows what a row of a table declares as a function, with its docstring, and nothing else of its module."""
 
     def on_module_members(self, *, mod: Any, **kwargs: Any) -> None:
-        """Put functions in the place of the attributes that a maker has made."""
+        """Put functions in the place of the attributes that are declared."""
         for name, member in list(mod.members.items()):
             row = str(member.value) if isinstance(member, griffe.Attribute) else ""
             parameters = TABLE.get(row.partition("(")[0])
@@ -47,3 +47,5 @@ class Table(griffe.Extension):
                 made = griffe.Function(name, lineno=member.lineno, parameters=taken, returns="Tensor", parent=mod)
                 made.docstring = griffe.Docstring(described(row), parent=made)
                 mod.set_member(name, made)
+            elif mod.name == "elementwise":
+                mod.del_member(name)

@@ -6,7 +6,7 @@ from typing import Any
 import shardwise
 from shardwise import LocalTensor, Tensor, graph_ops, random
 from shardwise.ops import local_collectives, rooted
-from shardwise.prim.operators import Operators
+from shardwise.table import METHODS
 from tests.every.rows import NAMES, REASONS
 
 PYTHONS = ("abs", "all", "any", "max", "min", "pow", "round", "sum")  # public, though not in __all__
@@ -44,7 +44,7 @@ def test_every_collective_inside_shard_map_has_a_row() -> None:
 def test_what_tensors_have_is_a_function_or_has_a_row_or_a_reason() -> None:
     members = {name for cls in (Tensor, LocalTensor) for name in dir(cls) if not hasattr(object, name)}
     members = {name for name in members if name.startswith("__") or not name.startswith("_")}
-    operators = {name for name in vars(Operators) if name not in ("__getitem__", "at")}  # rows spell them, too
+    operators = {name for name in METHODS if name.startswith("__") and name != "__getitem__"}  # rows spell them, too
     left = {f"Tensor.{name}" for name in members - operators - {name for name in NAMES if "." not in name}}
     hidden = {f"Tensor.__{name}__" for name in ("slots", "module", "annotations", "static_attributes")}
     assert left - hidden - {*NAMES, *REASONS} == set()

@@ -92,12 +92,12 @@ def test_roots_positions_and_dims_are_any_integers(integer: Any) -> None:
         (lambda a: sw.gather(a, "b", 0, True), ArgumentError, "gather: a dim is an int, got True"),
         (lambda a: sw.scatter(a, ("a", "b"), 6), LayoutError, r"root 6 is no position along \('a', 'b'\), which has 6"),
         (lambda a: sw.broadcast(a, ("a", "a")), LayoutError, "mesh axis 'a' is used twice in the axes of broadcast"),
-        (lambda a: sw.shift(a, "b", 1.5), ArgumentError, "shift: offset is how many positions as an int, got 1.5"),
+        (lambda a: sw.shift(a, "b", 1.5), ArgumentError, "shift: offset is how many positions as an int, got 1.5"),  # type: ignore
         (lambda a: sw.shift(a, "b", True), ArgumentError, "shift: offset is how many positions as an int, got True"),
-        (lambda a: sw.halo_exchange(a, 0, 1, mesh_axis=("a", "b")), LayoutError, "goes along one mesh axis, got"),
+        (lambda a: sw.halo_exchange(a, 0, 1, mesh_axis=("a", "b")), LayoutError, "goes along one mesh axis, got"),  # type: ignore
         (lambda a: sw.halo_exchange(a, 0, True, mesh_axis="b"), LayoutError, "a halo is a pair of widths"),
         (lambda a: sw.reduce(a, "a", 0, "mean"), LayoutError, "unknown reduction 'mean'"),
-        (lambda a: sw.all_reduce(a, reduce_axes=True), (ArgumentError, LayoutError), "True"),
+        (lambda a: sw.all_reduce(a, reduce_axes=True), (ArgumentError, LayoutError), "True"),  # type: ignore
     ],
 )
 def test_what_is_no_root_axis_or_dim_is_refused(call: Any, error: Any, text: str) -> None:

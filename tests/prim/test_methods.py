@@ -1,6 +1,5 @@
 """Operators and methods of tensors: each gives what the same operator of NumPy's arrays gives."""
 
-import inspect
 import operator
 from collections.abc import Callable
 from inspect import isfunction
@@ -214,18 +213,9 @@ def test_methods_along_a_dim():
     assert np.array_equal(x.clip(2.0, 5.0).numpy(), values.clip(2.0, 5.0))
 
 
-def test_parameters_of_methods_have_the_defaults_of_the_functions() -> None:
-    compared = 0
-    for name, method in vars(Methods).items():
-        function = getattr(sw, name, None)
-        if name.startswith("_") or not inspect.isfunction(method) or not inspect.isfunction(function):
-            continue
-        theirs = inspect.signature(function).parameters
-        for parameter in inspect.signature(method).parameters.values():
-            if parameter.default is not inspect.Parameter.empty and parameter.name in theirs:
-                assert parameter.default == theirs[parameter.name].default, (name, parameter.name)
-                compared += 1
-    assert compared > 10
+def test_a_method_is_its_function() -> None:
+    same = [name for name, method in vars(Methods).items() if method is getattr(sw, name, None)]
+    assert len(same) > 60
 
 
 def test_softmax_is_along_the_last_dim_unless_another_is_named() -> None:

@@ -28,6 +28,6 @@ def test_examples_are_fenced_up_to_a_blank_line(reference: ModuleType) -> None:
 def test_a_row_is_described_as_the_function_describes_itself(reference: ModuleType) -> None:
     from shardwise import add
 
-    row = '_two(rows.add, "the sum", "add([1, 2], 3).numpy() -> array([4, 5])")'
+    row = 'binary("add", "the sum", "[1, 2], 3 -> [4, 5]", 1, 1, linear="joint")'
     said = "\n".join(line.strip() for line in (add.__doc__ or "").strip().splitlines())
     assert reference.described(row) == said

@@ -29,6 +29,7 @@ from shardwise.layout.spec import P, ShardingSpec, reductions
 from shardwise.ops import local_collectives
 from shardwise.ops.local_view import as_local, each_name, is_inside
 from shardwise.ops.permutation import sources_of
+from shardwise.prim.face import public
 from shardwise.prim.movement.exchanges import check_slices, exchange_blocks, swap_slices
 from shardwise.prim.movement.shards import fold, permute_shards, reduce_copies
 from shardwise.prim.relayout import relayout, resolved
@@ -40,14 +41,13 @@ AxisNames = str | Sequence[str] | None
 def _tree(function: Callable[..., Any]) -> Callable[..., Any]:
     """Apply a function of one tensor to every leaf of a tree, and check the keywords it is given."""
     parameters = signature(function).parameters
-    names = [name for name, p in parameters.items() if p.kind is not p.VAR_KEYWORD]
-    takes_more = len(names) < len(parameters)
+    names = list(parameters)
 
     @wraps(function)
     def mapped(*args: Any, **kwargs: Any) -> Any:
         if not kwargs and args and type(args[0]) is Tensor:  # as most calls are
             return function(*args)
-        if kwargs and not takes_more:
+        if kwargs:
             _understood(function.__name__, {k: v for k, v in kwargs.items() if k not in names}, names[1:])
         if not args and names[0] in kwargs:
             args = (kwargs.pop(names[0]),)
@@ -131,14 +131,16 @@ def _changed(layout: Layout, cuts: tuple[Cut | tuple[Axis, ...], ...], partial: 
 # -- any layout to any other ---------------------------------------------------------------------------
 
 
+@public()
 @_tree
 def shard(
     x: Any,
     mesh: DeviceMesh | None,
     dim_specs: LayoutLike,
     replicated_axes: Iterable[str] | None = None,
-    **kwargs: Any,
-) -> Any:
+    *,
+    partial_axes: Any = None,
+) -> Tensor:
     """Spread a tensor, or anything array-like, over a mesh as the specs say.
 
     `dim_specs` is a list of DimSpecs, `P(...)`, placements, a mapping or a Layout. A tensor that is laid out
@@ -153,18 +155,16 @@ def shard(
     [[[0.0, 1.0]], [[2.0]], [[3.0, 4.0]], [[5.0]]]
     """
     _check_outside(x, "shard")
-    plain = replicated_axes is None and not kwargs and isinstance(x, Tensor)
+    plain = replicated_axes is None and partial_axes is None and isinstance(x, Tensor)
     if plain and type(dim_specs) is Layout and dim_specs.mesh is mesh and dim_specs.rank == x.ndim:
         return relayout(x, layout=dim_specs) if x.level else moved(x, dim_specs)  # as in programs that reshard often
-    pending = kwargs.pop("partial_axes", None)
-    _understood("shard", kwargs, ["mesh", "dim_specs", "replicated_axes", "partial_axes"])
     x = x if hasattr(x, "ndim") else host_array(x)
     layout = as_layout(dim_specs, x.ndim, mesh)
     if mesh is not None and layout.mesh is not current_mesh(mesh):
         raise LayoutError(f"the specs belong to the mesh ({layout.mesh}), but mesh is ({mesh}).")
-    if pending is not None:
+    if partial_axes is not None:
         already = {str(a): layout.reduce_op or "sum" for a in layout.partial}
-        layout = Layout(layout.mesh, layout.dims, already | reductions(pending))
+        layout = Layout(layout.mesh, layout.dims, already | reductions(partial_axes))
     if replicated_axes is not None:
         names = ShardingSpec(layout.mesh, (), replicated_axes).replicated_axes
         kept = [layout.mesh.axis(name, "replicated_axes") for name in sorted(names)]
@@ -173,6 +173,7 @@ def shard(
     return relayout(x, layout=layout) if isinstance(x, Tensor) else placed(x, layout)
 
 
+@public()
 def reshard(*args: Any, **kwargs: Any) -> Any:
     """Deprecated: use `shard`, which takes tensors of any layout.
 
@@ -189,8 +190,9 @@ def reshard(*args: Any, **kwargs: Any) -> Any:
     return shard(*args, **kwargs)
 
 
+@public()
 @_tree
-def all_gather(sharded_tensor: Any, axis: int | None = None, **kwargs: Any) -> Any:
+def all_gather(sharded_tensor: Any, axis: int | None = None, *, physical_axis: AxisNames = None) -> Tensor:
     """Make dim `axis` whole on every device; without it, every sharded dim.
 
     The keyword `physical_axis` names the mesh axes to gather over, if not all that split the dim.
@@ -201,8 +203,7 @@ def all_gather(sharded_tensor: Any, axis: int | None = None, **kwargs: Any) -> A
     >>> all_gather(x, 0).local(1)
     array([0., 1., 2., 3.])
     """
-    physical = kwargs.pop("physical_axis", None)
-    _understood("all_gather", kwargs, ["physical_axis"])
+    physical = physical_axis
     if is_inside(sharded_tensor):
         return local_collectives.all_gather(sharded_tensor, physical, 0 if axis is None else axis)
     x = _tensor(sharded_tensor, "all_gather")
@@ -229,8 +230,9 @@ def _less(cut: Cut, axes: Sequence[Axis]) -> Cut | tuple[Axis, ...]:
     return cut if left == cut.axes else left
 
 
+@public()
 @_tree
-def all_slice(sharded_tensor: Any, axis: int, mesh_axes: AxisNames = None) -> Any:
+def all_slice(sharded_tensor: Any, axis: int, mesh_axes: AxisNames = None) -> Tensor:
     """Split dim `axis` over mesh axes on which the tensor is replicated (all of them by default).
 
     Nothing is sent, unless the dim is split already and its new pieces, which are balanced over all of it, cross
@@ -255,10 +257,11 @@ def all_slice(sharded_tensor: Any, axis: int, mesh_axes: AxisNames = None) -> An
     return relayout(x, layout=_with(x.layout, cuts))
 
 
+@public()
 @_tree
 def all_to_all(
     sharded_tensor: Any, split_axis: int, concat_axis: int, tiled: bool = True, *, mesh_axes: AxisNames = None
-) -> Any:
+) -> Tensor:
     """Move the sharding of dim `concat_axis`, or `mesh_axes` of it, to dim `split_axis`: a distributed transpose.
 
     If the two are one dim, each device cuts its part of it into a piece for each device of its group, and joins
@@ -323,10 +326,11 @@ def _untiled(x: Tensor, split: int, concat: int, moving: tuple[Axis, ...]) -> Te
 # -- reductions ----------------------------------------------------------------------------------------
 
 
+@public()
 @_tree
 def all_reduce(
-    sharded_tensor: Any, *, reduce_op: str | ReduceOp | None = None, reduce_axes: AxisNames = None, **kwargs: Any
-) -> Any:
+    sharded_tensor: Any, *, reduce_op: str | ReduceOp | None = None, reduce_axes: AxisNames = None
+) -> Tensor:
     """Reduce what the devices hold over the groups that differ in `reduce_axes`, for all of them.
 
     On partial values this resolves them. Otherwise shards along an axis that splits a dim are added up: the
@@ -339,8 +343,6 @@ def all_reduce(
     >>> all_reduce(x)
     Tensor([2., 4.], float64[2] on x=2)
     """
-    if kwargs:
-        _understood("all_reduce", kwargs, ["reduce_op", "reduce_axes"])
     if is_inside(sharded_tensor):
         return local_collectives.all_reduce(sharded_tensor, reduce_axes, "sum" if reduce_op is None else reduce_op)
     return _finished(_reduced(_tensor(sharded_tensor, "all_reduce"), reduce_op, reduce_axes, "all_reduce"), reduce_axes)
@@ -410,6 +412,7 @@ def _reduced(x: Tensor, op: str | ReduceOp | None, names: AxisNames, function: s
     return fold(x, axes=found.split, op=found.op)
 
 
+@public()
 @_tree
 def reduce_scatter(
     sharded_tensor: Any,
@@ -417,8 +420,7 @@ def reduce_scatter(
     *,
     reduce_op: str | ReduceOp | None = None,
     reduce_axes: AxisNames = None,
-    **kwargs: Any,
-) -> Any:
+) -> Tensor:
     """Reduce as `all_reduce` does, and leave each device of a group its piece of dim `axis`.
 
     >>> import numpy as np
@@ -427,8 +429,6 @@ def reduce_scatter(
     >>> reduce_scatter(x, 0)
     Tensor([2., 4.], float64[2@x] on x=2)
     """
-    if kwargs:
-        _understood("reduce_scatter", kwargs, ["reduce_op", "reduce_axes"])
     if is_inside(sharded_tensor):
         how = "sum" if reduce_op is None else reduce_op
         return local_collectives.reduce_scatter(sharded_tensor, reduce_axes, axis, how)
@@ -445,8 +445,9 @@ def _scattered(given: Layout, pending: Layout, names: AxisNames, dim: int) -> La
     return _with(pending, cuts, without(pending.partial, over))
 
 
+@public()
 @_tree
-def pmean(sharded_tensor: Any, reduce_axes: AxisNames = None) -> Any:
+def pmean(sharded_tensor: Any, reduce_axes: AxisNames = None) -> Tensor:
     """Average what the devices hold over the groups that differ in `reduce_axes`, as `all_reduce` sums it.
 
     >>> import numpy as np
@@ -460,10 +461,11 @@ def pmean(sharded_tensor: Any, reduce_axes: AxisNames = None) -> Any:
 # -- point to point ------------------------------------------------------------------------------------
 
 
+@public()
 @_tree
 def ppermute(
     sharded_tensor: Any, permutation: Sequence[tuple[int, int]], *, axis: str | Sequence[str] | None = None
-) -> Any:
+) -> Tensor:
     """Send shards from device to device; devices that receive nothing get zeros.
 
     `permutation` lists (source, target) pairs of device indices or, with `axis`, of positions along that
@@ -486,8 +488,9 @@ def ppermute(
     return permute_shards(x, sources=sources_of(x.mesh, permutation, axis))
 
 
+@public()
 @_tree
-def shift(sharded_tensor: Any, axis: str | Sequence[str], offset: int = 1, *, rotate: bool = True) -> Any:
+def shift(sharded_tensor: Any, axis: str | Sequence[str], offset: int = 1, *, rotate: bool = True) -> Tensor:
     """Shift shards along a mesh axis: what position i held goes to position i + offset.
 
     Several axes are taken as one, major to minor. With `rotate` the last go to the first; without, those that
@@ -511,6 +514,7 @@ def _shifted(size: int, offset: int, rotate: bool) -> tuple[tuple[int, int], ...
     return tuple((i, (i + offset) % size) for i in range(size) if rotate or 0 <= i + offset < size)
 
 
+@public()
 @_tree
 def halo_exchange(
     sharded_tensor: Any,
@@ -519,7 +523,7 @@ def halo_exchange(
     *,
     edge: Edge | None = None,
     mesh_axis: str | None = None,
-) -> Any:
+) -> Tensor:
     """Let each shard of dim `axis` also hold `halo` = (low, high) elements of its neighbours.
 
     At the border a shard holds less (`edge="clip"`, the default) or is filled with zeros ("pad"). Inside
@@ -554,8 +558,9 @@ def halo_exchange(
 # -- devices -------------------------------------------------------------------------------------------
 
 
+@public()
 @_tree
-def distributed_broadcast(x: Any, mesh: DeviceMesh | None = None) -> Any:
+def distributed_broadcast(x: Any, mesh: DeviceMesh | None = None) -> Tensor:
     """Put the whole value on every device of a mesh.
 
     >>> from shardwise import DeviceMesh
@@ -567,8 +572,9 @@ def distributed_broadcast(x: Any, mesh: DeviceMesh | None = None) -> Any:
     return shard(x, current_mesh(own if mesh is None else mesh), P())
 
 
+@public()
 @_tree
-def to_device(x: Any, device: Device | None = None, *, sharding: Any = None) -> Any:
+def to_device(x: Any, device: Device | None = None, *, sharding: Any = None) -> Tensor:
     """Move a tensor to one device, or to a sharding.
 
     With neither, a tensor stays where it is, and anything else goes to the default device.
@@ -592,8 +598,9 @@ def to_device(x: Any, device: Device | None = None, *, sharding: Any = None) -> 
     return relayout(x, layout=Layout.replicated(DeviceMesh.single(device), x.ndim))
 
 
+@public()
 @_tree
-def transfer_to(x: Any, device: Device | None = None, *, sharding: Any = None) -> Any:
+def transfer_to(x: Any, device: Device | None = None, *, sharding: Any = None) -> Tensor:
     """Move a tensor to one device, or to a sharding; the same as `to_device`.
 
     >>> transfer_to([1.0, 2.0], CPU(1)).device
@@ -603,8 +610,9 @@ def transfer_to(x: Any, device: Device | None = None, *, sharding: Any = None) -
     return to_device(x, device, sharding=sharding)
 
 
+@public()
 @_tree
-def cpu(x: Any) -> Any:
+def cpu(x: Any) -> Tensor:
     """Move a tensor to the CPU.
 
     >>> cpu([1.0]).device
@@ -614,8 +622,9 @@ def cpu(x: Any) -> Any:
     return to_device(x, CPU())
 
 
+@public()
 @_tree
-def gpu(x: Any) -> Any:
+def gpu(x: Any) -> Tensor:
     """Move a tensor to the first accelerator.
 
     >>> from shardwise import accelerator_count
@@ -626,8 +635,9 @@ def gpu(x: Any) -> Any:
     return to_device(x, Accelerator())
 
 
+@public()
 @_tree
-def accelerator(x: Any, device_id: int = 0) -> Any:
+def accelerator(x: Any, device_id: int = 0) -> Tensor:
     """Move a tensor to the accelerator with this number.
 
     >>> from shardwise import accelerator_count

@@ -12,11 +12,13 @@ from shardwise.errors import ArgumentError, BindingError, as_int, checked_ints, 
 from shardwise.layout.placement import joint_dtype, kind_of
 from shardwise.prim.arithmetic import elementwise as rows
 from shardwise.prim.arithmetic.convolve import Form, Slide, convolve
+from shardwise.prim.face import public
 from shardwise.prim.tensor import Tensor, together
 
 Padding = Literal["VALID", "SAME"] | Sequence[tuple[int, int]]
 
 
+@public(method=True)
 def conv(
     x: Any,
     w: Any,

@@ -25,6 +25,7 @@ from shardwise.layout.mesh import DeviceMesh
 from shardwise.ops.placement_args import laid_out, number_dtype, sizes_of
 from shardwise.prim.arithmetic import triangle
 from shardwise.prim.arithmetic.broadcast import broadcast
+from shardwise.prim.face import public
 from shardwise.prim.random.creation import Fill, constant, created, diagonal, progression, whole_progression
 from shardwise.prim.tensor import Tensor, asarray
 from shardwise.prim.views import shapes
@@ -32,6 +33,7 @@ from shardwise.prim.views import shapes
 # -- constants -----------------------------------------------------------------------------------------
 
 
+@public()
 def zeros(
     shape: int | Sequence[int],
     *,
@@ -50,6 +52,7 @@ def zeros(
     return full(shape, False, dtype=number_dtype(dtype, float, "zeros"), device=device, mesh=mesh, layout=layout)
 
 
+@public()
 def ones(
     shape: int | Sequence[int],
     *,
@@ -66,6 +69,7 @@ def ones(
     return full(shape, True, dtype=number_dtype(dtype, float, "ones"), device=device, mesh=mesh, layout=layout)
 
 
+@public()
 def empty(
     shape: int | Sequence[int],
     *,
@@ -85,6 +89,7 @@ def empty(
     return full(shape, False, dtype=number_dtype(dtype, float, "empty"), device=device, mesh=mesh, layout=layout)
 
 
+@public()
 def full(
     shape: int | Sequence[int],
     fill_value: Any,
@@ -133,6 +138,7 @@ def _rank(kind: str) -> int:
     return _KINDS.replace("u", "i").index(kind.replace("u", "i"))
 
 
+@public()
 def zeros_like(
     x: Any,
     /,
@@ -150,6 +156,7 @@ def zeros_like(
     return full_like(x, False, dtype=dtype, device=device, mesh=mesh, layout=layout)
 
 
+@public()
 def ones_like(
     x: Any,
     /,
@@ -167,6 +174,7 @@ def ones_like(
     return full_like(x, True, dtype=dtype, device=device, mesh=mesh, layout=layout)
 
 
+@public()
 def empty_like(
     x: Any,
     /,
@@ -184,6 +192,7 @@ def empty_like(
     return full_like(x, False, dtype=dtype, device=device, mesh=mesh, layout=layout)
 
 
+@public()
 def full_like(
     x: Any,
     /,
@@ -211,6 +220,7 @@ def full_like(
 # -- progressions ----------------------------------------------------------------------------------------
 
 
+@public()
 def arange(
     start: float,
     /,
@@ -265,6 +275,7 @@ def _check_range(name: str, values: Sequence[float], dtype: np.dtype) -> None:
         raise BindingError(f"{name}: {odd[0]} is out of range for {dtype}, which holds {info.min} to {info.max}.")
 
 
+@public()
 def linspace(
     start: complex,
     stop: complex,
@@ -304,6 +315,7 @@ def linspace(
 # -- matrices --------------------------------------------------------------------------------------------
 
 
+@public()
 def eye(
     n_rows: int,
     n_cols: int | None = None,
@@ -327,6 +339,7 @@ def eye(
     return _new(diagonal(_diagonal("eye", k)), shape, to, laid_out(2, mesh, layout, device))
 
 
+@public(method=True)
 def tril(x: Any, /, *, k: int = 0) -> Tensor:
     """Return matrices with zeros above the k-th diagonal; nothing moves.
 
@@ -337,6 +350,7 @@ def tril(x: Any, /, *, k: int = 0) -> Tensor:
     return triangle.tril(_matrices("tril", x), k=_diagonal("tril", k))
 
 
+@public(method=True)
 def triu(x: Any, /, *, k: int = 0) -> Tensor:
     """Return matrices with zeros below the k-th diagonal; nothing moves.
 
@@ -364,6 +378,7 @@ def _matrices(name: str, x: Any) -> Tensor:
 # -- grids -----------------------------------------------------------------------------------------------
 
 
+@public()
 def meshgrid(*arrays: Any, indexing: Literal["xy", "ij"] = "xy") -> list[Tensor]:
     """Return the coordinates of a grid, one tensor for each of the given vectors of coordinates.
 

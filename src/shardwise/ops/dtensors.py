@@ -20,6 +20,7 @@ from shardwise.layout.layout import Layout, checked_shape
 from shardwise.layout.mapping import PlacementMapping
 from shardwise.layout.mesh import DeviceMesh
 from shardwise.layout.placement import Partial, ReduceOp, Sharded
+from shardwise.prim.face import public
 from shardwise.prim.tensor import Tensor, without_grad
 
 if TYPE_CHECKING:
@@ -31,6 +32,7 @@ if TYPE_CHECKING:
 TORCH_NAMES = {ReduceOp.PROD: "product"}
 
 
+@public()
 def to_torch(x: Tensor) -> torch.Tensor:
     """Return the shard of this process as a torch tensor that shares its memory: it must not be written to.
 
@@ -48,6 +50,7 @@ def to_torch(x: Tensor) -> torch.Tensor:
     return torch_view(x.arrays[x.storage.index(here[0])])
 
 
+@public()
 def from_torch(local: Any, mesh: DeviceMesh | None, layout: LayoutLike, shape: Sequence[int]) -> Tensor:
     """Return the tensor of which each process gives its shard; it shares the memory, which must not be written to.
 
@@ -84,6 +87,7 @@ def _of_shard(local: Array, layout: Layout, shape: tuple[int, ...], engine: Engi
 # -- DTensor ---------------------------------------------------------------------------------------------
 
 
+@public()
 def to_dtensor(x: Tensor) -> DTensor:
     """Return a tensor of the torch engine as torch's DTensor; it shares the memory, which must not be written to.
 
@@ -128,6 +132,7 @@ def to_dtensor(x: Tensor) -> DTensor:
     )
 
 
+@public()
 def from_dtensor(given: DTensor) -> Tensor:
     """Return torch's DTensor as a tensor of the torch engine; it shares the memory, which must not be written to.
 

@@ -21,6 +21,7 @@ from shardwise.prim.dispatch.decision import apply
 from shardwise.prim.dispatch.operands import may_carry
 from shardwise.prim.dispatch.rule import elementwise_rule
 from shardwise.prim.dispatch.solvers import is_quiet
+from shardwise.prim.face import public
 from shardwise.prim.movement.gathers import gather, positions
 from shardwise.prim.movement.mirror import mirror
 from shardwise.prim.primitive import Row
@@ -31,7 +32,8 @@ from shardwise.prim.views.spans import Index, Span
 from shardwise.prim.views.windows import cutting, window, windowed
 
 
-def take(x: Any, indices: Any, /, *, axis: int | None = None) -> Tensor:
+@public(method=True)
+def take(x: Any, indices: Any, /, axis: int | None = None) -> Tensor:
     """Return the elements of a dim at these indices, which may be of any shape.
 
     Along a sharded dim every device picks what it has; the small results are a pending sum.
@@ -46,7 +48,8 @@ def take(x: Any, indices: Any, /, *, axis: int | None = None) -> Tensor:
     return gather(values, _integers(index, "take"), dim=dim, along=False)
 
 
-def take_along_axis(x: Any, indices: Any, /, *, axis: int = -1) -> Tensor:
+@public(method=True)
+def take_along_axis(x: Any, indices: Any, /, axis: int = -1) -> Tensor:
     """Return, for each place of the other dims, the elements along one dim at the indices given for that place.
 
     >>> take_along_axis([[1.0, 2.0], [3.0, 4.0]], [[1], [0]]).numpy()
@@ -64,6 +67,7 @@ def take_along_axis(x: Any, indices: Any, /, *, axis: int = -1) -> Tensor:
     return gather(values, _integers(index, "take_along_axis"), dim=dim, along=True)
 
 
+@public()
 def embedding(indices: Any, table: Any, /) -> Tensor:
     """Return the rows of a table at these indices; the table may be sharded along either dim.
 
@@ -76,6 +80,7 @@ def embedding(indices: Any, table: Any, /) -> Tensor:
     return gather(values, _integers(index, "embedding"), dim=0, along=False)
 
 
+@public(method=True)
 def one_hot(indices: Any, num_classes: int, /, *, dtype: Any = "float64", axis_layout: Any = None) -> Tensor:
     """Return 1 at each index along a new last dim of `num_classes`, and 0 elsewhere.
 
@@ -300,8 +305,13 @@ def _checked(position: int, size: int, dim: int) -> int:
     return position % size
 
 
-def indexed(x: Tensor, key: Any) -> Tensor:
-    """Return `x[key]`."""
+@public(name=None, method="__getitem__")
+def pick(x: Tensor, key: Any, /) -> Tensor:
+    """Return the elements at an index: integers, slices, None, an ellipsis, arrays of integers.
+
+    >>> asarray([1.0, 2.0, 3.0])[1:].numpy()
+    array([2., 3.])
+    """
     found = parsed(x, key)
     out = basic(x, found)
     if not found.arrays:

@@ -18,6 +18,7 @@ from shardwise.plan.plan import plan_reshard
 from shardwise.prim.arithmetic import elementwise as rows
 from shardwise.prim.dispatch.operands import may_bring, may_send, rehearsed
 from shardwise.prim.dispatch.solvers import is_quiet, mode, permit
+from shardwise.prim.face import public
 from shardwise.prim.movement.borders import stretches, surround
 from shardwise.prim.movement.joins import Widths, joined_shape
 from shardwise.prim.movement.joins import concat as join
@@ -32,6 +33,7 @@ from shardwise.prim.views.windows import window, windowed
 PadMode = Literal["constant", "edge", "reflect", "wrap"]
 
 
+@public()
 def concat(arrays: Sequence[Any], /, *, axis: int | None = 0) -> Tensor:
     """Return arrays side by side along a dim; with `axis=None` all of them flattened.
 
@@ -118,6 +120,7 @@ def _joint(layout: Layout, dim: int) -> Layout:
     return Layout(layout.mesh, cuts, layout.partial, layout.reduce_op or "sum")
 
 
+@public()
 def stack(arrays: Sequence[Any], /, *, axis: int = 0) -> Tensor:
     """Return arrays of one shape along a new dim.
 
@@ -140,7 +143,8 @@ def stack(arrays: Sequence[Any], /, *, axis: int = 0) -> Tensor:
         return joined(wide, dim)
 
 
-def unstack(x: Any, /, *, axis: int = 0) -> tuple[Tensor, ...]:
+@public(method=True)
+def unstack(x: Any, /, axis: int = 0) -> tuple[Tensor, ...]:
     """Return the parts of a tensor along a dim, without that dim.
 
     >>> [float(y) for y in unstack([1.0, 2.0])]
@@ -152,7 +156,8 @@ def unstack(x: Any, /, *, axis: int = 0) -> tuple[Tensor, ...]:
     return tuple(squeeze(sliced(x, row, drop=(dim,)), at=(dim,)) for row in rows)
 
 
-def split(x: Any, indices_or_sections: int | Sequence[int], /, *, axis: int = 0) -> list[Tensor]:
+@public(method=True)
+def split(x: Any, indices_or_sections: int | Sequence[int], /, axis: int = 0) -> list[Tensor]:
     """Return a tensor cut into equal sections along a dim, or at the given indices.
 
     >>> [y.numpy().tolist() for y in split([1, 2, 3, 4], 2)], len(split([1, 2, 3], [1]))
@@ -176,7 +181,8 @@ def _cut(x: Tensor, dim: int, at: Sequence[int]) -> list[Tensor]:
     return [sliced(x, whole_but(x.shape, dim, between(a, b))) for a, b in pairwise(bounds)]
 
 
-def flip(x: Any, /, *, axis: Axis = None) -> Tensor:
+@public(method=True)
+def flip(x: Any, /, axis: Axis = None) -> Tensor:
     """Return the elements in reverse order along dims, all of them by default.
 
     >>> flip([1.0, 2.0, 3.0]).numpy()
@@ -187,7 +193,8 @@ def flip(x: Any, /, *, axis: Axis = None) -> Tensor:
     return mirror(x, dims=dims) if dims else x
 
 
-def roll(x: Any, /, shift: int | Sequence[int], *, axis: Axis = None) -> Tensor:
+@public(method=True)
+def roll(x: Any, /, shift: int | Sequence[int], axis: Axis = None) -> Tensor:
     """Return the elements moved along by `shift` places; those that leave at the end come in at the start.
 
     >>> roll([1.0, 2.0, 3.0], 1).numpy()
@@ -241,6 +248,7 @@ def _rolled(x: Tensor, amounts: tuple[int, ...], dims: int, layout: Layout, carr
 # -- padding -------------------------------------------------------------------------------------------
 
 
+@public(method=True)
 def pad(x: Any, pad_width: Any, /, *, mode: PadMode = "constant", constant_values: float = 0) -> Tensor:
     """Return a tensor with elements added before and after its dims, as `numpy.pad` does.
 

@@ -8,10 +8,12 @@ from typing import Any
 from shardwise.errors import ArgumentError, BindingError, RangeError, as_int, checked_ints, listed
 from shardwise.ops.reductions import dim_of
 from shardwise.prim.arithmetic.contract import LETTERS, contract
+from shardwise.prim.face import public
 from shardwise.prim.tensor import Tensor, together
 from shardwise.prim.views.shapes import expand, squeeze
 
 
+@public()
 def einsum(subscripts: str, /, *operands: Any) -> Tensor:
     """Return the sum of products that the subscripts describe, as `numpy.einsum` does.
 
@@ -66,6 +68,7 @@ def _parsed(subscripts: str, ranks: Sequence[int]) -> tuple[list[str], str]:
     return full, out
 
 
+@public(method=True, operator="@")
 def matmul(x1: Any, x2: Any, /) -> Tensor:
     """Return the matrix product over the last two dims; leading dims broadcast, vectors are allowed.
 
@@ -106,7 +109,8 @@ def _dropped(x: Tensor, letters: str) -> tuple[Tensor, str]:
     return (squeeze(x, at=at), "".join(c for k, c in enumerate(letters) if k not in at)) if at else (x, letters)
 
 
-def tensordot(x1: Any, x2: Any, /, *, axes: int | tuple[Sequence[int], Sequence[int]] = 2) -> Tensor:
+@public(method=True)
+def tensordot(x1: Any, x2: Any, /, axes: int | tuple[Sequence[int], Sequence[int]] = 2) -> Tensor:
     """Return the sum of products over pairs of dims: the last of `x1` with the first of `x2`, or those listed.
 
     >>> tensordot([1.0, 2.0], [3.0, 4.0], axes=1).item()

@@ -20,6 +20,7 @@ from shardwise.layout.mesh import DeviceMesh
 from shardwise.layout.placement import Placement, ReduceOp
 from shardwise.layout.spec import DimSpec
 from shardwise.prim.dispatch.per_device import worked
+from shardwise.prim.face import public
 from shardwise.prim.interpreters.local import (
     LocalTensor,
     constant_stack,
@@ -104,6 +105,7 @@ def _batch_unstack(row: Row, lead: Any, mapped: Any, operands: Any, params: Any)
 unstack = Row("unstack", _unstack, _unstack_vjp, linear=True, batch=_batch_unstack)
 
 
+@public()
 def shard_map(
     fn: Callable[..., Any], mesh: DeviceMesh | None = None, in_specs: Any = None, out_specs: Any = None
 ) -> Callable[..., Any]:
@@ -204,6 +206,7 @@ def as_local(x: Any, function: str) -> Tensor:
 # -- positions -------------------------------------------------------------------------------------------
 
 
+@public()
 def axis_index(axis: Names) -> LocalTensor:
     """Return, inside `shard_map`, each device's position along a mesh axis, or along several as one, major to minor.
 

@@ -10,6 +10,7 @@ from shardwise.engine.arrays import is_low
 from shardwise.errors import ArgumentError, BindingError, checked_int, checked_number
 from shardwise.ops.reductions import Axis, dim_of, dims_of, square_lengths, wide_logsumexp, wide_mean, wide_sum
 from shardwise.prim.arithmetic import elementwise as rows
+from shardwise.prim.face import public
 from shardwise.prim.movement.gathers import gather
 from shardwise.prim.tensor import Tensor, together
 from shardwise.prim.views.shapes import expand, squeeze
@@ -17,6 +18,7 @@ from shardwise.prim.views.shapes import expand, squeeze
 Reduction = Literal["mean", "sum", "none"]
 
 
+@public(method=True)
 def layer_norm(x: Any, weight: Any = None, bias: Any = None, /, *, axis: Axis = -1, eps: float = 1e-5) -> Tensor:
     """Return `x` with mean 0 and variance 1 over dims, times `weight` plus `bias`, which have the shape of those dims.
 
@@ -38,6 +40,7 @@ def _round_to(out: Tensor, *operands: Tensor | None) -> Tensor:
     return rows.narrow(out, np.result_type(*(x.dtype for x in operands if x is not None)))
 
 
+@public(method=True)
 def rms_norm(x: Any, weight: Any = None, /, *, axis: Axis = -1, eps: float = 1e-5) -> Tensor:
     """Return `x` divided by the root of the mean of its squares over dims, times `weight`.
 
@@ -69,6 +72,7 @@ def _over(y: Tensor, x: Tensor, dims: tuple[int, ...], what: str) -> Tensor:
     return expand(y, at=tuple(k for k in range(dims[0], x.ndim) if k not in dims)) if dims else y
 
 
+@public(method=True)
 def cross_entropy(
     logits: Any, labels: Any, /, *, axis: int = -1, reduction: Reduction = "mean", ignore_index: int | None = None
 ) -> Tensor:

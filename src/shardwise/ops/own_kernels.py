@@ -17,12 +17,14 @@ from shardwise.layout.layout import Shape, checked_shape
 from shardwise.layout.placement import checked_dtype
 from shardwise.ops.local_view import as_local, inside
 from shardwise.prim.dispatch.per_device import Place, made
+from shardwise.prim.face import public
 from shardwise.prim.interpreters.local import LocalTensor, reshape_array, stack_layout
 from shardwise.prim.tensor import Tensor, host_array
 
 Type = tuple[Shape, np.dtype]
 
 
+@public()
 def local_call(fn: Callable[..., Any], *values: Any, out: Any = None) -> Any:
     """Run, inside `shard_map`, a function of plain arrays on what each device holds, and return what it makes.
 

@@ -19,6 +19,7 @@ from shardwise.layout.tiling import Box
 from shardwise.ops.own_rules import Sizes, written_rule
 from shardwise.prim.arithmetic.reduce import reduce
 from shardwise.prim.dispatch.decision import apply
+from shardwise.prim.face import public
 from shardwise.prim.interpreters.batch import Lead
 from shardwise.prim.interpreters.local import reshape_array
 from shardwise.prim.kernel import zeros
@@ -29,6 +30,7 @@ Dtype = Any  # a dtype, or a function of those of the operands
 Leads = tuple[tuple[Lead, tuple[bool, ...]], ...]  # dims in front, the outermost first, and which operands have them
 
 
+@public()
 def custom_op(
     fn: Callable[..., Any],
     *,

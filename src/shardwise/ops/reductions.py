@@ -21,6 +21,7 @@ from shardwise.prim.arithmetic.positions import iota
 from shardwise.prim.arithmetic.reduce import reduce, spread
 from shardwise.prim.arithmetic.softmax import softmax as softmax_of_whole
 from shardwise.prim.dispatch.operands import may_bring, whole
+from shardwise.prim.face import public
 from shardwise.prim.movement.gathers import gather
 from shardwise.prim.movement.joins import pad as surround
 from shardwise.prim.relayout import relayout
@@ -76,7 +77,8 @@ def _accumulated(x: Any, axis: Axis, dtype: Any, keepdims: bool, op: ReduceOp, f
     return out if out.dtype == wanted else rows.astype(out, dtype=wanted)
 
 
-def sum(x: Any, /, *, axis: Axis = None, dtype: Any = None, keepdims: bool = False) -> Tensor:
+@public(method=True)
+def sum(x: Any, /, axis: Axis = None, *, dtype: Any = None, keepdims: bool = False) -> Tensor:
     """Return the sum over dims.
 
     >>> sum([[1.0, 2.0], [3.0, 4.0]], axis=0).numpy()
@@ -85,7 +87,8 @@ def sum(x: Any, /, *, axis: Axis = None, dtype: Any = None, keepdims: bool = Fal
     return _accumulated(x, axis, dtype, keepdims, ReduceOp.SUM, "sum")
 
 
-def prod(x: Any, /, *, axis: Axis = None, dtype: Any = None, keepdims: bool = False) -> Tensor:
+@public(method=True)
+def prod(x: Any, /, axis: Axis = None, *, dtype: Any = None, keepdims: bool = False) -> Tensor:
     """Return the product over dims.
 
     >>> prod([2.0, 3.0]).item()
@@ -94,7 +97,8 @@ def prod(x: Any, /, *, axis: Axis = None, dtype: Any = None, keepdims: bool = Fa
     return _accumulated(x, axis, dtype, keepdims, ReduceOp.PROD, "prod")
 
 
-def max(x: Any, /, *, axis: Axis = None, keepdims: bool = False) -> Tensor:
+@public(method=True)
+def max(x: Any, /, axis: Axis = None, *, keepdims: bool = False) -> Tensor:
     """Return the largest element over dims; its derivative is shared evenly by ties.
 
     >>> max([[1.0, 5.0], [3.0, 4.0]], axis=1).numpy()
@@ -103,7 +107,8 @@ def max(x: Any, /, *, axis: Axis = None, keepdims: bool = False) -> Tensor:
     return _reduced(x, axis, keepdims, ReduceOp.MAX, "max")
 
 
-def min(x: Any, /, *, axis: Axis = None, keepdims: bool = False) -> Tensor:
+@public(method=True)
+def min(x: Any, /, axis: Axis = None, *, keepdims: bool = False) -> Tensor:
     """Return the smallest element over dims; its derivative is shared evenly by ties.
 
     >>> min([[3.0, 1.0], [2.0, 5.0]], axis=0).numpy()
@@ -112,7 +117,8 @@ def min(x: Any, /, *, axis: Axis = None, keepdims: bool = False) -> Tensor:
     return _reduced(x, axis, keepdims, ReduceOp.MIN, "min")
 
 
-def any(x: Any, /, *, axis: Axis = None, keepdims: bool = False) -> Tensor:
+@public(method=True)
+def any(x: Any, /, axis: Axis = None, *, keepdims: bool = False) -> Tensor:
     """Return whether any element over dims is true.
 
     >>> any([[True, False], [False, False]], axis=1).numpy()
@@ -121,7 +127,8 @@ def any(x: Any, /, *, axis: Axis = None, keepdims: bool = False) -> Tensor:
     return _reduced(rows.astype(asarray(x), dtype=checked_dtype("bool")), axis, keepdims, ReduceOp.BOR, "any")
 
 
-def all(x: Any, /, *, axis: Axis = None, keepdims: bool = False) -> Tensor:
+@public(method=True)
+def all(x: Any, /, axis: Axis = None, *, keepdims: bool = False) -> Tensor:
     """Return whether all elements over dims are true.
 
     >>> all([[True, False], [True, True]], axis=1).numpy()
@@ -130,7 +137,8 @@ def all(x: Any, /, *, axis: Axis = None, keepdims: bool = False) -> Tensor:
     return _reduced(rows.astype(asarray(x), dtype=checked_dtype("bool")), axis, keepdims, ReduceOp.BAND, "all")
 
 
-def mean(x: Any, /, *, axis: Axis = None, keepdims: bool = False) -> Tensor:
+@public(method=True)
+def mean(x: Any, /, axis: Axis = None, *, keepdims: bool = False) -> Tensor:
     """Return the mean over dims.
 
     >>> mean([1.0, 3.0]).item()
@@ -180,7 +188,8 @@ def _real(value: Any, what: str) -> float:
     return number
 
 
-def var(x: Any, /, *, axis: Axis = None, correction: float = 0.0, keepdims: bool = False) -> Tensor:
+@public(method=True)
+def var(x: Any, /, axis: Axis = None, *, correction: float = 0.0, keepdims: bool = False) -> Tensor:
     """Return the variance over dims: the mean of |x - mean|², which is real for complex numbers too.
 
     >>> var([1.0, 3.0]).item(), var([1.0, 1.0j]).item()
@@ -200,7 +209,8 @@ def _var(x: Tensor, dims: tuple[int, ...], correction: float, keepdims: bool) ->
     return rows.divide(total, left if left > 0 else float("nan"))
 
 
-def std(x: Any, /, *, axis: Axis = None, correction: float = 0.0, keepdims: bool = False) -> Tensor:
+@public(method=True)
+def std(x: Any, /, axis: Axis = None, *, correction: float = 0.0, keepdims: bool = False) -> Tensor:
     """Return the standard deviation over dims.
 
     >>> std([1.0, 3.0, 5.0, 7.0], correction=1.0).numpy().round(4)
@@ -210,7 +220,8 @@ def std(x: Any, /, *, axis: Axis = None, correction: float = 0.0, keepdims: bool
     return rows.narrow(rows.sqrt(_var(x, dims_of(x, axis, "std"), correction, keepdims)), x.dtype)
 
 
-def logsumexp(x: Any, /, *, axis: Axis = None, keepdims: bool = False) -> Tensor:
+@public(method=True)
+def logsumexp(x: Any, /, axis: Axis = None, *, keepdims: bool = False) -> Tensor:
     """Return log(sum(exp(x))) over dims, without overflow.
 
     >>> logsumexp([1000.0, 1000.0]).item() - 1000.0 < 0.7
@@ -232,7 +243,8 @@ def _finite(x: Tensor) -> Tensor:
     return rows.where(rows.isfinite(x), x, 0.0)
 
 
-def softmax(x: Any, /, *, axis: int = -1) -> Tensor:
+@public(method=True)
+def softmax(x: Any, /, axis: int = -1) -> Tensor:
     """Return exp(x) divided by its sum along a dim.
 
     >>> softmax([0.0, 0.0]).numpy()
@@ -246,7 +258,8 @@ def softmax(x: Any, /, *, axis: int = -1) -> Tensor:
     return softmax_of_whole(x, dim=dim)
 
 
-def log_softmax(x: Any, /, *, axis: int = -1) -> Tensor:
+@public(method=True)
+def log_softmax(x: Any, /, axis: int = -1) -> Tensor:
     """Return the logarithm of softmax.
 
     >>> log_softmax([0.0, 0.0]).numpy().round(4)
@@ -265,7 +278,8 @@ def _log_softmax(x: Tensor, dims: tuple[int, ...]) -> Tensor:
 # -- where, how much, how far ----------------------------------------------------------------------------
 
 
-def argmax(x: Any, /, *, axis: int | None = None, keepdims: bool = False) -> Tensor:
+@public(method=True)
+def argmax(x: Any, /, axis: int | None = None, *, keepdims: bool = False) -> Tensor:
     """Return where the largest element along a dim is, the first of several; of the flattened tensor by default.
 
     >>> argmax([[1.0, 5.0], [7.0, 4.0]], axis=1).numpy()
@@ -274,7 +288,8 @@ def argmax(x: Any, /, *, axis: int | None = None, keepdims: bool = False) -> Ten
     return _best(x, axis, keepdims, ReduceOp.MAX, "argmax")
 
 
-def argmin(x: Any, /, *, axis: int | None = None, keepdims: bool = False) -> Tensor:
+@public(method=True)
+def argmin(x: Any, /, axis: int | None = None, *, keepdims: bool = False) -> Tensor:
     """Return where the smallest element along a dim is, the first of several; of the flattened tensor by default.
 
     >>> argmin([3.0, 1.0, 2.0]).item()
@@ -315,7 +330,8 @@ def _ordered(x: Any, function: str) -> Tensor:
     return x
 
 
-def norm(x: Any, /, *, axis: Axis = None, keepdims: bool = False, ord: float = 2) -> Tensor:
+@public(method=True)
+def norm(x: Any, /, axis: Axis = None, *, keepdims: bool = False, ord: float = 2) -> Tensor:
     """Return the vector norm over dims: the root of the sum of squares, or another order.
 
     >>> norm([3.0, 4.0]).item()
@@ -339,7 +355,8 @@ def norm(x: Any, /, *, axis: Axis = None, keepdims: bool = False, ord: float = 2
     return rows.narrow(rows.pow(total, 1.0 / ord), size.dtype)
 
 
-def cumulative_sum(x: Any, /, *, axis: int | None = None, dtype: Any = None, include_initial: bool = False) -> Tensor:
+@public(method=True)
+def cumulative_sum(x: Any, /, axis: int | None = None, *, dtype: Any = None, include_initial: bool = False) -> Tensor:
     """Return the sums of all elements up to each along a dim; along a sharded one only totals are sent.
 
     >>> cumulative_sum([1.0, 2.0, 3.0]).numpy()
@@ -366,7 +383,8 @@ def _wide(dtype: np.dtype) -> np.dtype:
     return np.result_type(dtype, np.uint64) if dtype.kind == "u" else dtype
 
 
-def topk(x: Any, k: int, /, *, axis: int = -1) -> tuple[Tensor, Tensor]:
+@public(method=True)
+def topk(x: Any, k: int, /, axis: int = -1) -> tuple[Tensor, Tensor]:
     """Return the `k` largest elements along a dim, largest first, and where they are; of equal ones the first.
 
     Along a sharded dim every device finds its own `k` largest, and only those are sent.

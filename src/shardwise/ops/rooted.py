@@ -14,6 +14,7 @@ from shardwise.layout.mesh import DeviceMesh
 from shardwise.layout.placement import ReduceOp
 from shardwise.ops.local_collectives import local_dim, named, pending_stack, ppermute, whole_axes
 from shardwise.ops.local_view import Names, as_local
+from shardwise.prim.face import public
 from shardwise.prim.interpreters.local import LocalTensor, local_row, map_stack, permute_array, reshape_array
 from shardwise.prim.movement.shards import embed, local_map, restrict, unfold
 from shardwise.prim.relayout import relayout
@@ -77,6 +78,7 @@ def _embed_root(x: Tensor, mesh: DeviceMesh, root: _Root, local: Shape) -> Tenso
     return x
 
 
+@public()
 def broadcast(x: Any, axis: Names, root: int = 0) -> Tensor:
     """Give every member of a group along `axis` what its member `root` holds.
 
@@ -100,6 +102,7 @@ def _spread_root(x: LocalTensor, *, root: _Root) -> LocalTensor:
 _broadcast = local_row("broadcast", _spread_root, linear=True)
 
 
+@public()
 def reduce(x: Any, axis: Names, root: int = 0, reduce_op: ReduceOp | str = "sum") -> Tensor:
     """Reduce over a group along `axis` onto its member `root`; the others get zeros.
 
@@ -123,6 +126,7 @@ def _reduce_to_root(x: LocalTensor, *, root: _Root, op: ReduceOp) -> LocalTensor
 _reduce = local_row("reduce", _reduce_to_root)
 
 
+@public()
 def gather(x: Any, axis: Names, root: int = 0, dim: int = 0) -> Tensor:
     """Concatenate what a group along `axis` holds along dim `dim`, on its member `root`; the others get zeros.
 
@@ -160,6 +164,7 @@ def _gather_to_root(x: LocalTensor, *, root: _Root, dim: int) -> LocalTensor:
 _gather = local_row("gather", _gather_to_root, linear=True)
 
 
+@public()
 def scatter(x: Any, axis: Names, root: int = 0, dim: int = 0) -> Tensor:
     """Give every member of a group along `axis` its piece of dim `dim` of what member `root` holds.
 
@@ -185,6 +190,7 @@ def _scatter_from_root(x: LocalTensor, *, root: _Root, dim: int) -> LocalTensor:
 _scatter = local_row("scatter", _scatter_from_root, linear=True)
 
 
+@public()
 def send_recv(x: Any, axis: Names, source: int, destination: int) -> Tensor:
     """Send what position `source` along `axis` holds to position `destination`; the others get zeros.
 

@@ -6,16 +6,18 @@ from collections.abc import Sequence
 from math import prod
 from typing import Any
 
-from shardwise.errors import BindingError, RangeError, checked_ints
+from shardwise.errors import BindingError, RangeError, as_int, checked_ints
 from shardwise.layout.layout import Layout
 from shardwise.ops.placement_args import sizes_of
 from shardwise.ops.reductions import dim_of, dims_of
 from shardwise.prim.arithmetic.broadcast import broadcast, broadcast_shape
+from shardwise.prim.face import public
 from shardwise.prim.tensor import Tensor, asarray
 from shardwise.prim.views import shapes as rows
 from shardwise.prim.views.reshaping import reshape as row_major
 
 
+@public()
 def reshape(x: Any, /, shape: int | Sequence[int]) -> Tensor:
     """Return the elements in another shape, in row-major order; one size may be -1.
 
@@ -42,6 +44,17 @@ def reshape(x: Any, /, shape: int | Sequence[int]) -> Tensor:
     return row_major(x, shape=tuple(sizes)) if tuple(sizes) != x.shape else x
 
 
+@public(name=None, method="reshape")
+def reshape_to(x: Any, /, *shape: Any) -> Tensor:
+    """Return the elements in another shape: `x.reshape(2, -1)` or `x.reshape((2, -1))`.
+
+    >>> asarray([[1.0, 2.0]]).reshape(2, -1).shape
+    (2, 1)
+    """
+    return reshape(x, shape[0] if len(shape) == 1 and as_int(shape[0]) is None else shape)
+
+
+@public(method=True)
 def permute_dims(x: Any, /, axes: Sequence[int]) -> Tensor:
     """Return the tensor with its dims in another order; nothing moves.
 
@@ -57,6 +70,29 @@ def permute_dims(x: Any, /, axes: Sequence[int]) -> Tensor:
     return rows.permute(x, order=order)
 
 
+@public(name=None, attribute="T")
+def reverse_dims(x: Tensor) -> Tensor:
+    """Return the tensor with its dims in reverse order.
+
+    >>> asarray([[1.0, 2.0]]).T.shape
+    (2, 1)
+    """
+    return rows.permute(x, order=tuple(reversed(range(x.ndim))))
+
+
+@public(name=None, method="transpose")
+def order_dims(x: Tensor, /, *axes: Any) -> Tensor:
+    """Return the dims in another order, or in reverse if none is given: `x.transpose(1, 0)`.
+
+    >>> asarray([[1.0, 2.0]]).transpose(1, 0).shape
+    (2, 1)
+    """
+    if not axes:
+        return reverse_dims(x)
+    return permute_dims(x, axes[0] if len(axes) == 1 and as_int(axes[0]) is None else axes)
+
+
+@public(method=True, attribute="mT")
 def matrix_transpose(x: Any, /) -> Tensor:
     """Return the tensor with its last two dims exchanged; nothing moves.
 
@@ -70,6 +106,7 @@ def matrix_transpose(x: Any, /) -> Tensor:
     return rows.permute(x, order=(*range(x.ndim - 2), x.ndim - 1, x.ndim - 2))
 
 
+@public(method=True)
 def moveaxis(x: Any, source: int | Sequence[int], destination: int | Sequence[int], /) -> Tensor:
     """Return the tensor with some dims at other positions; nothing moves.
 
@@ -92,7 +129,8 @@ def moveaxis(x: Any, source: int | Sequence[int], destination: int | Sequence[in
     return permute_dims(x, order)
 
 
-def expand_dims(x: Any, /, *, axis: int = 0) -> Tensor:
+@public(method=True)
+def expand_dims(x: Any, /, axis: int = 0) -> Tensor:
     """Return the tensor with a new dim of size one at position `axis`.
 
     >>> expand_dims([1.0, 2.0], axis=0).shape
@@ -102,6 +140,7 @@ def expand_dims(x: Any, /, *, axis: int = 0) -> Tensor:
     return rows.expand(x, at=(dim_of(x, axis, "expand_dims", rank=x.ndim + 1),))
 
 
+@public(method=True)
 def squeeze(x: Any, /, axis: int | Sequence[int]) -> Tensor:
     """Return the tensor without dims of size one.
 
@@ -115,6 +154,7 @@ def squeeze(x: Any, /, axis: int | Sequence[int]) -> Tensor:
     return rows.squeeze(x, at=dims)
 
 
+@public(method=True)
 def broadcast_to(x: Any, /, shape: Sequence[int]) -> Tensor:
     """Return the tensor repeated along new leading dims and dims of size one.
 

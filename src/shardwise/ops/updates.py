@@ -7,11 +7,12 @@ from typing import Any
 import numpy as np
 
 from shardwise.errors import BindingError
-from shardwise.ops.indexing import Flat, Key, basic, indexed, parsed
+from shardwise.ops.indexing import Flat, Key, basic, parsed, pick
 from shardwise.ops.shapes import broadcast_to
 from shardwise.prim.arithmetic import elementwise as rows
 from shardwise.prim.dispatch.operands import may_bring
 from shardwise.prim.dispatch.solvers import is_quiet, mode, permit
+from shardwise.prim.face import public
 from shardwise.prim.movement.gathers import scatter
 from shardwise.prim.movement.mirror import mirror
 from shardwise.prim.movement.updates import write, write_at
@@ -35,6 +36,17 @@ class Updates:
         return Update(self._x, key)
 
 
+@public(name=None, attribute="at")
+def updates_of(x: Tensor) -> Updates:
+    """Updates that return a new tensor: `x.at[2:4].set(0.0)`, `x.at[indices].add(values)`.
+
+    >>> from shardwise import asarray
+    >>> asarray([1.0, 2.0]).at[0].set(5.0).numpy()
+    array([5., 2.])
+    """
+    return Updates(x)
+
+
 class Update:
     """Some elements of a tensor, to be replaced or added to in a new tensor.
 
@@ -55,7 +67,7 @@ class Update:
 
     def get(self) -> Tensor:
         """Return the elements."""
-        return indexed(self._x, self._key)
+        return pick(self._x, self._key)
 
     def set(self, values: Any) -> Tensor:
         """Return the tensor with these elements replaced; where an index is repeated, the last one counts."""

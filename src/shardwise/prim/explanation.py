@@ -14,6 +14,7 @@ from shardwise.engine.log import Record, trace_communication
 from shardwise.errors import ArgumentError
 from shardwise.layout.layout import Layout
 from shardwise.layout.types import DistributedType
+from shardwise.prim.face import public
 from shardwise.prim.tensor import Tensor
 
 if TYPE_CHECKING:
@@ -72,6 +73,7 @@ class Explanation:
         return explanation_table(self)
 
 
+@public()
 def explain(fn: Callable[..., Any], *args: Any) -> Explanation:
     """Return what `fn(*args)` would communicate, step by step, and the memory per device, without computing it.
 

@@ -4,11 +4,27 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
 from shardwise.prim.tensor import Tensor
 
 Cotangents = tuple[Tensor | Callable[[], Tensor] | None, ...]
+
+
+@dataclass(frozen=True)
+class Formula:
+    """An elementwise op in the arithmetic of scalars, as Python writes it, of its operands x and y.
+
+    `ints` is what it is of integers, where that differs. It is computed in the dtype of the result, or in bool; what
+    compares is computed in the dtype of the operands.
+
+    >>> Formula("abs(x) < inf", ints="True")
+    Formula(text='abs(x) < inf', ints='True', of='result')
+    """
+
+    text: str
+    ints: str | None = None
+    of: Literal["result", "bool"] = "result"
 
 
 @dataclass(frozen=True, eq=False)
@@ -23,6 +39,9 @@ class Row:
     `batch(row, lead, mapped, operands, params)` computes it on operands of which some, the `mapped` ones, have leading
     dims that the program does not see. Without it all operands are given those dims, and the parameters are shifted
     by their names (see `Lead`). `local` is a primitive of what devices hold inside `shard_map`, and of nothing else.
+
+    `lower` is how the compiler writes it. An elementwise primitive has a `kernel`, a function of arrays, which may have
+    leading dims for devices. `function` is the public function that it is, if it is one.
     """
 
     name: str
@@ -32,6 +51,9 @@ class Row:
     linear: bool = False
     batch: Callable[..., Tensor] | None = None
     local: Callable[..., Tensor] | None = None
+    lower: Formula | None = None
+    kernel: Callable[..., Any] | None = None
+    function: Callable[..., Any] | None = None
 
     @staticmethod
     def constant(name: str, run: Callable[..., Tensor]) -> Row:

@@ -8,6 +8,7 @@ from shardwise.layout.axis import is_disjoint
 from shardwise.layout.cut import Cut
 from shardwise.layout.layout import Layout
 from shardwise.layout.placement import ReduceOp
+from shardwise.prim.face import public
 from shardwise.prim.primitive import Row
 from shardwise.prim.tensor import Tensor, moved
 
@@ -17,6 +18,17 @@ def _relayout_vjp(ct: Tensor, out: Tensor, x: Tensor, *, layout: Layout) -> tupl
 
 
 relayout = Row("relayout", lambda x, *, layout: moved(x, layout), _relayout_vjp, linear=True)
+
+
+@public(name=None, method="gather")
+def replicate(x: Tensor, /) -> Tensor:
+    """Return the same value on every device of the mesh.
+
+    >>> from shardwise import DeviceMesh, P, shard
+    >>> shard([1.0, 2.0], DeviceMesh((2,), ("x",)), P("x")).gather().type_text
+    'float64[2]'
+    """
+    return relayout(x, layout=Layout.replicated(x.mesh, x.ndim))
 
 
 def laid_out(x: Tensor, layout: Layout) -> Tensor:

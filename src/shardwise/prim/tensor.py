@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from math import prod
 from operator import is_
-from typing import Any, NoReturn
+from typing import Any, NoReturn, Protocol, TypeVar, Union
 
 import numpy as np
 
@@ -30,8 +30,20 @@ from shardwise.layout.placement import ReduceOp
 from shardwise.layout.spec import ShardingSpec
 from shardwise.layout.tiling import Box
 from shardwise.plan.plan import plan_reshard
+from shardwise.prim.face import public
 from shardwise.prim.fixed import Fixed
 from shardwise.prim.methods import Methods
+
+
+class HasArray(Protocol):
+    """What NumPy can read: its own arrays, tensors, and those of other libraries."""
+
+    def __array__(self) -> Any: ...
+
+
+Numbers = complex | np.generic | Sequence["Numbers"]
+ArrayLike = Union["Tensor", np.ndarray[Any, Any], HasArray, Numbers]  # what can be made a tensor
+Tree = TypeVar("Tree")  # containers of tensors, which keep their type
 
 
 @seal
@@ -224,10 +236,6 @@ class Tensor(Methods, Drawn, LayoutAccessors):
             raise BindingError(f"item() needs a tensor of one element, got shape {self.shape}.")
         return self.numpy().reshape(()).item()
 
-    def gather(self) -> Tensor:
-        """Return the same value on every device of the mesh."""
-        return _gathered(self)
-
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray:
         out = self.numpy()
         if dtype is not None and np.dtype(dtype) != out.dtype:
@@ -306,8 +314,6 @@ class Tensor(Methods, Drawn, LayoutAccessors):
 
     def __setitem__(self, key: Any, value: Any) -> NoReturn:
         raise TypeError("a Tensor does not change; x.at[...].set(value) returns a new one.")
-
-    __hash__ = object.__hash__
 
 
 def together(*data: Any) -> list[Tensor]:
@@ -402,12 +408,7 @@ def settled(x: Tensor) -> Tensor:
     return known if known is not None and known.layout is x.layout.resolved() else x
 
 
-def _gathered(x: Tensor) -> Tensor:
-    from shardwise.prim.relayout import relayout
-
-    return relayout(x, layout=Layout.replicated(x.mesh, x.ndim))
-
-
+@public()
 def asarray(data: Any, dtype: Any = None) -> Tensor:
     """Return anything array-like as a tensor on the default device; a Tensor is passed through, in the dtype if given.
 
@@ -494,6 +495,7 @@ def _shares(part: Array, array: Array) -> bool:
     return isinstance(part, np.ndarray) and np.may_share_memory(part, array)
 
 
+@public()
 def from_shards(
     shards: Sequence[Any] | Mapping[int, Any],
     mesh: DeviceMesh | None,

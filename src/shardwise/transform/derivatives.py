@@ -12,12 +12,14 @@ from shardwise.engine.local_shards import sample
 from shardwise.errors import DerivativeError, checked_function, listed
 from shardwise.layout.placement import ReduceOp, reductions_of
 from shardwise.prim.arithmetic.elementwise import add
+from shardwise.prim.face import public
 from shardwise.prim.interpreters.bind import Node, Traced, new_level, pulled_back
 from shardwise.prim.movement.parts import zeros_like
 from shardwise.prim.relayout import relayout
 from shardwise.prim.tensor import Tensor, asarray, host_array, lowest, placed
 
 
+@public()
 def vjp(fn: Callable[..., Any], *primals: Any) -> tuple[Any, Callable[[Any], tuple[Any, ...]]]:
     """Return `fn(*primals)` and the function from cotangents of the result to cotangents of the arguments.
 
@@ -53,6 +55,7 @@ def vjp(fn: Callable[..., Any], *primals: Any) -> tuple[Any, Callable[[Any], tup
     return optree.tree_unflatten(out_tree, plain), back
 
 
+@public()
 def jvp(fn: Callable[..., Any], primals: Sequence[Any], tangents: Sequence[Any]) -> tuple[Any, Any]:
     """Return `fn(*primals)` and its derivative in the direction of the tangents.
 
@@ -76,6 +79,7 @@ def jvp(fn: Callable[..., Any], primals: Sequence[Any], tangents: Sequence[Any])
     return optree.tree_unflatten(out_tree, plain), optree.tree_unflatten(out_tree, moved)
 
 
+@public()
 def stop_gradient(x: Any) -> Any:
     """Return the same values as constants to every derivative.
 

@@ -11,12 +11,14 @@ import optree
 
 from shardwise.errors import ArgumentError, DerivativeError, as_int, checked_function, checked_ints
 from shardwise.layout.layout import Layout
+from shardwise.prim.face import public
 from shardwise.prim.interpreters.bind import below
 from shardwise.prim.relayout import relayout
 from shardwise.prim.tensor import Tensor, settled
 from shardwise.transform.derivatives import vjp
 
 
+@public()
 def grad(fn: Callable[..., Any], argnums: int | Sequence[int] = 0, has_aux: bool = False) -> Callable[..., Any]:
     """Return the function that gives the gradient of `fn`, whose result is one number.
 
@@ -40,6 +42,7 @@ def grad(fn: Callable[..., Any], argnums: int | Sequence[int] = 0, has_aux: bool
     return gradient
 
 
+@public()
 def value_and_grad(
     fn: Callable[..., Any], argnums: int | Sequence[int] = 0, has_aux: bool = False
 ) -> Callable[..., tuple[Any, Any]]:

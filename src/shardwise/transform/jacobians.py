@@ -11,12 +11,14 @@ import optree
 from shardwise.errors import ArgumentError, DerivativeError, as_int, checked_function, checked_ints
 from shardwise.layout.layout import Layout
 from shardwise.ops.creation import eye, zeros_like
+from shardwise.prim.face import public
 from shardwise.prim.tensor import Tensor, asarray
 from shardwise.prim.views.reshaping import reshape
 from shardwise.transform.derivatives import jvp, vjp
 from shardwise.transform.mapping import vmap
 
 
+@public()
 def jacfwd(fn: Callable[..., Any], argnums: int | Sequence[int] = 0) -> Callable[..., Any]:
     """Return the function that gives the Jacobian of `fn` by its arguments `argnums`, column by column at once.
 
@@ -57,6 +59,7 @@ def jacfwd(fn: Callable[..., Any], argnums: int | Sequence[int] = 0) -> Callable
     return jacobian
 
 
+@public()
 def jacrev(fn: Callable[..., Any], argnums: int | Sequence[int] = 0) -> Callable[..., Any]:
     """Return the function that gives the Jacobian of `fn` by its arguments `argnums`, row by row at once.
 
@@ -92,6 +95,7 @@ def jacrev(fn: Callable[..., Any], argnums: int | Sequence[int] = 0) -> Callable
     return jacobian
 
 
+@public()
 def hessian(fn: Callable[..., Any], argnums: int | Sequence[int] = 0) -> Callable[..., Any]:
     """Return the function that gives the second derivatives of `fn`.
 

@@ -14,6 +14,7 @@ from shardwise.layout.cut import Cut
 from shardwise.layout.layout import Layout
 from shardwise.ops.local_view import each_name
 from shardwise.ops.shapes import moveaxis
+from shardwise.prim.face import public
 from shardwise.prim.interpreters.batch import Batched, Lead
 from shardwise.prim.interpreters.bind import new_level
 from shardwise.prim.relayout import relayout
@@ -22,6 +23,7 @@ from shardwise.prim.tensor import Tensor, asarray
 Axes = Any  # an int, None, or a tree of them that begins as that of the arguments does
 
 
+@public()
 def vmap(
     fn: Callable[..., Any], in_axes: Axes = 0, out_axes: Axes = 0, *, spmd_axis_name: str | Sequence[str] | None = None
 ) -> Callable[..., Any]:

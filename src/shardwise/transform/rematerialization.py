@@ -9,11 +9,13 @@ from typing import Any
 import optree
 
 from shardwise.errors import checked_function
+from shardwise.prim.face import public
 from shardwise.prim.tensor import Tensor
 from shardwise.transform.calls import call_of, write_call
 from shardwise.transform.derivatives import vjp
 
 
+@public()
 def checkpoint(fn: Callable[..., Any]) -> Callable[..., Any]:
     """Return the same function, of which reverse derivatives keep the arguments only and compute the rest again.
 

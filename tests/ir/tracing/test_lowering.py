@@ -10,8 +10,7 @@ import shardwise as sw
 from shardwise import Cut, DeviceMesh, Layout, P, ReduceOp, shard
 from shardwise.errors import ProgramError
 from shardwise.ir import print_module, trace
-from shardwise.ir.tracing.bodies import BODIES
-from shardwise.ir.tracing.lowering import LOWERINGS, lowered
+from shardwise.ir.tracing.lowering import FORMULAS, LOWERINGS, lowered
 from shardwise.prim.arithmetic.reduce import reduce
 from shardwise.prim.interpreters.bind import Node
 from shardwise.prim.primitive import Row
@@ -122,7 +121,7 @@ def test_a_row_that_is_not_known_is_refused_by_name() -> None:
         lowered(nothing, node, [])
     text = str(caught.value)
     assert text.startswith("conjure cannot be written as ops on whole tensors, so it cannot be traced.\n  rows: ")
-    assert all(name in text for name in (*BODIES, *LOWERINGS, "relayout"))
+    assert all(name in text for name in (*FORMULAS, *LOWERINGS, "relayout"))
 
 
 def test_what_is_lowered_is_printed_with_names_that_are_read() -> None:

@@ -13,7 +13,7 @@ import shardwise as sw
 from shardwise import AbstractEngine, DeviceMesh, P, engine_context, grad, jvp, shard, stop_gradient, value_and_grad
 from shardwise.errors import ProgramError
 from shardwise.ir import execute, parse_module, print_module, trace, verify
-from shardwise.ir.tracing.bodies import BODIES
+from shardwise.ir.tracing.lowering import FORMULAS
 
 MESH = DeviceMesh((2, 2), ("x", "y"))
 RNG = np.random.default_rng(0)
@@ -120,7 +120,7 @@ def sample(name: str, shape: tuple[int, ...]) -> np.ndarray:
     return np.abs(values) + 1.5 if name == "acosh" else np.round(values, 1)
 
 
-@pytest.mark.parametrize("name", sorted(set(BODIES) - set(BITS)))
+@pytest.mark.parametrize("name", sorted(set(FORMULAS) - set(BITS)))
 def test_every_elementwise_primitive(name):
     function = getattr(sw, name)
     x = shard(sample(name, (4, 3)), MESH, P("x", "y"))

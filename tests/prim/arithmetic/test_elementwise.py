@@ -63,7 +63,7 @@ def test_python_numbers_take_the_dtype(dtype: np.dtype) -> None:
 
 def test_the_layout_is_that_of_the_operand_that_is_spread() -> None:
     x = shard(np.arange(8.0), M4, P("x"))
-    assert (np.ones(8) + x).layout is (x + np.ones(8)).layout is x.layout
+    assert (np.ones(8) + x).layout is (x + np.ones(8)).layout is x.layout  # type: ignore
     assert (asarray(1.0) - x).layout is x.layout
     assert (x * shard(np.ones(8), M4, P())).layout is x.layout
     assert (x + np.ones((2, 8))).layout is Layout(M4, [None, "x"])
@@ -123,7 +123,7 @@ def test_numpy_and_torch_operands_meet_in_torch() -> None:
     torch = pytest.importorskip("torch")
     x = shard(torch.arange(4.0), M4, P("x"))
     for y in (x + np.ones(4, "float32"), np.ones(4, "float32") * x, x - shard(np.ones(4, "float32"), M4, P())):
-        assert isinstance(y.local(0), torch.Tensor)
+        assert isinstance(y.local(0), torch.Tensor)  # type: ignore
         assert y.dtype == "float32"
     small = shard(torch.ones(4, dtype=torch.bfloat16), M4, P("x")) + values((4,), "bfloat16")
     assert small.local(0).dtype == torch.bfloat16

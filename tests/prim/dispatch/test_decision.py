@@ -345,7 +345,7 @@ def test_silence_is_the_default_and_a_way_that_sends_nothing_is_not_reported() -
     with mode(GreedyReshard(on_reshard="raise")):
         assert apply("add", np.add, ADD, [x, x]).layout is x.layout
         for _ in range(2):
-            with pytest.raises(LayoutError, match=r"^add at .*test_dispatch.py:\d+ reshards its operands"):
+            with pytest.raises(LayoutError, match=r"^add at .*test_decision.py:\d+ reshards its operands"):
                 apply("add", np.add, ADD, [x, y])
 
 

@@ -12,8 +12,8 @@ from xdsl.ir import SSAValue
 from xdsl.ir.affine import AffineExpr
 
 from shardwise.errors import ProgramError
-from shardwise.ir.tracing.bodies import converted
 from shardwise.ir.tracing.emitter import Emitter, element_of, shape_of
+from shardwise.ir.tracing.formulas import convert
 from shardwise.prim.interpreters.bind import Node
 from shardwise.prim.views.spans import Stretch
 
@@ -89,7 +89,7 @@ def _stretch(e: Emitter, x: SSAValue, dim: int, part: Stretch, dtype: np.dtype) 
 def _position(e: Emitter, index: SSAValue, dtype: np.dtype, size: int) -> SSAValue:
     # An index counted from the start.
     wide = np.dtype("int64")
-    index = converted(e, index, dtype, wide)
+    index = convert(e, index, dtype, wide)
     below = e.add(arith.CmpiOp(index, e.scalar(0, wide), "slt"))
     return e.add(arith.SelectOp(below, e.add(arith.AddiOp(index, e.scalar(size, wide))), index))
 
@@ -100,7 +100,7 @@ def _counted(e: Emitter, node: Node, operands: Operands) -> SSAValue:
 
     def body(inner: Emitter, xs: Sequence[SSAValue]) -> SSAValue:
         at = _position(inner, xs[0], x.dtype, node.params["size"])
-        return converted(inner, at, np.dtype("int64"), out.dtype)
+        return convert(inner, at, np.dtype("int64"), out.dtype)
 
     return e.generic([operands[0]], [rank], e.empty(x.shape, element_of(out.dtype)), rank, x.ndim, body)
 

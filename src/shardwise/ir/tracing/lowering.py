@@ -14,29 +14,33 @@ from xdsl.ir import SSAValue
 from shardwise.engine.arrays import identity
 from shardwise.engine.storage import storage_of
 from shardwise.errors import ProgramError
-from shardwise.ir.tracing.bodies import BODIES, LOGICAL, QUESTIONS, SINGLE, converted
 from shardwise.ir.tracing.convolutions import CONVOLUTIONS
 from shardwise.ir.tracing.emitter import Emitter, element_of, shape_of
+from shardwise.ir.tracing.formulas import BOOL, compares, compute, convert, is_single
 from shardwise.ir.tracing.indexing import INDEXING
 from shardwise.layout.axis import Axis, without
 from shardwise.layout.layout import Layout, Shape
 from shardwise.layout.placement import ReduceOp, accumulator
+from shardwise.prim.arithmetic import elementwise
 from shardwise.prim.interpreters.bind import Node
 from shardwise.prim.movement.exchanges import blocks
+from shardwise.prim.primitive import Formula, Row
 from shardwise.prim.tensor import Tensor
 
 Operand = SSAValue | int | float | bool
 Lowering = Callable[[Emitter, Node, Sequence[Any]], SSAValue]
+# The elementwise primitives that say in their row how they are written.
+FORMULAS = tuple(row.name for row in vars(elementwise).values() if isinstance(row, Row) and row.lower is not None)
 
 
 def lowered(e: Emitter, node: Node, operands: Sequence[Operand]) -> SSAValue:
     """Return the value of one primitive, given those of its operands."""
     assert node.row is not None
     name = node.row.name
-    if name in BODIES:
-        return _elementwise(e, node, operands)
+    if node.row.lower is not None:
+        return _elementwise(e, node, node.row.lower, operands)
     if name not in LOWERINGS:
-        known = ", ".join(sorted([*BODIES, *LOWERINGS, "relayout"]))
+        known = ", ".join(sorted([*FORMULAS, *LOWERINGS, "relayout"]))
         raise ProgramError(
             f"{name} cannot be written as ops on whole tensors, so it cannot be traced.\n  rows: {known}"
         )
@@ -66,18 +70,18 @@ def _common(node: Node) -> np.dtype:
     return found
 
 
-def _elementwise(e: Emitter, node: Node, operands: Sequence[Operand]) -> SSAValue:
-    assert node.row is not None
-    name, out = node.row.name, _out(node)
-    compute = np.dtype(bool) if name in LOGICAL else _common(node) if name in QUESTIONS else out.dtype
+def _elementwise(e: Emitter, node: Node, formula: Formula, operands: Sequence[Operand]) -> SSAValue:
+    out, asks = _out(node), compares(formula)
+    dtype = BOOL if formula.of == "bool" else _common(node) if asks else out.dtype
     tensors = [x for x in node.operands if isinstance(x, Tensor)]
-    if name in SINGLE and all(x.dtype == compute and x.shape == out.shape for x in tensors):
-        full = [x if isinstance(x, SSAValue) else e.full(out.shape, x, compute) for x in operands]
-        return BODIES[name](e, full, compute)
+    if is_single(formula) and all(x.dtype == dtype and x.shape == out.shape for x in tensors):
+        return compute(
+            e, formula, [x if isinstance(x, SSAValue) else e.full(out.shape, x, dtype) for x in operands], dtype
+        )
 
     def body(inner: Emitter, xs: Sequence[SSAValue]) -> SSAValue:
-        made = BODIES[name](inner, _converted(inner, node, xs, [compute] * len(node.operands)), compute)
-        return converted(inner, made, np.dtype(bool) if name in QUESTIONS else compute, out.dtype)
+        value = compute(inner, formula, _converted(inner, node, xs, [dtype] * len(node.operands)), dtype)
+        return convert(inner, value, BOOL if asks else dtype, out.dtype)
 
     return mapped(e, node, operands, body)
 
@@ -87,7 +91,7 @@ def _converted(e: Emitter, node: Node, xs: Sequence[SSAValue], wanted: Sequence[
     rest = iter(xs)
     out = []
     for x, to in zip(node.operands, wanted, strict=True):
-        out.append(converted(e, next(rest), x.dtype, to) if isinstance(x, Tensor) else e.scalar(x, to))
+        out.append(convert(e, next(rest), x.dtype, to) if isinstance(x, Tensor) else e.scalar(x, to))
     return out
 
 
@@ -123,7 +127,7 @@ def _astype(e: Emitter, node: Node, operands: Sequence[Operand]) -> SSAValue:
     src, dst = node.operands[0].dtype, _out(node).dtype
     if src == dst:
         return operands[0]  # type: ignore[return-value]
-    return mapped(e, node, operands, lambda inner, xs: converted(inner, xs[0], src, dst))
+    return mapped(e, node, operands, lambda inner, xs: convert(inner, xs[0], src, dst))
 
 
 # -- products and reductions -----------------------------------------------------------------------------
@@ -142,7 +146,7 @@ def _einsum(e: Emitter, node: Node, operands: Sequence[SSAValue]) -> SSAValue:
 
     def body(inner: Emitter, xs: Sequence[SSAValue]) -> SSAValue:
         *factors, total = xs
-        factors = [converted(inner, x, y.dtype, dtype) for x, y in zip(factors, node.operands, strict=True)]
+        factors = [convert(inner, x, y.dtype, dtype) for x, y in zip(factors, node.operands, strict=True)]
         made = factors[0]
         for factor in factors[1:]:
             made = inner.add(multiply(made, factor))
@@ -181,7 +185,7 @@ def reduced(e: Emitter, x: SSAValue, src: np.dtype, dtype: np.dtype, dims: Seque
 def _cast(e: Emitter, x: SSAValue, src: np.dtype, dst: np.dtype) -> SSAValue:
     rank = range(len(shape_of(x)))
     init = e.empty(shape_of(x), element_of(dst))
-    return e.generic([x], [rank], init, rank, len(rank), lambda inner, xs: converted(inner, xs[0], src, dst))
+    return e.generic([x], [rank], init, rank, len(rank), lambda inner, xs: convert(inner, xs[0], src, dst))
 
 
 def _combination(op: ReduceOp, dtype: np.dtype) -> tuple[Any, Any]:

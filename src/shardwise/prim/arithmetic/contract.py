@@ -13,7 +13,8 @@ import numpy as np
 from shardwise.engine.arrays import cast, dtype_of, is_low, is_torch
 from shardwise.layout.placement import ReduceOp
 from shardwise.prim.arithmetic.broadcast import broadcast
-from shardwise.prim.arithmetic.elementwise import add, as_in, in_bytes
+from shardwise.prim.arithmetic.by_element import as_in
+from shardwise.prim.arithmetic.elementwise import add, in_bytes
 from shardwise.prim.dispatch.decision import apply
 from shardwise.prim.dispatch.rule import Rule
 from shardwise.prim.kernel import in_room, makes_products

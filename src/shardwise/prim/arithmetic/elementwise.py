@@ -1,9 +1,12 @@
-"""Elementwise primitives, one row each: kernel, how pending reductions pass through, and derivatives."""
+"""Elementwise primitives, one declaration each: all that the package knows of an op stands in its line.
+
+From it come the function, the method or operator, the local view, batching, derivatives, the compiler's arithmetic
+and the entry of the reference.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import cache, partial
 from math import log as ln
 from math import pi
 from math import sqrt as root
@@ -11,148 +14,18 @@ from typing import Any
 
 import numpy as np
 
-from shardwise.engine.arrays import accumulator, is_foreign, is_low, is_torch
+from shardwise.engine.arrays import accumulator, is_low, is_torch
 from shardwise.errors import BindingError
 from shardwise.layout.placement import kind_of
-from shardwise.prim.arithmetic.broadcast import broadcast, unbroadcast
-from shardwise.prim.dispatch.decision import apply
-from shardwise.prim.dispatch.rule import Linear, elementwise_rule, is_integer
-from shardwise.prim.kernel import alike
-from shardwise.prim.primitive import Cotangents, Row
+from shardwise.prim.arithmetic.by_element import (
+    binary,
+    elementwise,
+    kernel_of,
+    pointwise,
+    unary,
+)
+from shardwise.prim.primitive import Formula, Row
 from shardwise.prim.tensor import Tensor
-
-# `monotone` says that a pending max or min passes through. Functions that are not defined everywhere do not say it:
-# a contribution outside their domain would become NaN and hide the others.
-Derivative = Callable[..., Any] | float | None  # of the operands and the result; a number; or zero
-
-
-def kernel_of(name: str) -> Callable[..., Any]:
-    """Return the function of this name in whatever library the arrays belong to."""
-    ours = getattr(np, name)
-
-    def kernel(*arrays: Any) -> Any:
-        for array in arrays:
-            if is_torch(array):
-                return _of_torch(name)(*arrays)
-        return ours(*arrays)
-
-    return kernel
-
-
-@cache
-def _of_torch(name: str) -> Callable[..., Any]:
-    from array_api_compat import torch
-
-    return getattr(torch, name)
-
-
-def elementwise(
-    name: str, kernel: Callable[..., Any], operands: tuple[Any, ...], linear: Linear = None, monotone: bool = False
-) -> Tensor:
-    """Return what a kernel makes of tensors and numbers, element by element."""
-    tensors = [x for x in operands if isinstance(x, Tensor)]
-    if not tensors:  # a derivative may come to a plain number
-        return kernel(*operands).item()
-    if len(tensors) == len(operands):
-        # A divisor may hold a zero, which nobody looks for: what it divides is resolved.
-        rule = elementwise_rule(tuple(x.shape for x in tensors), None if linear == "first" else linear, monotone)
-        return apply(name, kernel, rule, tensors)
-    # A number added to a pending sum would be added once per contribution, so only factors and divisors pass.
-    passes = linear == "each" or (linear == "first" and isinstance(operands[0], Tensor))
-    if passes and tensors[0].layout.partial:
-        passes = all(_passes(x, tensors[0].dtype, linear) for x in operands if not isinstance(x, Tensor))
-    rule = elementwise_rule(tuple([x.shape for x in tensors]), "first" if passes else None)
-    dtype = next((x.dtype for x in tensors if is_foreign(x.dtype)), tensors[0].dtype)
-    return apply(name, _filled(kernel, operands, dtype), rule, tensors)
-
-
-def _passes(number: Any, dtype: np.dtype, linear: Linear) -> bool:
-    # Whether parts of a sum may be multiplied (or divided, if it is linear in the first) by a number, each for itself.
-    if is_integer(dtype):  # the sum wraps around, and its parts would not once they are floats
-        return linear == "each" and isinstance(number, int)
-    kind = np.dtype(f"f{dtype.itemsize // 2}") if dtype.kind == "c" else dtype  # what is finite may be infinite there
-    try:
-        with np.errstate(all="ignore"):
-            parts = np.array([float(number.real), float(number.imag)]).astype(kind).astype(float)
-    except OverflowError:
-        return False
-    return bool(np.isfinite(parts).all()) and (linear == "each" or bool(parts.any()))
-
-
-def _filled(kernel: Callable[..., Any], operands: tuple[Any, ...], dtype: np.dtype) -> Callable[..., Any]:
-    # The kernel of the operands that are tensors, given those that are numbers.
-    if is_foreign(dtype):
-
-        def odd(*arrays: Any) -> Any:
-            left = iter(arrays)
-            return kernel(*alike([next(left) if isinstance(x, Tensor) else x for x in operands], dtype))
-
-        return odd
-    if len(operands) == 2:
-        x, y = operands
-        return (lambda a: kernel(a, y)) if isinstance(x, Tensor) else (lambda a: kernel(x, a))
-
-    def filled(*arrays: Any) -> Any:
-        left = iter(arrays)
-        return kernel(*[next(left) if isinstance(x, Tensor) else x for x in operands])
-
-    return filled
-
-
-def row(
-    name: str,
-    *derivatives: Derivative,
-    kernel: Callable[..., Any] | None = None,
-    linear: Linear = None,
-    monotone: bool = False,
-    check: Callable[..., None] | None = None,
-) -> Row:
-    """Return the row of an elementwise op, with the derivative by each operand."""
-    function = kernel or kernel_of(name)
-
-    def run(*operands: Any) -> Tensor:
-        if check is not None:
-            check(*operands)
-        return elementwise(name, function, operands, linear, monotone)
-
-    def vjp(ct: Tensor, out: Tensor, *operands: Any) -> Cotangents:
-        return tuple(
-            partial(_cotangent, ct, d, operands, out, x) if d is not None and isinstance(x, Tensor) else None
-            for d, x in zip(derivatives, operands, strict=True)
-        )
-
-    def jvp(tangents: Any, out: Tensor, *operands: Any) -> Tensor | None:
-        total: Tensor | None = None
-        for d, tangent in zip(derivatives, tangents, strict=True):
-            if d is not None and tangent is not None:
-                part = _times(tangent, d, operands, out)
-                total = part if total is None else add(total, part)
-        if total is not None and total.shape != out.shape:
-            return broadcast(total, layout=out.layout.resolved(), shape=out.shape)
-        return total
-
-    return Row(name, run, vjp, jvp, batch=_batch)
-
-
-def _batch(row: Row, lead: Any, mapped: Any, operands: Any, params: Any) -> Tensor:
-    # What follows the leading dims broadcasts as it would without them.
-    ranks = [x.ndim - lead.count if m else x.ndim for x, m in zip(operands, mapped, strict=True) if hasattr(x, "ndim")]
-    return row(*[lead.align(x, max(ranks)) if m else x for x, m in zip(operands, mapped, strict=True)], **params)
-
-
-def _cotangent(ct: Tensor, derivative: Any, operands: tuple[Any, ...], out: Tensor, x: Tensor) -> Tensor:
-    return as_in(unbroadcast(_times(ct, derivative, operands, out), x), x)
-
-
-def as_in(ct: Tensor, x: Tensor) -> Tensor:
-    """Return a cotangent as that of an operand: of a real one that met a complex one, the real part."""
-    return real(ct) if ct.dtype.kind == "c" and x.dtype.kind != "c" else ct
-
-
-def _times(x: Tensor, derivative: Any, operands: tuple[Any, ...], out: Tensor) -> Tensor:
-    if not callable(derivative):
-        return x if derivative == 1 else negative(x) if derivative == -1 else multiply(x, derivative)
-    return multiply(x, derivative(*operands, out))
 
 
 def power(x: Any, y: Any) -> Any:
@@ -190,28 +63,63 @@ def _check_exponent(x: Any, y: Any) -> None:
 
 # -- arithmetic ----------------------------------------------------------------------------------------
 
-add = row("add", 1, 1, linear="joint")
-subtract = row("subtract", 1, -1, linear="joint")
-negative = row("negative", -1, linear="joint")
-positive = row("positive", 1, linear="joint")
-multiply = row("multiply", lambda x, y, o: y, lambda x, y, o: x, linear="each")
-divide = row("divide", lambda x, y, o: divide(1.0, y), lambda x, y, o: negative(divide(o, y)), linear="first")
-reciprocal = row("reciprocal", lambda x, o: negative(multiply(o, o)))
-pow = row(
+add = binary("add", "the sum", "[1, 2], 3 -> [4, 5]", 1, 1, linear="joint", operator="+")
+subtract = binary("subtract", "the difference", "[1, 2], 3 -> [-2, -1]", 1, -1, linear="joint", operator="-")
+negative = unary("negative", "the negative", "[1, -2] -> [-1, 2]", -1, linear="joint", operator="-")
+positive = unary("positive", "the value itself", "[1, -2] -> [1, -2]", 1, linear="joint", operator="+")
+multiply = binary(
+    "multiply", "the product", "[1, 2], 3 -> [3, 6]", lambda x, y, o: y, lambda x, y, o: x, linear="each", operator="*"
+)
+divide = binary(
+    "divide",
+    "the quotient",
+    "[1, 2], 4 -> [0.25, 0.5]",
+    lambda x, y, o: divide(1.0, y),
+    lambda x, y, o: -divide(o, y),
+    linear="first",
+    operator="/",
+)
+reciprocal = unary("reciprocal", "one over it", "[2.0, 4.0] -> [0.5, 0.25]", lambda x, o: -(o * o), lower="1 / x")
+pow = binary(
     "pow",
+    "the first to the power of the second; the fraction of integers to negative elements is dropped",
+    "[2, 1, -1], [-1, -1, -3] -> [0, 1, -1]",
     lambda x, y, o: _power_slope(x, y),
     lambda x, y, o: _exponent_slope(x, y, o),
     kernel=power,
     check=_check_exponent,
+    operator="**",
 )
-square = row("square", lambda x, o: multiply(2.0, x))
-sqrt = row("sqrt", lambda x, o: divide(0.5, o))
-abs = row("abs", lambda x, o: sign(x))
-hypot = row("hypot", lambda x, y, o: divide(x, o), lambda x, y, o: divide(y, o))
-remainder = row("remainder", 1, lambda x, y, o: negative(floor_divide(x, y)))
-floor_divide = row("floor_divide", None, None)
-copysign = row("copysign", lambda x, y, o: _sign_change(x, y), None)
-nextafter = row("nextafter", 1, None)
+square = unary("square", "the square", "[2, 3] -> [4, 9]", lambda x, o: 2.0 * x, lower="x * x")
+sqrt = unary("sqrt", "the square root", "[4.0, 9.0] -> [2.0, 3.0]", lambda x, o: 0.5 / o)
+abs = unary("abs", "the absolute value", "[1, -2] -> [1, 2]", lambda x, o: sign(x), operator="abs", method=True)
+hypot = binary(
+    "hypot",
+    "the length of the hypotenuse",
+    "[3.0], 4.0 -> [5.0]",
+    lambda x, y, o: divide(x, o),
+    lambda x, y, o: divide(y, o),
+    lower="sqrt(x * x + y * y)",
+)
+remainder = binary(
+    "remainder",
+    "the remainder, with the sign of the divisor",
+    "[7, -7], 3 -> [1, 2]",
+    1,
+    lambda x, y, o: -floor_divide(x, y),
+    operator="%",
+    lower="x - x // y * y",
+)
+floor_divide = binary("floor_divide", "the quotient rounded down", "[7, -7], 2 -> [3, -4]", operator="//")
+copysign = binary(
+    "copysign",
+    "the first with the sign of the second",
+    "[1.0, 2.0], [-0.0, 0.0] -> [-1.0, 2.0]",
+    lambda x, y, o: _sign_change(x, y),
+)
+nextafter = binary(
+    "nextafter", "the next representable number towards the second", "[0.0], 1.0 -> [5e-324]", 1, lower=None
+)
 
 
 def _power_slope(x: Any, y: Any) -> Any:
@@ -239,61 +147,113 @@ def _sign_change(x: Any, y: Any) -> Any:
 
 # -- exponentials, logarithms, roots -------------------------------------------------------------------
 
-exp = row("exp", lambda x, o: o, monotone=True)
-expm1 = row("expm1", lambda x, o: add(o, 1.0), monotone=True)
-log = row("log", lambda x, o: divide(1.0, x))
-log1p = row("log1p", lambda x, o: divide(1.0, add(x, 1.0)))
-log2 = row("log2", lambda x, o: divide(1.0 / ln(2), x))
-log10 = row("log10", lambda x, o: divide(1.0 / ln(10), x))
-logaddexp = row("logaddexp", lambda x, y, o: exp(subtract(x, o)), lambda x, y, o: exp(subtract(y, o)))
+exp = unary("exp", "e to its power", "[0.0, 1.0] -> [1.0, 2.7183]", lambda x, o: o, monotone=True)
+expm1 = unary("expm1", "exp(x) - 1", "[0.0, 1.0] -> [0.0, 1.7183]", lambda x, o: o + 1.0, monotone=True)
+log = unary("log", "the natural logarithm", "[1.0, 10.0] -> [0.0, 2.3026]", lambda x, o: divide(1.0, x))
+log1p = unary("log1p", "log(1 + x)", "[0.0, 1.0] -> [0.0, 0.6931]", lambda x, o: 1.0 / (x + 1.0))
+log2 = unary("log2", "the logarithm to base 2", "[1.0, 8.0] -> [0.0, 3.0]", lambda x, o: 1.0 / ln(2) / x)
+log10 = unary("log10", "the logarithm to base 10", "[1.0, 100.0] -> [0.0, 2.0]", lambda x, o: 1.0 / ln(10) / x)
+logaddexp = binary(
+    "logaddexp",
+    "log(exp(x1) + exp(x2))",
+    "[0.0], 0.0 -> [0.6931]",
+    lambda x, y, o: exp(subtract(x, o)),
+    lambda x, y, o: exp(subtract(y, o)),
+    lower="where(x == y, x + 0.6931471805599453, max(x, y) + log1p(exp(-abs(x - y))))",
+)
 
 # -- trigonometric and hyperbolic ----------------------------------------------------------------------
 
-sin = row("sin", lambda x, o: cos(x))
-cos = row("cos", lambda x, o: negative(sin(x)))
-tan = row("tan", lambda x, o: add(multiply(o, o), 1.0))
-asin = row("asin", lambda x, o: divide(1.0, sqrt(subtract(1.0, multiply(x, x)))))
-acos = row("acos", lambda x, o: divide(-1.0, sqrt(subtract(1.0, multiply(x, x)))))
-atan = row("atan", lambda x, o: divide(1.0, add(multiply(x, x), 1.0)), monotone=True)
-atan2 = row(
-    "atan2",
-    lambda x, y, o: divide(y, add(multiply(x, x), multiply(y, y))),
-    lambda x, y, o: negative(divide(x, add(multiply(x, x), multiply(y, y)))),
+sin = unary("sin", "the sine", "[0.0, 1.0] -> [0.0, 0.8415]", lambda x, o: cos(x))
+cos = unary("cos", "the cosine", "[0.0, 1.0] -> [1.0, 0.5403]", lambda x, o: -sin(x))
+tan = unary("tan", "the tangent", "[0.0, 1.0] -> [0.0, 1.5574]", lambda x, o: o * o + 1.0)
+asin = unary("asin", "the inverse sine", "[0.0, 1.0] -> [0.0, 1.5708]", lambda x, o: 1.0 / sqrt(1.0 - x * x))
+acos = unary("acos", "the inverse cosine", "[0.0, 1.0] -> [1.5708, 0.0]", lambda x, o: -1.0 / sqrt(1.0 - x * x))
+atan = unary(
+    "atan", "the inverse tangent", "[0.0, 1.0] -> [0.0, 0.7854]", lambda x, o: 1.0 / (x * x + 1.0), monotone=True
 )
-sinh = row("sinh", lambda x, o: cosh(x), monotone=True)
-cosh = row("cosh", lambda x, o: sinh(x))
-tanh = row("tanh", lambda x, o: subtract(1.0, multiply(o, o)), monotone=True)
-asinh = row("asinh", lambda x, o: divide(1.0, sqrt(add(multiply(x, x), 1.0))), monotone=True)
-acosh = row("acosh", lambda x, o: divide(1.0, sqrt(subtract(multiply(x, x), 1.0))))
-atanh = row("atanh", lambda x, o: divide(1.0, subtract(1.0, multiply(x, x))))
+atan2 = binary(
+    "atan2",
+    "the angle of the point (x2, x1)",
+    "[0.0, 1.0], 0.0 -> [0.0, 1.5708]",
+    lambda x, y, o: divide(y, x * x + y * y),
+    lambda x, y, o: -divide(x, x * x + y * y),
+)
+sinh = unary("sinh", "the hyperbolic sine", "[0.0, 1.0] -> [0.0, 1.1752]", lambda x, o: cosh(x), monotone=True)
+cosh = unary("cosh", "the hyperbolic cosine", "[0.0, 1.0] -> [1.0, 1.5431]", lambda x, o: sinh(x))
+tanh = unary("tanh", "the hyperbolic tangent", "[0.0, 1.0] -> [0.0, 0.7616]", lambda x, o: 1.0 - o * o, monotone=True)
+asinh = unary(
+    "asinh",
+    "the inverse hyperbolic sine",
+    "[0.0, 1.0] -> [0.0, 0.8814]",
+    lambda x, o: 1.0 / sqrt(x * x + 1.0),
+    monotone=True,
+)
+acosh = unary(
+    "acosh", "the inverse hyperbolic cosine", "[1.0, 2.0] -> [0.0, 1.317]", lambda x, o: 1.0 / sqrt(x * x - 1.0)
+)
+atanh = unary(
+    "atanh", "the inverse hyperbolic tangent", "[0.0, 0.5] -> [0.0, 0.5493]", lambda x, o: 1.0 / (1.0 - x * x)
+)
 
 # -- comparison, logic, bits, rounding: constant wherever they have a derivative -------------------------
 
-equal = row("equal", None, None)
-not_equal = row("not_equal", None, None)
-less = row("less", None, None)
-less_equal = row("less_equal", None, None)
-greater = row("greater", None, None)
-greater_equal = row("greater_equal", None, None)
-logical_and = row("logical_and", None, None)
-logical_or = row("logical_or", None, None)
-logical_xor = row("logical_xor", None, None)
-logical_not = row("logical_not", None)
-bitwise_and = row("bitwise_and", None, None)
-bitwise_or = row("bitwise_or", None, None)
-bitwise_xor = row("bitwise_xor", None, None)
-bitwise_invert = row("bitwise_invert", None)
-bitwise_left_shift = row("bitwise_left_shift", None, None)
-bitwise_right_shift = row("bitwise_right_shift", None, None)
-isfinite = row("isfinite", None)
-isinf = row("isinf", None)
-isnan = row("isnan", None)
-signbit = row("signbit", None)
-sign = row("sign", None, monotone=True)
-ceil = row("ceil", None, monotone=True)
-floor = row("floor", None, monotone=True)
-trunc = row("trunc", None, monotone=True)
-round = row("round", None, monotone=True)
+equal = binary("equal", "whether they are equal", "[1, 5], 5 -> [False, True]", operator="==")
+not_equal = binary("not_equal", "whether they differ", "[1, 5], 5 -> [True, False]", operator="!=")
+less = binary("less", "whether the first is less", "[1, 5], 5 -> [True, False]", operator="<")
+less_equal = binary("less_equal", "whether the first is less or equal", "[1, 5], 5 -> [True, True]", operator="<=")
+greater = binary("greater", "whether the first is greater", "[1, 5], 1 -> [False, True]", operator=">")
+greater_equal = binary(
+    "greater_equal", "whether the first is greater or equal", "[1, 5], 1 -> [True, True]", operator=">="
+)
+logical_and = binary(
+    "logical_and", "whether both are true", "[True, False], True -> [True, False]", lower=Formula("x & y", of="bool")
+)
+logical_or = binary(
+    "logical_or", "whether one is true", "[True, False], False -> [True, False]", lower=Formula("x | y", of="bool")
+)
+logical_xor = binary(
+    "logical_xor",
+    "whether exactly one is true",
+    "[True, False], True -> [False, True]",
+    lower=Formula("x ^ y", of="bool"),
+)
+logical_not = unary(
+    "logical_not", "whether it is false", "[True, False] -> [False, True]", lower=Formula("x == 0", of="bool")
+)
+bitwise_and = binary("bitwise_and", "the bits that both have", "[6, 5], 3 -> [2, 1]", operator="&")
+bitwise_or = binary("bitwise_or", "the bits that one has", "[6, 5], 3 -> [7, 7]", operator="|")
+bitwise_xor = binary("bitwise_xor", "the bits that exactly one has", "[6, 5], 3 -> [5, 6]", operator="^")
+bitwise_invert = unary("bitwise_invert", "its bits inverted", "[0, 5] -> [-1, -6]", operator="~", lower="x ^ -1")
+bitwise_left_shift = binary("bitwise_left_shift", "the first shifted left", "[1, 2], 3 -> [8, 16]", operator="<<")
+bitwise_right_shift = binary("bitwise_right_shift", "the first shifted right", "[8, 17], 3 -> [1, 2]", operator=">>")
+isfinite = unary(
+    "isfinite", "whether it is finite", "[1.0, np.inf] -> [True, False]", lower=Formula("abs(x) < inf", ints="True")
+)
+isinf = unary(
+    "isinf", "whether it is infinite", "[1.0, np.inf] -> [False, True]", lower=Formula("abs(x) == inf", ints="False")
+)
+isnan = unary(
+    "isnan", "whether it is not a number", "[1.0, np.nan] -> [False, True]", lower=Formula("x != x", ints="False")
+)
+signbit = unary("signbit", "whether its sign bit is set", "[1.0, -0.0] -> [False, True]", lower="copysign(1, x) < 0")
+sign = unary(
+    "sign",
+    "its sign",
+    "[3.0, -2.0, 0.0] -> [1.0, -1.0, 0.0]",
+    monotone=True,
+    lower="where(x > 0, 1, where(x < 0, -1, x))",
+)
+ceil = unary("ceil", "it rounded up", "[1.2, -1.2] -> [2.0, -1.0]", monotone=True)
+floor = unary("floor", "it rounded down", "[1.2, -1.2] -> [1.0, -2.0]", monotone=True)
+trunc = unary("trunc", "it rounded towards zero", "[1.7, -1.7] -> [1.0, -1.0]", monotone=True)
+round = unary(
+    "round",
+    "it rounded to the nearest, ties to even",
+    "[0.5, 1.5, 1.7] -> [0.0, 2.0, 2.0]",
+    monotone=True,
+    lower="roundeven(x)",
+)
 
 # -- choices -------------------------------------------------------------------------------------------
 
@@ -309,13 +269,27 @@ def astype_like(mask: Tensor, x: Any, y: Any) -> Tensor:
     return astype(mask, dtype=np.result_type(*(v.dtype if isinstance(v, Tensor) else v for v in (x, y))))
 
 
-maximum = row("maximum", lambda x, y, o: _first(x, y, greater), lambda x, y, o: _first(y, x, greater))
-minimum = row("minimum", lambda x, y, o: _first(x, y, less), lambda x, y, o: _first(y, x, less))
-where = row(
+maximum = binary(
+    "maximum",
+    "the larger",
+    "[1, 5], 3 -> [3, 5]",
+    lambda x, y, o: _first(x, y, greater),
+    lambda x, y, o: _first(y, x, greater),
+    lower="max(x, y)",
+)
+minimum = binary(
+    "minimum",
+    "the smaller",
+    "[1, 5], 3 -> [1, 3]",
+    lambda x, y, o: _first(x, y, less),
+    lambda x, y, o: _first(y, x, less),
+    lower="min(x, y)",
+)
+
+where = pointwise(
     "where",
-    None,
-    lambda c, x, y, o: astype(c, dtype=o.dtype),
-    lambda c, x, y, o: subtract(1.0, astype(c, dtype=o.dtype)),
+    kernel_of("where"),
+    (None, lambda c, x, y, o: astype(c, dtype=o.dtype), lambda c, x, y, o: 1.0 - astype(c, dtype=o.dtype)),
 )
 
 
@@ -365,8 +339,7 @@ def in_bytes(x: Tensor) -> Tensor:
 # -- complex numbers -----------------------------------------------------------------------------------
 
 
-def _part(name: str, back: Callable[[Tensor, Tensor], Tensor]) -> Row:
-    # Linear over the real numbers, so pending sums pass and the tangent map is the function itself.
+def _part_kernel(name: str) -> Callable[[Any], Any]:
     plain = kernel_of(name)
 
     def kernel(array: Any) -> Any:
@@ -374,26 +347,54 @@ def _part(name: str, back: Callable[[Tensor, Tensor], Tensor]) -> Row:
             return array.new_zeros(array.shape) if name == "imag" else array
         return plain(array)
 
-    def vjp(ct: Tensor, out: Tensor, x: Tensor) -> tuple[Tensor, ...]:
-        return (back(ct, x),)
-
-    return Row(name, lambda x: elementwise(name, kernel, (x,), "joint"), vjp, linear=True)
+    return kernel
 
 
-conj = _part("conj", lambda ct, x: conj(ct))
-real = _part("real", lambda ct, x: astype(ct, dtype=x.dtype))
-imag = _part(
-    "imag", lambda ct, x: multiply(astype(ct, dtype=x.dtype), -1j) if x.dtype.kind == "c" else multiply(ct, 0.0)
+def _imaginary(ct: Tensor, x: Tensor) -> Tensor:
+    return astype(ct, dtype=x.dtype) * -1j if x.dtype.kind == "c" else ct * 0.0
+
+
+# Linear over the real numbers, so pending sums pass and the tangent map is the function itself.
+conj = unary(
+    "conj",
+    "the complex conjugate",
+    "[1 + 2j] -> [(1-2j)]",
+    kernel=_part_kernel("conj"),
+    linear="joint",
+    back=lambda ct, x: conj(ct),
+    lower=None,
 )
-
+real = unary(
+    "real",
+    "the real part",
+    "[1 + 2j] -> [1.0]",
+    kernel=_part_kernel("real"),
+    linear="joint",
+    back=lambda ct, x: astype(ct, dtype=x.dtype),
+    attribute=True,
+    lower=None,
+)
+imag = unary(
+    "imag",
+    "the imaginary part",
+    "[1 + 2j] -> [2.0]",
+    kernel=_part_kernel("imag"),
+    linear="joint",
+    back=_imaginary,
+    attribute=True,
+    lower=None,
+)
 
 # -- activations ---------------------------------------------------------------------------------------
 
-relu = row(
+relu = unary(
     "relu",
+    "the larger of it and zero",
+    "[-1.0, 2.0] -> [0.0, 2.0]",
     lambda x, o: astype(greater(x, 0.0), dtype=o.dtype),
     kernel=lambda a: kernel_of("maximum")(a, a.new_zeros(()) if is_torch(a) else a.dtype.type(0)),
     monotone=True,
+    lower="max(x, 0)",
 )
 
 

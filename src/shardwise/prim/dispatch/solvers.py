@@ -21,11 +21,10 @@ from shardwise.plan.cost import Links
 from shardwise.plan.plan import Plan, plan_reshard
 from shardwise.plan.steps import COUNTED
 from shardwise.prim.dispatch.candidates import Candidate
+from shardwise.prim.face import SIGNS
 
-SIGNS = {"add": "+", "sub": "-", "mul": "*", "truediv": "/", "floordiv": "//", "mod": "%", "pow": "**", "matmul": "@"}
-SIGNS |= {"and": "&", "or": "|", "xor": "^", "lshift": "<<", "rshift": ">>"}
-SIGNS |= {"lt": "<", "le": "<=", "gt": ">", "ge": ">=", "eq": "==", "ne": "!="}
-ENTRIES = ("shardwise.ops.", *(f"shardwise.prim.{room}" for room in ("operators", "elementwise_methods", "methods")))
+# Where the functions stand that users call: those of the table, and what operators do from the right.
+ENTRIES = ("shardwise.ops.", "shardwise.transform.", "shardwise.prim.arithmetic.", "shardwise.prim.face")
 OnReshard = Literal["silent", "warn", "raise"]
 
 
@@ -315,14 +314,9 @@ def _entry() -> str | None:
     inner = calls()[1]
     if inner is None or not inner.f_globals.get("__name__", "").startswith(ENTRIES):
         return None
-    name = inner.f_code.co_name
-    owner = type(inner.f_locals.get("self")).__name__
-    if owner in ("Update", "Row"):
-        return f"x.at[...].{name}" if owner == "Update" else None
-    if not name.startswith("__"):
-        return name
-    return "x[...]" if name == "__getitem__" else _operator(name.strip("_"))
-
-
-def _operator(name: str) -> str:
-    return f"x {SIGNS.get(name) or SIGNS.get(name.removeprefix('r'), name)} y"
+    owner, _, name = inner.f_code.co_qualname.rpartition(".")
+    if owner == "Update":
+        return f"x.at[...].{name}"
+    if name in SIGNS:
+        return f"x {SIGNS[name]} y"
+    return "x[...]" if name == "__getitem__" else name

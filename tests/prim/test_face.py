@@ -8,7 +8,8 @@ import pytest
 
 import shardwise as sw
 from shardwise import P, asarray, shard
-from shardwise.prim.operators import Operators, function_named
+from shardwise.prim.face import attributes_of, face_of
+from shardwise.prim.methods import Methods
 from tests.plan.cases import mesh_of
 
 MESH = mesh_of(2, 2)
@@ -62,10 +63,10 @@ def test_products_of_matrices_from_both_sides() -> None:
 
 def test_a_value_that_is_taken_from_the_right_is_the_left_operand() -> None:
     x = asarray(2.0)
-    reals = (Operators.__rsub__, Operators.__rtruediv__, Operators.__rpow__, Operators.__rfloordiv__)
-    assert [f(x, 7.0).item() for f in (*reals, Operators.__rmod__)] == [5.0, 3.5, 49.0, 3.0, 1.0]
+    reals = (Methods.__rsub__, Methods.__rtruediv__, Methods.__rpow__, Methods.__rfloordiv__)
+    assert [f(x, 7.0).item() for f in (*reals, Methods.__rmod__)] == [5.0, 3.5, 49.0, 3.0, 1.0]
     n = asarray(2)
-    assert [f(n, 9).item() for f in (Operators.__rlshift__, Operators.__rrshift__)] == [36, 2]
+    assert [f(n, 9).item() for f in (Methods.__rlshift__, Methods.__rrshift__)] == [36, 2]
 
 
 def test_elements_are_taken_and_updated() -> None:
@@ -83,7 +84,12 @@ def test_a_tensor_is_hashed_by_what_it_is_and_not_by_its_elements() -> None:
     assert len({x, y}) == 2
 
 
-def test_functions_are_those_that_are_public() -> None:
-    assert function_named("add") is sw.add
-    with pytest.raises(AttributeError):
-        function_named("no_such_function")
+def test_an_operator_is_a_copy_of_its_function_under_its_own_name() -> None:
+    forward, backward = dict(attributes_of(sw.subtract)).values()
+    assert (forward.__name__, backward.__name__) == ("__sub__", "__rsub__")
+    assert (forward(asarray(5.0), 3.0).item(), backward(asarray(5.0), 3.0).item()) == (2.0, -2.0)
+    assert forward.__code__.co_qualname == "Tensor.__sub__"
+    face = face_of(sw.subtract)
+    assert face is not None
+    assert (face.name, face.method, face.operator) == ("subtract", None, "-")
+    assert face_of(len) is None
