@@ -753,7 +753,7 @@ def test_an_average_of_large_numbers_is_not_a_sum_that_overflows(dtype: str) -> 
     assert (sw.jvp(rows, (x,), (big,))[1].numpy() == big).all()
     assert (sw.jvp(pmean, (x,), (big,))[1].numpy() == big[0, 0]).all()
     sixth = (big[:1].astype("float32") / 6).astype(kind)
-    assert (sw.vjp(pmean, x)[1](big[:1])[0].numpy() == sixth).all()
+    assert (sw.vjp(pmean, x)[1](big[:1])[0].numpy() == sixth).all()  # type: ignore
 
 
 @pytest.mark.parametrize("sizes", [(2, 1), (1, 1), (1, 2), (1,)], ids=str)
@@ -1033,9 +1033,9 @@ X = shard(np.arange(4.0), M4, P("x"))
     ("call", "keywords"),
     [
         (lambda **k: shard(X, M4, P(), **k), "mesh, dim_specs, replicated_axes, partial_axes"),
-        (lambda **k: all_gather(X, **k), "physical_axis"),
+        (lambda **k: all_gather(X, **k), "axis, physical_axis"),
         (lambda **k: all_reduce(X, **k), "reduce_op, reduce_axes"),
-        (lambda **k: reduce_scatter(X, 0, **k), "reduce_op, reduce_axes"),
+        (lambda **k: reduce_scatter(X, 0, **k), "axis, reduce_op, reduce_axes"),
         (lambda **k: all_slice(X, 0, **k), "axis, mesh_axes"),
         (lambda **k: all_to_all(X, 0, 0, **k), "split_axis, concat_axis, tiled, mesh_axes"),
         (lambda **k: pmean(X, **k), "reduce_axes"),

@@ -97,7 +97,7 @@ def test_maps_of_ops_and_of_their_derivatives(mapped: Any) -> None:
     got = sw.vmap(attention, mapped)(*(shard(x, MESH, P("x")) for x in many))
     np.testing.assert_allclose(got.numpy(), np.stack([attend(*x) for x in each]), rtol=1e-12)
     slopes = sw.grad(lambda *x: sw.sum(sw.vmap(attention, mapped)(*x)), (0, 1, 2))(*many)
-    wanted = [sw.grad(lambda *x: sw.sum(plain(*x)), (0, 1, 2))(*x) for x in each]
+    wanted = [sw.grad(lambda *x: sw.sum(plain(*x)), (0, 1, 2))(*x) for x in each]  # type: ignore
     for k, m in enumerate(mapped):
         parts = [w[k].numpy() for w in wanted]
         np.testing.assert_allclose(slopes[k].numpy(), np.stack(parts) if m == 0 else sum(parts), rtol=1e-10, atol=1e-12)

@@ -195,7 +195,7 @@ def test_the_derivative_is_that_of_the_global_function() -> None:
     x = shard(np.arange(3.0), M23, P())
     y, back = vjp(all_reduce, x)
     assert same(y.numpy(), 6 * np.arange(3.0))
-    assert same(back(np.ones(3))[0].numpy(), np.full(3, 6.0))
+    assert same(back(np.ones(3))[0].numpy(), np.full(3, 6.0))  # type: ignore
     y, back = vjp(lambda x: all_reduce(x, reduce_axes="b"), x)
     assert same(back(np.ones(3))[0].numpy(), np.full(3, 3.0))
 
@@ -364,7 +364,7 @@ def test_unused_arguments_have_zeros_in_their_layout(layout: Layout) -> None:
 
 def test_constants_and_numbers_may_be_returned() -> None:
     out, tangent = jvp(lambda x: (3.0, x), (np.ones(2),), (np.ones(2),))
-    assert (out[0].item(), tangent[0].item()) == (3.0, 0.0)
+    assert (out[0].item(), tangent[0].item()) == (3.0, 0.0)  # type: ignore
     assert vjp(lambda x: 3.0, np.ones(2))[1](1.0)[0].numpy().tolist() == [0, 0]
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from math import prod
-from typing import Any, cast
+from typing import Any, TypeVar, cast, overload
 
 import numpy as np
 import optree
@@ -105,6 +105,20 @@ def _batch_unstack(row: Row, lead: Any, mapped: Any, operands: Any, params: Any)
 unstack = Row("unstack", _unstack, _unstack_vjp, linear=True, batch=_batch_unstack)
 
 
+Result = TypeVar("Result")
+
+
+@overload
+def shard_map(
+    fn: Callable[..., Tensor | np.ndarray[Any, Any]],
+    mesh: DeviceMesh | None = None,
+    in_specs: Any = None,
+    out_specs: Any = None,
+) -> Callable[..., Tensor]: ...
+@overload
+def shard_map(
+    fn: Callable[..., Result], mesh: DeviceMesh | None = None, in_specs: Any = None, out_specs: Any = None
+) -> Callable[..., Result]: ...
 @public()
 def shard_map(
     fn: Callable[..., Any], mesh: DeviceMesh | None = None, in_specs: Any = None, out_specs: Any = None

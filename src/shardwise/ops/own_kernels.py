@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, overload
 
 import numpy as np
 import optree
@@ -24,6 +24,12 @@ from shardwise.prim.tensor import Tensor, host_array
 Type = tuple[Shape, np.dtype]
 
 
+@overload
+def local_call(fn: Callable[..., np.ndarray[Any, Any]], *values: Any, out: Any = None) -> LocalTensor: ...
+@overload
+def local_call(fn: Callable[..., tuple[Any, ...]], *values: Any, out: Any = None) -> tuple[LocalTensor, ...]: ...
+@overload
+def local_call(fn: Callable[..., Any], *values: Any, out: Any = None) -> Any: ...
 @public()
 def local_call(fn: Callable[..., Any], *values: Any, out: Any = None) -> Any:
     """Run, inside `shard_map`, a function of plain arrays on what each device holds, and return what it makes.

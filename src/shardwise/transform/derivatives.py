@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any, cast
+from typing import Any, TypeVar, TypeVarTuple, cast
 
 import optree
 
@@ -18,9 +18,13 @@ from shardwise.prim.movement.parts import zeros_like
 from shardwise.prim.relayout import relayout
 from shardwise.prim.tensor import Tensor, asarray, host_array, lowest, placed
 
+Result = TypeVar("Result")
+Tree = TypeVar("Tree")
+Primals = TypeVarTuple("Primals")
+
 
 @public()
-def vjp(fn: Callable[..., Any], *primals: Any) -> tuple[Any, Callable[[Any], tuple[Any, ...]]]:
+def vjp(fn: Callable[[*Primals], Result], *primals: Any) -> tuple[Result, Callable[[Any], tuple[*Primals]]]:
     """Return `fn(*primals)` and the function from cotangents of the result to cotangents of the arguments.
 
     Each comes in the layout of its argument. The result is as `fn` leaves it: a sum may be pending.
@@ -38,11 +42,11 @@ def vjp(fn: Callable[..., Any], *primals: Any) -> tuple[Any, Callable[[Any], tup
     with new_level() as level:
         starts = [Node(out=value) for value in values]
         traced = [Traced(level, v, node=n) for v, n in zip(values, starts, strict=True)]
-        out = fn(*optree.tree_unflatten(tree, traced))
+        out = cast(Any, fn)(*optree.tree_unflatten(tree, traced))
     ends, out_tree = optree.tree_flatten(out)
     plain = [end.value if isinstance(end, Traced) and end.level == level else end for end in ends]
 
-    def back(cotangents: Any) -> tuple[Any, ...]:
+    def back(cotangents: Any) -> Any:
         given = _matched(cotangents, out_tree)
         known = [
             (end.node, _like(cotangent, end.value))
@@ -52,11 +56,11 @@ def vjp(fn: Callable[..., Any], *primals: Any) -> tuple[Any, Callable[[Any], tup
         totals = pulled_back(known, starts, add)
         return cast(Any, optree.tree_unflatten(tree, [_settled(t, v) for t, v in zip(totals, values, strict=True)]))
 
-    return optree.tree_unflatten(out_tree, plain), back
+    return cast(Any, optree.tree_unflatten(out_tree, plain)), back
 
 
 @public()
-def jvp(fn: Callable[..., Any], primals: Sequence[Any], tangents: Sequence[Any]) -> tuple[Any, Any]:
+def jvp(fn: Callable[..., Result], primals: Sequence[Any], tangents: Sequence[Any]) -> tuple[Result, Result]:
     """Return `fn(*primals)` and its derivative in the direction of the tangents.
 
     >>> import numpy as np
@@ -71,23 +75,23 @@ def jvp(fn: Callable[..., Any], primals: Sequence[Any], tangents: Sequence[Any])
     values = [_argument(leaf) for leaf in leaves]
     with new_level() as level:
         traced = [Traced(level, v, tangent=_like(t, v)) for v, t in zip(values, directions, strict=True)]
-        out = fn(*optree.tree_unflatten(tree, traced))
+        out = cast(Any, fn)(*optree.tree_unflatten(tree, traced))
     ends, out_tree = optree.tree_flatten(out)
     watched = [isinstance(end, Traced) and end.level == level for end in ends]
     plain = [end.value if w else asarray(end) for end, w in zip(ends, watched, strict=True)]
     moved = [_settled(end.tangent if w else None, value) for end, value, w in zip(ends, plain, watched, strict=True)]
-    return optree.tree_unflatten(out_tree, plain), optree.tree_unflatten(out_tree, moved)
+    return cast(Any, (optree.tree_unflatten(out_tree, plain), optree.tree_unflatten(out_tree, moved)))
 
 
 @public()
-def stop_gradient(x: Any) -> Any:
+def stop_gradient(x: Tree) -> Tree:
     """Return the same values as constants to every derivative.
 
     >>> x = asarray([3.0])
     >>> vjp(lambda x: x * stop_gradient(x), x)[1](asarray([1.0]))[0].item()
     3.0
     """
-    return optree.tree_map(lambda leaf: leaf._constant() if isinstance(leaf, Tensor) else leaf, x)
+    return cast(Any, optree.tree_map(lambda leaf: leaf._constant() if isinstance(leaf, Tensor) else leaf, cast(Any, x)))
 
 
 def _argument(leaf: Any) -> Tensor:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from functools import wraps
-from typing import Any
+from typing import Any, Concatenate, Literal, ParamSpec, TypeVar, overload
 
 import numpy as np
 import optree
@@ -17,7 +17,31 @@ from shardwise.prim.relayout import relayout
 from shardwise.prim.tensor import Tensor, settled
 from shardwise.transform.derivatives import vjp
 
+Rest = ParamSpec("Rest")
+First = TypeVar("First", bound=Any)
+Second = TypeVar("Second", bound=Any)
+Result = TypeVar("Result")
+Aux = TypeVar("Aux")
 
+
+@overload
+def grad(
+    fn: Callable[Concatenate[First, Rest], Any], argnums: Literal[0] = 0, has_aux: Literal[False] = False
+) -> Callable[..., First]: ...
+@overload
+def grad(
+    fn: Callable[Concatenate[First, Second, Rest], Any], argnums: Literal[1], has_aux: Literal[False] = False
+) -> Callable[..., Second]: ...
+@overload
+def grad(
+    fn: Callable[Concatenate[First, Rest], tuple[Any, Aux]], argnums: Literal[0] = 0, *, has_aux: Literal[True]
+) -> Callable[..., tuple[First, Aux]]: ...
+@overload
+def grad(
+    fn: Callable[Rest, Any], argnums: Sequence[int], has_aux: Literal[False] = False
+) -> Callable[..., tuple[Any, ...]]: ...
+@overload
+def grad(fn: Callable[..., Any], argnums: int | Sequence[int] = 0, has_aux: bool = False) -> Callable[..., Any]: ...
 @public()
 def grad(fn: Callable[..., Any], argnums: int | Sequence[int] = 0, has_aux: bool = False) -> Callable[..., Any]:
     """Return the function that gives the gradient of `fn`, whose result is one number.
@@ -42,6 +66,26 @@ def grad(fn: Callable[..., Any], argnums: int | Sequence[int] = 0, has_aux: bool
     return gradient
 
 
+@overload
+def value_and_grad(
+    fn: Callable[Concatenate[First, Rest], Result], argnums: Literal[0] = 0, has_aux: Literal[False] = False
+) -> Callable[..., tuple[Result, First]]: ...
+@overload
+def value_and_grad(
+    fn: Callable[Concatenate[First, Second, Rest], Result], argnums: Literal[1], has_aux: Literal[False] = False
+) -> Callable[..., tuple[Result, Second]]: ...
+@overload
+def value_and_grad(
+    fn: Callable[Concatenate[First, Rest], Result], argnums: Literal[0] = 0, *, has_aux: Literal[True]
+) -> Callable[..., tuple[Result, First]]: ...
+@overload
+def value_and_grad(
+    fn: Callable[Rest, Result], argnums: Sequence[int], has_aux: bool = False
+) -> Callable[..., tuple[Result, tuple[Any, ...]]]: ...
+@overload
+def value_and_grad(
+    fn: Callable[..., Any], argnums: int | Sequence[int] = 0, has_aux: bool = False
+) -> Callable[..., tuple[Any, Any]]: ...
 @public()
 def value_and_grad(
     fn: Callable[..., Any], argnums: int | Sequence[int] = 0, has_aux: bool = False

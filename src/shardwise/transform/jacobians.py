@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from functools import wraps
-from typing import Any, cast
+from typing import Any, Concatenate, Literal, ParamSpec, cast, overload
 
 import optree
 
@@ -17,7 +17,13 @@ from shardwise.prim.views.reshaping import reshape
 from shardwise.transform.derivatives import jvp, vjp
 from shardwise.transform.mapping import vmap
 
+Rest = ParamSpec("Rest")
 
+
+@overload
+def jacfwd(fn: Callable[Concatenate[Tensor, Rest], Tensor], argnums: Literal[0] = 0) -> Callable[..., Tensor]: ...
+@overload
+def jacfwd(fn: Callable[..., Any], argnums: int | Sequence[int] = 0) -> Callable[..., Any]: ...
 @public()
 def jacfwd(fn: Callable[..., Any], argnums: int | Sequence[int] = 0) -> Callable[..., Any]:
     """Return the function that gives the Jacobian of `fn` by its arguments `argnums`, column by column at once.
@@ -59,6 +65,10 @@ def jacfwd(fn: Callable[..., Any], argnums: int | Sequence[int] = 0) -> Callable
     return jacobian
 
 
+@overload
+def jacrev(fn: Callable[Concatenate[Tensor, Rest], Tensor], argnums: Literal[0] = 0) -> Callable[..., Tensor]: ...
+@overload
+def jacrev(fn: Callable[..., Any], argnums: int | Sequence[int] = 0) -> Callable[..., Any]: ...
 @public()
 def jacrev(fn: Callable[..., Any], argnums: int | Sequence[int] = 0) -> Callable[..., Any]:
     """Return the function that gives the Jacobian of `fn` by its arguments `argnums`, row by row at once.
@@ -95,6 +105,10 @@ def jacrev(fn: Callable[..., Any], argnums: int | Sequence[int] = 0) -> Callable
     return jacobian
 
 
+@overload
+def hessian(fn: Callable[Concatenate[Tensor, Rest], Tensor], argnums: Literal[0] = 0) -> Callable[..., Tensor]: ...
+@overload
+def hessian(fn: Callable[..., Any], argnums: int | Sequence[int] = 0) -> Callable[..., Any]: ...
 @public()
 def hessian(fn: Callable[..., Any], argnums: int | Sequence[int] = 0) -> Callable[..., Any]:
     """Return the function that gives the second derivatives of `fn`.

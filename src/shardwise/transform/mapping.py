@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from functools import wraps
-from typing import Any, cast
+from typing import Any, TypeVar, cast
 
 import optree
 
@@ -23,10 +23,17 @@ from shardwise.prim.tensor import Tensor, asarray
 Axes = Any  # an int, None, or a tree of them that begins as that of the arguments does
 
 
+Result = TypeVar("Result")
+
+
 @public()
 def vmap(
-    fn: Callable[..., Any], in_axes: Axes = 0, out_axes: Axes = 0, *, spmd_axis_name: str | Sequence[str] | None = None
-) -> Callable[..., Any]:
+    fn: Callable[..., Result],
+    in_axes: Axes = 0,
+    out_axes: Axes = 0,
+    *,
+    spmd_axis_name: str | Sequence[str] | None = None,
+) -> Callable[..., Result]:
     """Return the function that runs `fn` on every slice of its arguments at once, and stacks the results.
 
     `in_axes` says along which dim each argument is taken apart: an int for all, or one per argument, where None is an
@@ -63,13 +70,13 @@ def vmap(
             ready = [
                 value if axis is None else Batched(level, value, 1) for value, axis in zip(values, axes, strict=True)
             ]
-            out = fn(*optree.tree_unflatten(tree, ready))
+            out = cast(Any, fn)(*optree.tree_unflatten(tree, ready))
         ends, out_tree = optree.tree_flatten(out)
         places = _spread_axes(out_axes, out_tree, "out_axes")
         done = [_out(end, place, lead, level) for end, place in zip(ends, places, strict=True)]
         return optree.tree_unflatten(out_tree, done)
 
-    return mapped
+    return cast(Any, mapped)
 
 
 def _spread_axes(axes: Axes, tree: optree.PyTreeSpec, name: str) -> list[int | None]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from functools import wraps
-from typing import Any
+from typing import Any, ParamSpec, TypeVar, cast
 
 import optree
 
@@ -14,9 +14,12 @@ from shardwise.prim.tensor import Tensor
 from shardwise.transform.calls import call_of, write_call
 from shardwise.transform.derivatives import vjp
 
+Args = ParamSpec("Args")
+Result = TypeVar("Result")
+
 
 @public()
-def checkpoint(fn: Callable[..., Any]) -> Callable[..., Any]:
+def checkpoint(fn: Callable[Args, Result]) -> Callable[Args, Result]:
     """Return the same function, of which reverse derivatives keep the arguments only and compute the rest again.
 
     Less memory for one more run. Tensors that are differentiated must be arguments (trees are fine).
@@ -27,20 +30,21 @@ def checkpoint(fn: Callable[..., Any]) -> Callable[..., Any]:
     True
     """
     checked_function(fn, "checkpoint")
+    body = cast(Callable[..., Any], fn)
 
     @wraps(fn)
-    def kept(*args: Any) -> Any:
+    def run(*args: Any) -> Any:
         call = call_of(args)
         taped = [w and leaf.node is not None for leaf, w in zip(call.leaves, call.watched, strict=True)]
         if not any(taped) or any(leaf.is_recorded for leaf, w in zip(call.leaves, taped, strict=True) if w):
-            return fn(*args)  # plain values, forward mode, which keeps nothing, or a program that is written down
+            return body(*args)  # plain values, forward mode, which keeps nothing, or a program that is written down
         below, chosen = call.below, [i for i, w in enumerate(taped) if w]
 
         def partly(*some: Any) -> Any:
             full = list(below)
             for i, value in zip(chosen, some, strict=True):
                 full[i] = value
-            return [value for value in optree.tree_leaves(fn(*call.args(full))) if isinstance(value, Tensor)]
+            return [value for value in optree.tree_leaves(body(*call.args(full))) if isinstance(value, Tensor)]
 
         def backward(cotangents: list[Tensor]) -> Sequence[Tensor | None]:
             # The function is run again, this time with everything kept, and then backwards.
@@ -51,6 +55,6 @@ def checkpoint(fn: Callable[..., Any]) -> Callable[..., Any]:
             return found
 
         name = f"{getattr(fn, '__name__', 'the function')}, which is checkpointed,"
-        return write_call(name, call, kept(*call.args(below)), backward)
+        return write_call(name, call, run(*call.args(below)), backward)
 
-    return kept
+    return cast(Any, run)

@@ -73,7 +73,7 @@ HEADS = (floats(2, 4, 3), floats(2, 4, 3), floats(2, 4, 3))
         (loss, MLP),
         (digest(grad(loss, argnums=(0, 1, 2)), (6, 4), (4, 3), (8, 6)), MLP),
         (digest(attention, (2, 4, 3)), HEADS),
-        (digest(grad(lambda *x: sw.sum(attention(*x) ** 2), argnums=(0, 1, 2)), *[(2, 4, 3)] * 3), HEADS),
+        (digest(grad(lambda *x: sw.sum(attention(*x) ** 2), argnums=(0, 1, 2)), *[(2, 4, 3)] * 3), HEADS),  # type: ignore
         (digest(stencil, (6, 2)), (floats(6, 2),)),
         (digest(lambda x: sw.where(x > 0, sw.round(x * 3), sw.logaddexp(x, 1.0)), (5, 2)), (floats(5, 2),)),
         (

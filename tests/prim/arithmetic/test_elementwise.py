@@ -247,7 +247,7 @@ def test_slopes_of_two_operands_are_those_of_calculus(name: str) -> None:
     _, back = vjp(call, a, b)
     got = back(weight)
     np.testing.assert_allclose(got[0].numpy(), first, rtol=1e-12)
-    np.testing.assert_allclose(got[1].numpy(), second, rtol=1e-12)
+    np.testing.assert_allclose(got[1].numpy(), second, rtol=1e-12)  # type: ignore
     np.testing.assert_allclose(jvp(lambda a: call(a, b), (a,), (weight,))[1].numpy(), first, rtol=1e-12)
     np.testing.assert_allclose(jvp(lambda b: call(a, b), (b,), (weight,))[1].numpy(), second, rtol=1e-12)
 
