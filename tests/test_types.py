@@ -33,7 +33,8 @@ def double(a: sw.Tensor) -> sw.Tensor:
 TENSORS = """x | x + x | 1 - x | x @ x | x == x | x > 0 | -x | abs(x) | x.sum() | x.sum(0) | x.T | x.real | x[0]
 x[:, None] | x.at[0].set(1.0) | x.softmax(-1) | x.reshape(2, -1) | sw.sum(x) | sw.abs(x) | sw.tanh(x)
 sw.where(x > 0, x, 0.0) | sw.matmul(x, x) | sw.all_reduce(x) | sw.shard(np.ones(2), mesh, P()) | sw.zeros((2,))
-sw.concat([x, x]) | sw.random.normal(sw.random.key(0), (2,)) | sw.layer_norm(x) | sw.conv(x, x) | sw.take(x, [0]) | sw.all_gather(x, 0)
+sw.concat([x, x]) | sw.random.normal(sw.random.key(0), (2,))
+sw.layer_norm(x) | sw.conv(x, x) | sw.take(x, [0]) | sw.all_gather(x, 0)
 sw.grad(loss)(x, tree) | sw.jacfwd(loss)(x, tree) | sw.vmap(loss)(x, tree) | sw.checkpoint(loss)(x, tree)
 sw.stop_gradient(x) | sw.shard_map(double, mesh, P("x"), P("x"))(x) | sw.jvp(loss, (x, tree), (x, tree))[0]
 sw.value_and_grad(loss)(x, tree)[1] | sw.vjp(loss, x, tree)[1](x)[0] | x.topk(1)[0] | x.split(2)[0]"""
