@@ -20,7 +20,6 @@ from shardwise.errors import seal
 from shardwise.layout.device import Device
 from shardwise.layout.layout import Layout, Shape
 from shardwise.layout.mesh import DeviceMesh
-from shardwise.plan.moves import DirectMove
 from shardwise.plan.steps import Step
 
 LISTED = 64  # devices up to which the program is compiled, to count what the local engine would do
@@ -215,7 +214,6 @@ def _traffic(program: Program) -> tuple[tuple[StepNote, int], ...]:
 
 
 def _total(step: Step) -> int:
-    listed = all(isinstance(move, DirectMove) and move.shares is None for move in step.moves)
-    if listed or step.ground.count <= EXACT:
+    if all(move.is_counted for move in step.moves) or step.ground.count <= EXACT:
         return step.received.total
     return int(sum(step.estimates)) * step.ground.count

@@ -51,6 +51,7 @@ def play(legs: list[Leg], states: list[Arrays], dtype: np.dtype) -> list[Arrays]
     for leg, state in zip(legs, states, strict=True):
         blank = 0 if leg.filling is None or leg.filling is ReduceOp.AVG else identity(leg.filling, dtype)
         out = {o.slot: np.full(o.shape, blank if o.blank else 77, dtype) for o in leg.outs}
+        out |= {slot: cut(state, source) for slot, source in leg.views}
         for into, source in leg.copies:
             cut(out, into)[...] = cut(state, source)
         made.append(out)
