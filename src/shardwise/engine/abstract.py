@@ -93,6 +93,9 @@ class AbstractEngine:
     """
 
     name = "abstract"
+    has_values = False
+    holds_all = False
+    talks_through_torch = False
 
     def __init__(self) -> None:
         """Start with all counters at zero."""

@@ -51,6 +51,9 @@ class DistributedEngine:
     """Runs programs over the processes of torch.distributed: the device with number r belongs to rank r."""
 
     name = "torch"
+    has_values = True
+    holds_all = False
+    talks_through_torch = True
 
     def __init__(self, wire: Wire, pool: Pool | None = None) -> None:
         """Use this wire to the other processes, and this pool of buffers on the host."""
