@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from math import prod
 from time import perf_counter
 from typing import Any
@@ -206,14 +207,11 @@ class AbstractEngine:
             log.records += [Record(*note, moved.get(note.kind, 0), 0.0, line, now) for note in steps]
 
 
+@lru_cache(maxsize=4096)
 def _traffic(program: Program) -> tuple[tuple[StepNote, int], ...]:
     # Worked out once for each program: on a large mesh that takes longer than all the rest.
-    found = program.__dict__.get("_traffic")
-    if found is None:
-        assert program.plan is not None
-        found = tuple((notes([step])[0], _total(step)) for step in program.plan.steps)
-        program.__dict__["_traffic"] = found
-    return found
+    assert program.plan is not None
+    return tuple((notes([step])[0], _total(step)) for step in program.plan.steps)
 
 
 def _total(step: Step) -> int:

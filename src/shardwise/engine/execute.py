@@ -201,7 +201,7 @@ def _in_runs(join: Join, length: int) -> Join:
     return join._replace(at=scaled(join.at), terms=terms)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)  # there is one for each plan, known by identity
 class Program:
     """How the arrays of one layout are made from those of another: the stages of a plan, or given ones."""
 
@@ -239,10 +239,10 @@ class Program:
 
 def compiled(plan: Plan) -> Program:
     """Return the program of a plan; made once and kept with the plan."""
-    found = plan.__dict__.get("_program")
-    if found is None:
-        found = plan.__dict__["_program"] = Program(storage_of(plan.dst, plan.shape), plan.dtype, plan)
-    return found
+    program = plan.programs.get("arrays")
+    if program is None:
+        program = plan.programs["arrays"] = Program(storage_of(plan.dst, plan.shape), plan.dtype, plan)
+    return program
 
 
 def notes(steps: Sequence[Step]) -> tuple[StepNote, ...]:

@@ -40,7 +40,6 @@ def line(name: str, *devices: CPU | Accelerator) -> DeviceMesh:
 def routes(move: Move, limit: int | None = None) -> list[Route]:
     program, out = compiled(plan_reshard(*move, memory_limit=limit)), []
     for rank in range(RANKS):
-        program.__dict__.pop("_route", None)
         out.append(route_of(program, rank))
     return out
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cached_property, lru_cache
 from itertools import islice
 from math import prod
 from typing import TypeVar
@@ -37,15 +37,9 @@ STRAIGHT = ("all_gather", "permute", "halo_exchange", "reduce_scatter", "all_red
 Copy = tuple[Part, Part]  # into, from
 
 
+@lru_cache(maxsize=4096)
 def route_of(program: Program, rank: int) -> Route:
-    """Return what the process with a rank does in a program; worked out once and kept with the program."""
-    found = program.__dict__.get("_route")
-    if found is None or found[0] != rank:
-        found = program.__dict__["_route"] = rank, _build_route(program, rank)
-    return found[1]
-
-
-def _build_route(program: Program, rank: int) -> Route:
+    """Return what the process with a rank does in a program."""
     plan = program.plan
     if plan is None:
         return handover_route(program, rank)
