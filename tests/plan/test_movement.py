@@ -7,7 +7,7 @@ from hypothesis import given
 
 from shardwise import plan_reshard
 from shardwise.layout.tiling import box_size
-from shardwise.plan.movement import Delivery
+from shardwise.plan.transfer import Transfer
 from shardwise.plan.transition import transitions
 from tests.plan.cases import Transition, crowded_moves
 from tests.plan.cases import transitions as cases
@@ -28,7 +28,7 @@ def check(*move: Any) -> None:
             assert all(src.number(d.source) == dst.number(d.target) for d in stay)
             assert all(src.number(d.source) != dst.number(d.target) for d in came)
             reductions = [r for target in targets for r in movement.reductions(target)]
-            parts = [Delivery(i, r.target, r.box) for r in reductions for i in r.sources]
+            parts = [Transfer(i, r.target, r.box) for r in reductions for i in r.sources]
             assert bool(parts) <= movement.reduces
             if movement.reduces:  # what stays and what arrives are the contributions
                 assert sorted(d for d in (*stay, *came) if box_size(d.box)) == sorted(

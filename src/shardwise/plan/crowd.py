@@ -15,7 +15,7 @@ from typing import TypeVar
 from shardwise.layout.axis import Axis
 from shardwise.layout.tiling import Box, box_size, intersect, subtract
 from shardwise.plan.holders import ListedSide, Side, Tile
-from shardwise.plan.movement import Delivery, LocalCopy, Movement, Phase, Reduction
+from shardwise.plan.movement import LocalCopy, Movement, Phase, Reduction
 from shardwise.plan.transfer import Transfer, portion
 
 MANY = 1024  # boxes into which the cells of one target tile may be cut so that its devices share the reducing evenly
@@ -26,10 +26,10 @@ COVERED = 12  # contributions up to which the fewest devices that have them all 
 class Work:
     """All that is done: what is there already, what is sent, reduced, spread, and handed on within a device."""
 
-    near: list[Delivery] = field(default_factory=list)
-    far: list[Delivery] = field(default_factory=list)
+    near: list[Transfer[int]] = field(default_factory=list)
+    far: list[Transfer[int]] = field(default_factory=list)
     totals: list[Reduction] = field(default_factory=list)
-    spread: list[Delivery] = field(default_factory=list)  # between slots of the target
+    spread: list[Transfer[int]] = field(default_factory=list)  # between slots of the target
     handed: list[LocalCopy] = field(default_factory=list)
     kept: dict[int, list[Box]] = field(default_factory=dict)
 
@@ -85,12 +85,12 @@ class Crowd:
 
     def _fetch(self, work: Work, givers: Places, device: int, slots: Sequence[int], loads: dict[int, int]) -> None:
         own = {self.src.box_of(i): i for i in reversed(givers.get(device, []))}
-        coming: list[Delivery] = []
+        coming: list[Transfer[int]] = []
         for j in slots:
             need = self.dst.box_of(j)
             left = [need] if box_size(need) else []
             for box, i in own.items():
-                work.near += [Delivery(i, j, part) for piece in left if (part := intersect(piece, box)) is not None]
+                work.near += [Transfer(i, j, part) for piece in left if (part := intersect(piece, box)) is not None]
                 left = [rest for piece in left for rest in subtract(piece, box)]
             for i, giver, box in coming:
                 handed = (LocalCopy(giver, j, part, i) for piece in left if (part := intersect(piece, box)) is not None)
@@ -100,7 +100,7 @@ class Crowd:
                 for tile in self.src.tiling.over(piece):
                     part = intersect(piece, self.src.tiling.owned(tile))
                     if part is not None:
-                        coming.append(Delivery(self._source(givers, tile, box_size(part), loads), j, part))
+                        coming.append(Transfer(self._source(givers, tile, box_size(part), loads), j, part))
         work.far += coming
 
     def _source(self, givers: Places, tile: Tile, size: int, loads: dict[int, int]) -> int:
@@ -138,10 +138,10 @@ class Crowd:
             if not self.pending:
                 (holders,) = givers.values()
                 if device in holders:
-                    work.near.append(Delivery(holders[device][0], first, box))
+                    work.near.append(Transfer(holders[device][0], first, box))
                 else:
                     every = [i for found in holders.values() for i in found]
-                    work.far.append(Delivery(self._least_busy(every, box_size(box), loads), first, box))
+                    work.far.append(Transfer(self._least_busy(every, box_size(box), loads), first, box))
             elif device == reducer:
                 sources = []
                 for holders in givers.values():
@@ -149,7 +149,7 @@ class Crowd:
                     sources.append(every[0] if device in holders else self._least_busy(every, box_size(box), loads))
                 work.totals.append(Reduction(tuple(sources), first, box))
             else:
-                work.spread.append(Delivery(takers[reducer][0], first, box))
+                work.spread.append(Transfer(takers[reducer][0], first, box))
 
     @cached_property
     def _loads(self) -> dict[int, int]:
@@ -276,7 +276,7 @@ class CrowdMove(Movement):
         """All that goes between devices."""
         src, dst = self.sides
         return tuple(
-            Transfer(src.number(i), dst.number(j), box) for i, j, box in filter(self._is_far, self._deliveries)
+            Transfer(src.number(i), dst.number(j), box) for i, j, box in filter(self._is_far, self._between_arrays)
         )
 
     def incoming(self, slot: int) -> Iterator[Transfer[int]]:
@@ -290,28 +290,28 @@ class CrowdMove(Movement):
     # -- by index in the mesh ----------------------------------------------------------------------
 
     @cached_property
-    def _deliveries(self) -> list[Delivery]:
+    def _between_arrays(self) -> list[Transfer[int]]:
         # All that some slot of the target takes, with what it has already.
         work = self.crowd.work
         if self.reduces:
-            return [Delivery(i, j, box) for sources, j, box in work.totals for i in sources]
+            return [Transfer(i, j, box) for sources, j, box in work.totals for i in sources]
         return work.spread if self.spreads else [*work.near, *work.far]
 
-    def _is_far(self, delivery: Delivery) -> bool:
+    def _is_far(self, transfer: Transfer[int]) -> bool:
         src, dst = self.sides
-        return src.number(delivery.source) != dst.number(delivery.target)
+        return src.number(transfer.source) != dst.number(transfer.target)
 
-    def stays(self, target: int) -> Iterator[Delivery]:
+    def stays(self, target: int) -> Iterator[Transfer[int]]:
         """Yield what a slot takes from arrays of its own device."""
-        return (delivery for delivery in self._taken.get(target, ()) if not self._is_far(delivery))
+        return (transfer for transfer in self._taken.get(target, ()) if not self._is_far(transfer))
 
-    def arrivals(self, target: int) -> Iterator[Delivery]:
+    def arrivals(self, target: int) -> Iterator[Transfer[int]]:
         """Yield what a slot receives from other devices."""
         return filter(self._is_far, self._taken.get(target, ()))
 
-    def departures(self, source: int) -> Iterator[Delivery]:
+    def departures(self, source: int) -> Iterator[Transfer[int]]:
         """Yield what a slot sends to other devices."""
-        return (delivery for delivery in self._deliveries if delivery.source == source and self._is_far(delivery))
+        return (transfer for transfer in self._between_arrays if transfer.source == source and self._is_far(transfer))
 
     def reductions(self, target: int) -> Iterator[Reduction]:
         """Yield what a slot reduces."""
@@ -322,8 +322,8 @@ class CrowdMove(Movement):
         return iter(self._copies.get(target, ()))
 
     @cached_property
-    def _taken(self) -> dict[int, list[Delivery]]:
-        return _by_target(self._deliveries)
+    def _taken(self) -> dict[int, list[Transfer[int]]]:
+        return _by_target(self._between_arrays)
 
     @cached_property
     def _totals(self) -> dict[int, list[Reduction]]:
@@ -351,7 +351,7 @@ class CrowdMove(Movement):
         return max(sizes.values(), default=0), max(boxes.values(), default=0)
 
 
-Aimed = TypeVar("Aimed", Delivery, Reduction, LocalCopy)
+Aimed = TypeVar("Aimed", Transfer[int], Reduction, LocalCopy)
 
 
 def _by_target(items: Iterable[Aimed]) -> dict[int, list[Aimed]]:

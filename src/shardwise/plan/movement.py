@@ -1,7 +1,7 @@
 """Movement: what each device does in one round, which all who run, compile or draw a plan read here.
 
-An array is known by its slot, which is the index of its device in the mesh that it is on: in the mesh before the round
-for what is given, in the mesh after it for what is made.
+Transfers are told in two ways: between devices, by the numbers that both sides share, and between arrays. An array is
+known by the index of its device in the mesh that it is on: the old one for what is given, the new one for what is made.
 """
 
 from __future__ import annotations
@@ -11,18 +11,10 @@ from typing import Literal, NamedTuple
 
 from shardwise.layout.axis import Axis
 from shardwise.layout.tiling import Box, box_size
-from shardwise.plan.holders import Side
+from shardwise.plan.holders import MeshSide, Side
 from shardwise.plan.transfer import Transfer
 
 Phase = Literal["direct", "reduce", "spread"]
-
-
-class Delivery(NamedTuple):
-    """A box that the array of slot `target` has from the array of slot `source`."""
-
-    source: int
-    target: int
-    box: Box
 
 
 class Reduction(NamedTuple):
@@ -57,9 +49,9 @@ class Movement:
     >>> (step,) = plan_reshard(P(unreduced=["x"]), P("x"), (4,), "int8", mesh=mesh).steps
     >>> (move,) = step.moves
     >>> move.phase, list(move.stays(1)), list(move.arrivals(1))
-    ('reduce', [Delivery(source=1, target=1, box=((2, 4),))], [Delivery(source=0, target=1, box=((2, 4),))])
+    ('reduce', [Transfer(source=1, target=1, box=((2, 4),))], [Transfer(source=0, target=1, box=((2, 4),))])
     >>> list(move.departures(1)), list(move.reductions(1)), move.count_far(next(move.reductions(1)))
-    ([Delivery(source=1, target=0, box=((0, 2),))], [Reduction(sources=(0, 1), target=1, box=((2, 4),))], 1)
+    ([Transfer(source=1, target=0, box=((0, 2),))], [Reduction(sources=(0, 1), target=1, box=((2, 4),))], 1)
     """
 
     phase: Phase
@@ -105,24 +97,28 @@ class Movement:
 
     # -- by index in the mesh ----------------------------------------------------------------------
 
-    def stays(self, target: int) -> Iterator[Delivery]:
+    def stays(self, target: int) -> Iterator[Transfer[int]]:
         """Yield what a slot takes from the array of its own device."""
         src, dst = self.sides
         slot = dst.number(target)
-        return (Delivery(src.index(slot), target, box) for box in self._own(slot))
+        return (Transfer(src.index(slot), target, box) for box in self._own(slot))
 
     def _own(self, slot: int) -> Iterator[Box]:
         return iter(())
 
-    def arrivals(self, target: int) -> Iterator[Delivery]:
+    def arrivals(self, target: int) -> Iterator[Transfer[int]]:
         """Yield what a slot receives from other devices."""
         src, dst = self.sides
-        return (Delivery(src.index(t.source), target, t.box) for t in self.incoming(dst.number(target)))
+        if isinstance(src, MeshSide):  # numbers are indices
+            return self.incoming(target)
+        return (Transfer(src.index(t.source), target, t.box) for t in self.incoming(dst.number(target)))
 
-    def departures(self, source: int) -> Iterator[Delivery]:
+    def departures(self, source: int) -> Iterator[Transfer[int]]:
         """Yield what a slot sends to other devices."""
         src, dst = self.sides
-        return (Delivery(source, dst.index(t.target), t.box) for t in self.outgoing(src.number(source)))
+        if isinstance(src, MeshSide):
+            return self.outgoing(source)
+        return (Transfer(source, dst.index(t.target), t.box) for t in self.outgoing(src.number(source)))
 
     def reductions(self, target: int) -> Iterator[Reduction]:
         """Yield what a slot reduces."""

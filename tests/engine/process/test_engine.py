@@ -25,8 +25,8 @@ from shardwise.engine.arrays import to_numpy
 from shardwise.engine.execute import StepNote, compiled, permutation
 from shardwise.engine.job import RESULT, Job
 from shardwise.engine.process import engine as distributed
-from shardwise.engine.routes.route import Leg, Out
 from shardwise.engine.process.engine import _own_arrays, _own_work
+from shardwise.engine.routes.route import Leg, Out
 from shardwise.engine.routes.route_builder import route_of
 from shardwise.engine.storage import storage_of
 from tests.engine.cases import check_values, claimed, spread

@@ -24,10 +24,10 @@ from shardwise.layout.device import Accelerator, Device
 from shardwise.layout.layout import Shape
 from shardwise.layout.mesh import DeviceMesh
 from shardwise.layout.tiling import Box, box_size
-from shardwise.plan.movement import Delivery, Movement, Reduction
+from shardwise.plan.movement import Movement, Reduction
 from shardwise.plan.plan import Plan
 from shardwise.plan.steps import Step
-from shardwise.plan.transfer import pieces
+from shardwise.plan.transfer import Transfer, pieces
 from shardwise.plan.transition import Transition, transitions
 
 # Steps in which a device sends the same to all, something to few, or contiguous shares: their messages go straight
@@ -83,7 +83,7 @@ class _LegBuilder:
     transition: Transition
     rank: int
     filled: dict[int, int] = field(default_factory=dict)  # elements of each slot's new array that are known
-    copies: list[Delivery] = field(default_factory=list)
+    copies: list[Transfer[int]] = field(default_factory=list)
     near: dict[str, int] = field(default_factory=dict)
     rounds: list[Round] = field(default_factory=list)
 
@@ -193,13 +193,13 @@ class _LegBuilder:
             handed = [self._copy(storage, d) for d in near]
         self._fill([r for slot in self.own for r in move.reductions(slot)] if move.reduces else coming)
         self._add_rounds(step, move, [d for d in coming if ranks[d.source] != self.rank], handed)
-        last = [Delivery(*copy[:3]) for slot in self.outs for copy in move.local_copies(slot)]
+        last = [Transfer(*copy[:3]) for slot in self.outs for copy in move.local_copies(slot)]
         self._fill(last)
         handed = [copy for d in last if (copy := self._copy(self.after, d))[0] != copy[1]]
         if handed:
             self.rounds.append(Round(self._call(step), (), (), handed=tuple(handed), talks=False))
 
-    def _add_rounds(self, step: Step, move: Movement, coming: Sequence[Delivery], handed: Sequence[Copy]) -> None:
+    def _add_rounds(self, step: Step, move: Movement, coming: Sequence[Transfer[int]], handed: Sequence[Copy]) -> None:
         storage, ranks = self.givers(move)
         group = self.group(step)
         takers = range(len(self.targets)) if group is None else group
@@ -244,7 +244,7 @@ class _LegBuilder:
             sizes.add(sum(map(box_size, same[0])))
         return len(sizes) == 1 and len(givers) == len(everyone)
 
-    def _sums(self, step: Step, move: Movement, chunk: int, received: Sequence[Delivery]) -> Iterator[Sum]:
+    def _sums(self, step: Step, move: Movement, chunk: int, received: Sequence[Transfer[int]]) -> Iterator[Sum]:
         # Where in what comes each contribution begins: messages by rank, each in order.
         offsets, at = {}, 0
         for d in sorted(received, key=lambda d: (self.sources[d.source], d)):
@@ -254,19 +254,19 @@ class _LegBuilder:
             for sources, _, box in _chunk(move.reductions(slot), step, chunk):
                 near = (self.sources[source] == self.rank for source in sources)
                 terms = [
-                    self._part(self.before, source, box) if here else offsets[Delivery(source, slot, box)]
+                    self._part(self.before, source, box) if here else offsets[Transfer(source, slot, box)]
                     for source, here in zip(sources, near, strict=True)
                 ]
                 yield Sum(self._part(self.after, slot, box), tuple(terms))
 
     # -- values ------------------------------------------------------------------------------------
 
-    def _fill(self, made: Iterable[Delivery | Reduction]) -> None:
+    def _fill(self, made: Iterable[Transfer[int] | Reduction]) -> None:
         for _, slot, box in made:
             self.filled[slot] = self.filled.get(slot, 0) + box_size(box)
 
-    def _copy(self, storage: Storage, delivery: Delivery) -> Copy:
-        source, target, box = delivery
+    def _copy(self, storage: Storage, transfer: Transfer[int]) -> Copy:
+        source, target, box = transfer
         return self._part(self.after, target, box), self._part(storage, source, box)
 
     def _part(self, storage: Storage, slot: int, box: Box) -> Part:
@@ -291,7 +291,7 @@ class _LegBuilder:
         )
 
 
-Moved = TypeVar("Moved", Delivery, Reduction)
+Moved = TypeVar("Moved", Transfer[int], Reduction)
 
 
 def _chunk(moved: Iterable[Moved], step: Step, chunk: int) -> Iterator[Moved]:
@@ -301,10 +301,10 @@ def _chunk(moved: Iterable[Moved], step: Step, chunk: int) -> Iterator[Moved]:
             yield one._replace(box=box)
 
 
-def _messages(parts: Iterable[tuple[int, Delivery, Part]]) -> tuple[Message, ...]:
-    by_rank: dict[int, list[tuple[Delivery, Part]]] = {}
-    for rank, delivery, part in parts:
-        by_rank.setdefault(rank, []).append((delivery, part))
+def _messages(parts: Iterable[tuple[int, Transfer[int], Part]]) -> tuple[Message, ...]:
+    by_rank: dict[int, list[tuple[Transfer[int], Part]]] = {}
+    for rank, transfer, part in parts:
+        by_rank.setdefault(rank, []).append((transfer, part))
     out: list[Message] = []
     for rank, some in sorted(by_rank.items()):
         ordered = tuple(part for _, part in sorted(some, key=lambda pair: pair[0]))
