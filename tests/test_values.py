@@ -14,7 +14,7 @@ GROWING = {
     "shardwise.engine.launch.launcher._Process",
     "shardwise.engine.log.CommunicationLog",
     "shardwise.engine.launch.output.Stream",
-    "shardwise.engine.routes.route_builder._Draft",
+    "shardwise.engine.routes.route_builder._LegBuilder",
     "shardwise.engine.guard.watchdog.Peer",
     "shardwise.plan.crowd.Work",
     "shardwise.prim.interpreters.bind.Node",
@@ -27,7 +27,7 @@ KNOWN_AS = {"contract": "einsum", "cumulate": "cumulative_sum", "gather": "take"
 
 def modules() -> list[ModuleType]:
     rooms = [importlib.import_module(f"shardwise.{name}") for name in ROOMS]
-    found = [info for room in rooms for info in pkgutil.iter_modules(room.__path__, f"{room.__name__}.")]
+    found = [info for room in rooms for info in pkgutil.walk_packages(room.__path__, f"{room.__name__}.")]
     return [importlib.import_module(info.name) for info in found]
 
 

@@ -18,6 +18,7 @@ from shardwise.engine.local.engine import LocalEngine
 from shardwise.engine.log import trace_communication
 from shardwise.engine.pool import SMALLEST
 from shardwise.engine.storage import storage_of
+from shardwise.plan.movement import Movement
 from tests.engine.cases import claimed, spread, stored
 from tests.plan.cases import Transition, transitions
 
@@ -197,7 +198,7 @@ def test_the_traffic_of_a_large_mesh_is_worked_out_once_per_program(monkeypatch:
     real = abstract._total
     monkeypatch.setattr(abstract, "_total", lambda step: asked.append(step) or real(step))
     plan = plan_reshard(Layout(mesh, [("x",)]), Layout(mesh, [()]), (11,), INT)
-    plan.__dict__.pop("_program", None)
+    plan.programs.clear()
     engine = AbstractEngine()
     for _ in range(3):
         engine.run(compiled(plan), [])
@@ -213,5 +214,5 @@ def test_what_is_listed_has_a_limit(monkeypatch: pytest.MonkeyPatch) -> None:
         assert (engine.counters.copies, engine.counters.total) == (copies, plan.received.total)
     for count, total in [(512, 1000), (513, 513 * 7)]:
         ground, received = SimpleNamespace(count=count), SimpleNamespace(total=1000)
-        step: Any = SimpleNamespace(moves=[object()], ground=ground, received=received, estimates=(3.0, 4.5))
+        step: Any = SimpleNamespace(moves=[Movement()], ground=ground, received=received, estimates=(3.0, 4.5))
         assert abstract._total(step) == total

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from math import prod
 from time import perf_counter
 from typing import Any
@@ -20,7 +21,6 @@ from shardwise.errors import seal
 from shardwise.layout.device import Device
 from shardwise.layout.layout import Layout, Shape
 from shardwise.layout.mesh import DeviceMesh
-from shardwise.plan.moves import DirectMove
 from shardwise.plan.steps import Step
 
 LISTED = 64  # devices up to which the program is compiled, to count what the local engine would do
@@ -94,6 +94,9 @@ class AbstractEngine:
     """
 
     name = "abstract"
+    has_values = False
+    holds_all = False
+    talks_through_torch = False
 
     def __init__(self) -> None:
         """Start with all counters at zero."""
@@ -204,18 +207,14 @@ class AbstractEngine:
             log.records += [Record(*note, moved.get(note.kind, 0), 0.0, line, now) for note in steps]
 
 
+@lru_cache(maxsize=4096)
 def _traffic(program: Program) -> tuple[tuple[StepNote, int], ...]:
     # Worked out once for each program: on a large mesh that takes longer than all the rest.
-    found = program.__dict__.get("_traffic")
-    if found is None:
-        assert program.plan is not None
-        found = tuple((notes([step])[0], _total(step)) for step in program.plan.steps)
-        program.__dict__["_traffic"] = found
-    return found
+    assert program.plan is not None
+    return tuple((notes([step])[0], _total(step)) for step in program.plan.steps)
 
 
 def _total(step: Step) -> int:
-    listed = all(isinstance(move, DirectMove) and move.shares is None for move in step.moves)
-    if listed or step.ground.count <= EXACT:
+    if all(move.is_counted for move in step.moves) or step.ground.count <= EXACT:
         return step.received.total
     return int(sum(step.estimates)) * step.ground.count

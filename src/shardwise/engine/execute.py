@@ -7,7 +7,7 @@ how many bytes that is between devices.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property, lru_cache
 from itertools import accumulate
@@ -21,14 +21,12 @@ from shardwise.engine.grid import Regrid, regrid_of, tiled
 from shardwise.engine.storage import Region, Storage, covered, region, storage_of
 from shardwise.layout.axis import common
 from shardwise.layout.layout import Layout, Shape
-from shardwise.layout.placement import ReduceOp, accumulator
-from shardwise.layout.tiling import Box, box_size, intersect
-from shardwise.plan.crowd import Crowd, CrowdMove
-from shardwise.plan.holders import ListedSide, MeshSide, Side, clipped
-from shardwise.plan.moves import DirectMove, Shares
+from shardwise.layout.placement import ReduceOp
+from shardwise.layout.tiling import Box, box_size
+from shardwise.plan.movement import Movement
 from shardwise.plan.plan import Plan
 from shardwise.plan.steps import Step
-from shardwise.plan.transfer import Slot
+from shardwise.plan.transition import Transition, transitions
 
 Moved = tuple[tuple[str, int], ...]  # per kind of step, the bytes that devices receive in all
 LINE = 64  # bytes of a cache line, at which arrays in one block begin
@@ -203,7 +201,7 @@ def _in_runs(join: Join, length: int) -> Join:
     return join._replace(at=scaled(join.at), terms=terms)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)  # there is one for each plan, known by identity
 class Program:
     """How the arrays of one layout are made from those of another: the stages of a plan, or given ones."""
 
@@ -218,7 +216,7 @@ class Program:
         """What is to be done, one after the other."""
         if self.plan is None:
             return self.given
-        return tuple(_stage(self.plan, steps) for steps in groups(self.plan.steps))
+        return tuple(_stage(self.plan, transition) for transition in transitions(self.plan))
 
     @cached_property
     def regrid(self) -> Regrid | None:
@@ -241,20 +239,10 @@ class Program:
 
 def compiled(plan: Plan) -> Program:
     """Return the program of a plan; made once and kept with the plan."""
-    found = plan.__dict__.get("_program")
-    if found is None:
-        found = plan.__dict__["_program"] = Program(storage_of(plan.dst, plan.shape), plan.dtype, plan)
-    return found
-
-
-def groups(steps: Sequence[Step]) -> Iterator[list[Step]]:
-    """Yield the steps of each stage: those between which devices hold shares, not a layout, are run as one."""
-    group: list[Step] = []
-    for step in steps:
-        group.append(step)
-        if isinstance(step.after, Layout):
-            yield group
-            group = []
+    program = plan.programs.get("arrays")
+    if program is None:
+        program = plan.programs["arrays"] = Program(storage_of(plan.dst, plan.shape), plan.dtype, plan)
+    return program
 
 
 def notes(steps: Sequence[Step]) -> tuple[StepNote, ...]:
@@ -372,135 +360,47 @@ def _where(box: Box, inside: Box) -> Region:
     return () if box == inside else region(box, inside)
 
 
-def _stage(plan: Plan, steps: Sequence[Step]) -> Stage:
-    first, last = steps[0], steps[-1]
-    assert isinstance(first.before, Layout)
-    assert isinstance(last.after, Layout)
-    shares = _shares(steps)
-    before, after = storage_of(first.before, plan.shape), _made(last.after, shares, plan.shape)
-    dtype = made_dtype(last, plan.dtype)
-    build = _Builder(before, after, dtype.itemsize)
-    crowd = next((move.crowd for step in steps for move in step.moves if isinstance(move, CrowdMove)), None)
-    if crowd is not None:
-        _build_crowd(build, steps, crowd)
-    elif shares is None:
-        _build_direct(build, first, plan)
-    elif isinstance(shares, Crowd):
-        raise AssertionError("a crowd has a move")
-    elif shares.pending:
-        _build_reduced(build, steps, shares)
-    else:
-        _build_filled(build, steps, shares)
-    stage = build.stage(steps, first.before.reduce_op, None if shares is None else last.after.reduce_op)
-    stage = stage if dtype == plan.dtype else replace(stage, dtype=dtype)
-    if after.layout is last.after:
+def _stage(plan: Plan, transition: Transition) -> Stage:
+    before, target = (storage_of(layout, plan.shape) for layout in (transition.before, transition.after))
+    after = _merge_terms(target, transition)
+    build = _Builder(before, after, transition.dtype.itemsize)
+    for step, move in transition.moves:
+        for out, slots in enumerate(after.holders):
+            for slot in slots:
+                _add_slot(build, out, step, move, slot)
+    stage = build.stage(transition.steps, transition.before.reduce_op, transition.filling)
+    if transition.dtype != plan.dtype:
+        stage = replace(stage, dtype=transition.dtype)
+    if after is target:
         return stage
-    target = storage_of(last.after, plan.shape)
     return replace(stage, order=tuple(after.index(devices[0]) for devices in target.holders))
 
 
-def made_dtype(step: Step, dtype: np.dtype) -> np.dtype:
-    """Return the dtype of the arrays that a step makes: sums that are added up further are not rounded yet."""
-    return dtype if step.widths is None or step.widths[1] == dtype.itemsize else accumulator(dtype)
-
-
-def _shares(steps: Sequence[Step]) -> Shares | Crowd | None:
-    # Who reduces or keeps what, where values are brought together or become partial.
-    for move in (move for step in steps for move in step.moves):
-        if isinstance(move, CrowdMove):
-            return move.crowd if move.crowd.pending or move.crowd.fresh else None
-        if move.shares:
-            return move.shares
-    return steps[-1].shares
-
-
-def _made(layout: Layout, shares: Shares | Crowd | None, shape: Shape) -> Storage:
+def _merge_terms(target: Storage, transition: Transition) -> Storage:
     # An average becomes pending by replicating: the result is made once, and every term is that array.
-    if shares is None or layout.reduce_op is not ReduceOp.AVG:
-        return storage_of(layout, shape)
-    return storage_of(Layout(layout.mesh, layout.dims, common(layout.partial, shares.batch), ReduceOp.AVG), shape)
+    layout = target.layout
+    batch = [move.batch_axes for _, move in transition.moves if move.reduces]
+    if not batch or layout.reduce_op is not ReduceOp.AVG:
+        return target
+    return storage_of(Layout(layout.mesh, layout.dims, common(layout.partial, batch[0]), ReduceOp.AVG), target.shape)
 
 
-def _build_direct(build: _Builder, step: Step, plan: Plan) -> None:
-    if step.is_local:
-        for out, devices in enumerate(build.after.holders):
-            source = build.before.index(devices[0])
-            inside = clipped(build.after.boxes[out], plan.shape)
-            common = intersect(inside, build.before.boxes[source]) if inside else ()
-            if common is not None:
-                build.add(out, common, (source,))
+def _add_slot(build: _Builder, out: int, step: Step, move: Movement, slot: int) -> None:
+    # What the array of a slot is made of in one round.
+    index, width = build.before.index, step.width(move)
+    if move.reduces:
+        for reduction in move.reductions(slot):
+            terms = tuple(map(index, reduction.sources))
+            build.add(out, reduction.box, terms, step.kind, move.count_far(reduction) * width)
         return
-    move = step.moves[0]
-    assert isinstance(move, DirectMove)
-    slots = _slots(move.dst)
-    for out, devices in enumerate(build.after.holders):
-        for slot in (slots(device) for device in devices):
-            own, need = move.src.held(slot), move.dst.held(slot)
-            common = intersect(need, own) if own is not None and need is not None else None
-            if common is not None:
-                build.add(out, common, (build.before.index(_index(move.src, slot)),))
-            for transfer in move.incoming(slot):
-                source = build.before.index(_index(move.src, transfer.source))
-                build.add(out, transfer.box, (source,), step.kind, step.width(move))
-
-
-def _build_reduced(build: _Builder, steps: Sequence[Step], shares: Shares) -> None:
-    moves = [(step.kind, move, step.width(move)) for step in steps for move in step.moves]
-    slots = _slots(shares.dst)
-    for out, devices in enumerate(build.after.holders):
-        for slot in (slots(device) for device in devices):
-            for tile, box in shares.of(slot):
-                sources = shares.src.sources(tile, slot, shares.pending)
-                terms = tuple(build.before.index(_index(shares.src, s)) for s in sources)
-                build.add(out, box, terms, moves[0][0], sum(s != slot for s in sources) * moves[0][2])
-        # The spread goes to devices that share this very array, so it is counted but not copied.
-        for slot in (slots(device) for device in devices):
-            for kind, move, size in moves[1:]:
-                for transfer in move.incoming(slot):
-                    build.add(out, transfer.box, (), kind, size)
-
-
-def _build_filled(build: _Builder, steps: Sequence[Step], shares: Shares) -> None:
-    slots = _slots(shares.dst)
-    for out, devices in enumerate(build.after.holders):
-        for slot in (slots(device) for device in devices):
-            own = shares.src.held(slot)
-            for box in shares.kept(slot):
-                common = None if own is None else intersect(box, own)
-                if common is not None:
-                    build.add(out, common, (build.before.index(_index(shares.src, slot)),))
-            for step in steps:
-                for move in step.moves:
-                    for transfer in move.incoming(slot):
-                        source = build.before.index(_index(shares.src, transfer.source))
-                        build.add(out, transfer.box, (source,), step.kind, step.width(move))
-
-
-def _build_crowd(build: _Builder, steps: Sequence[Step], crowd: Crowd) -> None:
-    # What slots of one device hand each other is a copy of what came, and within one array nothing at all.
-    kinds = {move.phase: step.kind for step in steps for move in step.moves if isinstance(move, CrowdMove)}
-    work, before, after = crowd.work, build.before.index, build.after.index
-    for i, j, box in work.near:
-        build.add(after(j), box, (before(i),))
-    for i, j, box in work.far:
-        build.add(after(j), box, (before(i),), kinds["direct"], build.itemsize)
-    for handed in work.handed:
-        if handed.source is not None:
-            build.add(after(handed.target), handed.box, (before(handed.source),))
-    for sources, j, box in work.totals:
-        far = sum(crowd.src.numbers[i] != crowd.dst.numbers[j] for i in sources)
-        build.add(after(j), box, tuple(map(before, sources)), kinds["reduce"], far * build.itemsize)
-    for _, j, box in work.spread:
-        build.add(after(j), box, (), kinds["spread"], build.itemsize)
-
-
-def _slots(side: Side) -> Callable[[int], int]:
-    return side.numbers.__getitem__ if isinstance(side, ListedSide) else int
-
-
-def _index(side: Side, slot: Slot) -> int:
-    assert isinstance(slot, int), "moves know devices by slots"
-    return slot if isinstance(side, MeshSide) else side.index(slot)
+    for source, _, box in move.stays(slot):
+        build.add(out, box, (index(source),))
+    for source, _, box in move.arrivals(slot):
+        # What is spread goes to devices that share this very array, so it is counted but not copied.
+        build.add(out, box, () if move.spreads else (index(source),), step.kind, width)
+    for copy in move.local_copies(slot):
+        if copy.source is not None:
+            build.add(out, copy.box, (index(copy.source),))
 
 
 @lru_cache(maxsize=4096)

@@ -66,9 +66,6 @@ def init(
 
 
 def _torch_engine(chosen: Settings, mesh: DeviceMesh | None) -> Engine:
-    before = current_engine()
-    if before.name == "torch":
-        return before
     if find_spec("torch") is None:
         raise EngineError("the torch engine needs torch.\n  pip install 'shardwise[torch]'")
     import torch.distributed as dist
@@ -78,6 +75,9 @@ def _torch_engine(chosen: Settings, mesh: DeviceMesh | None) -> Engine:
     from shardwise.engine.process.engine import DistributedEngine
     from shardwise.engine.process.wire import Wire
 
+    before = current_engine()
+    if isinstance(before, DistributedEngine):
+        return before
     if not dist.is_available():
         raise EngineError("this build of torch has no torch.distributed.")
     started = dist.is_initialized()  # by the user, who then sees to its end

@@ -20,16 +20,33 @@ from shardwise.layout.mesh import DeviceMesh
 class Engine(Protocol):
     """What runs programs and kernels on the arrays that devices hold.
 
+    This is all that an engine must do: a class with these members is one, and nobody asks for more or for its name.
+
     >>> from shardwise import LocalEngine
     >>> isinstance(LocalEngine(), Engine)
     True
     """
 
-    counters: Counters
+    counters: Counters  # of bytes moved, copied and allocated, and of kernels called, which the engine counts
 
     @property
     def name(self) -> str:
-        """What the engine is called: local, abstract or torch."""
+        """What the engine is called where it is shown to people: local, abstract or torch."""
+        ...
+
+    @property
+    def has_values(self) -> bool:
+        """Whether its arrays have values; without, tensors have layouts and shapes only."""
+        ...
+
+    @property
+    def holds_all(self) -> bool:
+        """Whether all arrays of its tensors are in this process with their values, whichever devices hold them."""
+        ...
+
+    @property
+    def talks_through_torch(self) -> bool:
+        """Whether its processes are those of torch.distributed, so that their shards can be those of a DTensor."""
         ...
 
     def addressable(self, mesh: DeviceMesh) -> Sequence[int]:

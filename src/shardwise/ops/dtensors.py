@@ -173,7 +173,7 @@ def from_dtensor(given: DTensor) -> Tensor:
 
 
 def _check_engine(engine: Engine, function: str) -> None:
-    if engine.name != "torch":
+    if not engine.talks_through_torch:
         raise EngineError(
             f"{function} needs the torch engine, but this tensor or process is on the {engine.name} one.\n"
             "  call shardwise.init('torch') under torchrun first."

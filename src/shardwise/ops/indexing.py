@@ -113,7 +113,7 @@ def sliced(x: Tensor, index: Index, reverse: Sequence[int] = (), drop: tuple[int
     own, shape, engine = x.layout, x.shape, x.engine
     if not drop and all(span == (0, size, 1) for span, size in zip(index, shape, strict=True)):
         return mirror(x, dims=tuple(reverse)) if reverse else x
-    if not reverse and not x.level and engine.name == "local" and is_quiet():  # often, so it is done in one go
+    if not reverse and not x.level and engine.holds_all and is_quiet():  # often, so it is done in one go
         layout, dtype = _sliced_layout(own, shape, index, drop), x.dtype
         program = cutting(own, layout, shape, index, dtype)
         if program is not None:

@@ -72,7 +72,7 @@ def _unstack(x: Tensor, *, layout: Layout, shape: Shape) -> Tensor:
     # Devices along axes that the layout does not name must agree; one of them is taken. Only those in this process
     # are compared: between processes that would take communication which no plan shows.
     old, storage = x.storage, storage_of(layout, shape)
-    here = set(x.engine.addressable(x.mesh)) if x.engine.name != "abstract" else set()
+    here = set(x.engine.addressable(x.mesh)) if x.engine.has_values else set()
     for held in storage.holders if len(here) > 1 else ():
         holders = [device for device in held if device in here]
         if len(holders) < 2:

@@ -6,57 +6,31 @@ known by their index in it, devices by the numbers that the two sides share.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import combinations
-from typing import Literal, NamedTuple
+from typing import TypeVar
 
 from shardwise.layout.axis import Axis
 from shardwise.layout.tiling import Box, box_size, intersect, subtract
-from shardwise.plan.holders import ListedSide, Tile
+from shardwise.plan.holders import ListedSide, Side, Tile
+from shardwise.plan.movement import LocalCopy, Movement, Phase, Reduction
 from shardwise.plan.transfer import Transfer, portion
 
 MANY = 1024  # boxes into which the cells of one target tile may be cut so that its devices share the reducing evenly
 COVERED = 12  # contributions up to which the fewest devices that have them all are looked for
-
-Phase = Literal["direct", "reduce", "spread"]
-
-
-class Pick(NamedTuple):
-    """A box that a slot of the target has from a slot of the source (or, handed on, from another of the target)."""
-
-    source: int
-    target: int
-    box: Box
-
-
-class Total(NamedTuple):
-    """A box of a slot of the target that is the reduction of what some slots of the source hold."""
-
-    sources: tuple[int, ...]
-    target: int
-    box: Box
-
-
-class Handed(NamedTuple):
-    """A box that one slot of a device has from another one, which received it from a slot of the source."""
-
-    giver: int
-    target: int
-    box: Box
-    source: int | None = None
 
 
 @dataclass
 class Work:
     """All that is done: what is there already, what is sent, reduced, spread, and handed on within a device."""
 
-    near: list[Pick] = field(default_factory=list)
-    far: list[Pick] = field(default_factory=list)
-    totals: list[Total] = field(default_factory=list)
-    spread: list[Pick] = field(default_factory=list)  # between slots of the target
-    handed: list[Handed] = field(default_factory=list)
+    near: list[Transfer[int]] = field(default_factory=list)
+    far: list[Transfer[int]] = field(default_factory=list)
+    totals: list[Reduction] = field(default_factory=list)
+    spread: list[Transfer[int]] = field(default_factory=list)  # between slots of the target
+    handed: list[LocalCopy] = field(default_factory=list)
     kept: dict[int, list[Box]] = field(default_factory=dict)
 
 
@@ -111,22 +85,22 @@ class Crowd:
 
     def _fetch(self, work: Work, givers: Places, device: int, slots: Sequence[int], loads: dict[int, int]) -> None:
         own = {self.src.box_of(i): i for i in reversed(givers.get(device, []))}
-        coming: list[Pick] = []
+        coming: list[Transfer[int]] = []
         for j in slots:
             need = self.dst.box_of(j)
             left = [need] if box_size(need) else []
             for box, i in own.items():
-                work.near += [Pick(i, j, part) for piece in left if (part := intersect(piece, box)) is not None]
+                work.near += [Transfer(i, j, part) for piece in left if (part := intersect(piece, box)) is not None]
                 left = [rest for piece in left for rest in subtract(piece, box)]
             for i, giver, box in coming:
-                handed = (Handed(giver, j, part, i) for piece in left if (part := intersect(piece, box)) is not None)
+                handed = (LocalCopy(giver, j, part, i) for piece in left if (part := intersect(piece, box)) is not None)
                 work.handed += handed
                 left = [rest for piece in left for rest in subtract(piece, box)]
             for piece in left:
                 for tile in self.src.tiling.over(piece):
                     part = intersect(piece, self.src.tiling.owned(tile))
                     if part is not None:
-                        coming.append(Pick(self._source(givers, tile, box_size(part), loads), j, part))
+                        coming.append(Transfer(self._source(givers, tile, box_size(part), loads), j, part))
         work.far += coming
 
     def _source(self, givers: Places, tile: Tile, size: int, loads: dict[int, int]) -> int:
@@ -160,22 +134,22 @@ class Crowd:
             first = slots[0]
             for j in slots:
                 work.kept.setdefault(j, []).append(box)
-            work.handed += [Handed(first, j, box) for j in slots[1:]]
+            work.handed += [LocalCopy(first, j, box) for j in slots[1:]]
             if not self.pending:
                 (holders,) = givers.values()
                 if device in holders:
-                    work.near.append(Pick(holders[device][0], first, box))
+                    work.near.append(Transfer(holders[device][0], first, box))
                 else:
                     every = [i for found in holders.values() for i in found]
-                    work.far.append(Pick(self._least_busy(every, box_size(box), loads), first, box))
+                    work.far.append(Transfer(self._least_busy(every, box_size(box), loads), first, box))
             elif device == reducer:
                 sources = []
                 for holders in givers.values():
                     every = holders.get(device) or [i for found in holders.values() for i in found]
                     sources.append(every[0] if device in holders else self._least_busy(every, box_size(box), loads))
-                work.totals.append(Total(tuple(sources), first, box))
+                work.totals.append(Reduction(tuple(sources), first, box))
             else:
-                work.spread.append(Pick(takers[reducer][0], first, box))
+                work.spread.append(Transfer(takers[reducer][0], first, box))
 
     @cached_property
     def _loads(self) -> dict[int, int]:
@@ -278,7 +252,7 @@ def _cover(contributions: list[set[int]], takers: set[int]) -> tuple[int, bool]:
 
 
 @dataclass(frozen=True)
-class CrowdMove:
+class CrowdMove(Movement):
     """One round of the work of a crowd: boxes go directly, to where they are reduced, or on from there."""
 
     crowd: Crowd
@@ -286,29 +260,79 @@ class CrowdMove:
     shares = None
 
     @property
-    def reduces(self) -> bool:
-        """Whether what arrives is added up."""
-        return self.phase == "reduce"
+    def sides(self) -> tuple[Side, Side]:
+        """Who holds what travels, and who is to hold it."""
+        return (self.crowd.dst if self.spreads else self.crowd.src), self.crowd.dst
+
+    @property
+    def batch_axes(self) -> tuple[Axis, ...]:
+        """The axes along which every position moves by itself, since both sides are partial."""
+        return self.crowd.batch
+
+    # -- by device ---------------------------------------------------------------------------------
 
     @cached_property
-    def transfers(self) -> tuple[Transfer, ...]:
+    def transfers(self) -> tuple[Transfer[int], ...]:
         """All that goes between devices."""
-        work, src, dst = self.crowd.work, self.crowd.src.numbers, self.crowd.dst.numbers
-        if self.phase == "direct":
-            found = [Transfer(src[i], dst[j], box) for i, j, box in work.far]
-        elif self.phase == "spread":
-            found = [Transfer(dst[i], dst[j], box) for i, j, box in work.spread]
-        else:
-            found = [Transfer(src[i], dst[j], box) for sources, j, box in work.totals for i in sources]
-        return tuple(t for t in found if t.source != t.target)
+        src, dst = self.sides
+        return tuple(
+            Transfer(src.number(i), dst.number(j), box) for i, j, box in filter(self._is_far, self._between_arrays)
+        )
 
-    def incoming(self, slot: int) -> Iterator[Transfer]:
+    def incoming(self, slot: int) -> Iterator[Transfer[int]]:
         """Yield the transfers whose target is the device with number `slot`."""
         return (t for t in self.transfers if t.target == slot)
 
-    def outgoing(self, slot: int) -> Iterator[Transfer]:
+    def outgoing(self, slot: int) -> Iterator[Transfer[int]]:
         """Yield the transfers whose source is the device with number `slot`."""
         return (t for t in self.transfers if t.source == slot)
+
+    # -- by index in the mesh ----------------------------------------------------------------------
+
+    @cached_property
+    def _between_arrays(self) -> list[Transfer[int]]:
+        # All that some slot of the target takes, with what it has already.
+        work = self.crowd.work
+        if self.reduces:
+            return [Transfer(i, j, box) for sources, j, box in work.totals for i in sources]
+        return work.spread if self.spreads else [*work.near, *work.far]
+
+    def _is_far(self, transfer: Transfer[int]) -> bool:
+        src, dst = self.sides
+        return src.number(transfer.source) != dst.number(transfer.target)
+
+    def stays(self, target: int) -> Iterator[Transfer[int]]:
+        """Yield what a slot takes from arrays of its own device."""
+        return (transfer for transfer in self._taken.get(target, ()) if not self._is_far(transfer))
+
+    def arrivals(self, target: int) -> Iterator[Transfer[int]]:
+        """Yield what a slot receives from other devices."""
+        return filter(self._is_far, self._taken.get(target, ()))
+
+    def departures(self, source: int) -> Iterator[Transfer[int]]:
+        """Yield what a slot sends to other devices."""
+        return (transfer for transfer in self._between_arrays if transfer.source == source and self._is_far(transfer))
+
+    def reductions(self, target: int) -> Iterator[Reduction]:
+        """Yield what a slot reduces."""
+        return iter(self._totals.get(target, ()))
+
+    def local_copies(self, target: int) -> Iterator[LocalCopy]:
+        """Yield what a slot copies from other slots of its device, when all has arrived."""
+        return iter(self._copies.get(target, ()))
+
+    @cached_property
+    def _taken(self) -> dict[int, list[Transfer[int]]]:
+        return _by_target(self._between_arrays)
+
+    @cached_property
+    def _totals(self) -> dict[int, list[Reduction]]:
+        return _by_target(self.crowd.work.totals) if self.reduces else {}
+
+    @cached_property
+    def _copies(self) -> dict[int, list[LocalCopy]]:
+        is_last = self.spreads or not self.crowd.work.spread
+        return _by_target(self.crowd.work.handed) if is_last else {}
 
     @property
     def largest(self) -> tuple[int, ...]:
@@ -325,3 +349,13 @@ class CrowdMove:
             sizes[t.target] = sizes.get(t.target, 0) + t.size
             boxes[t.target] = boxes.get(t.target, 0) + 1
         return max(sizes.values(), default=0), max(boxes.values(), default=0)
+
+
+Aimed = TypeVar("Aimed", Transfer[int], Reduction, LocalCopy)
+
+
+def _by_target(items: Iterable[Aimed]) -> dict[int, list[Aimed]]:
+    out: dict[int, list[Aimed]] = {}
+    for item in items:
+        out.setdefault(item.target, []).append(item)
+    return out

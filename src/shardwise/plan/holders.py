@@ -33,6 +33,14 @@ class MeshSide:
         """Return the tile of a slot, or None if it holds nothing."""
         return self.layout.tile_of(slot)
 
+    def number(self, index: int) -> int:
+        """Return the slot at an index in the mesh."""
+        return index
+
+    def index(self, slot: int) -> int:
+        """Return the index in the mesh of a slot."""
+        return slot
+
     def held(self, slot: int) -> Box | None:
         """Return what a slot holds of the tensor, halo included, or None."""
         return clipped(self.tiling.held_box(slot), self.shape) if self.layout.has_halo else self.tiling.box(slot)
@@ -86,6 +94,10 @@ class ListedSide:
     @cached_property
     def _indices(self) -> dict[int, int]:
         return {number: index for index, number in enumerate(self.numbers)}
+
+    def number(self, index: int) -> int:
+        """Return the slot at an index in the mesh."""
+        return self.numbers[index]
 
     def index(self, slot: int) -> int:
         """Return the index in the mesh of a slot; an outsider is taken to stand somewhere in it."""

@@ -17,6 +17,7 @@ from shardwise.layout.axis import Axis, common, overlap
 from shardwise.layout.tiling import Box, box_size, intersect, subtract
 from shardwise.plan.crowd import CrowdMove
 from shardwise.plan.holders import MeshSide, Side, Tile
+from shardwise.plan.movement import Movement, Reduction
 from shardwise.plan.transfer import Transfer, portion
 
 MANY = 1024  # boxes into which one target tile may be cut so that all its devices share the reducing evenly
@@ -112,7 +113,7 @@ class Shares:
 
 
 @dataclass(frozen=True)
-class DirectMove:
+class DirectMove(Movement):
     """Every device receives exactly the boxes it lacks, each from one holder.
 
     Along the axes of `batch`, on which both sides are partial, every position moves by itself. With
@@ -123,9 +124,30 @@ class DirectMove:
     dst: Side
     batch: tuple[Axis, ...] = ()
     shares: Shares | None = None
-    reduces = False
+    phase = "direct"
 
-    def incoming(self, slot: int) -> Iterator[Transfer]:
+    @property
+    def sides(self) -> tuple[Side, Side]:
+        """Who holds what travels, and who is to hold it."""
+        return self.src, self.dst
+
+    @property
+    def batch_axes(self) -> tuple[Axis, ...]:
+        """The axes along which every position moves by itself, since both sides are partial."""
+        return self.batch
+
+    @property
+    def is_counted(self) -> bool:
+        """Whether a formula says how much each device receives, so that nothing has to be listed."""
+        return self.shares is None
+
+    def _own(self, slot: int) -> Iterator[Box]:
+        own = self.src.held(slot)
+        if own is not None:
+            commons = (intersect(need, own) for need in self._needs(slot))
+            yield from (common for common in commons if common is not None)
+
+    def incoming(self, slot: int) -> Iterator[Transfer[int]]:
         """Yield the transfers whose target is `slot`."""
         own = self.src.held(slot)
         for need in self._needs(slot):
@@ -133,7 +155,7 @@ class DirectMove:
                 for box in self._lacking(need, own, tile):
                     yield Transfer(self._source(tile, slot), slot, box)
 
-    def outgoing(self, slot: int) -> Iterator[Transfer]:
+    def outgoing(self, slot: int) -> Iterator[Transfer[int]]:
         """Yield the transfers whose source is `slot`."""
         tile = self.src.tile(slot)
         if tile is None:
@@ -146,11 +168,7 @@ class DirectMove:
 
     def received(self, slot: int) -> int:
         """Return how many elements `slot` receives, without listing them."""
-        own, total = self.src.held(slot), 0
-        for need in self._needs(slot):
-            common = None if own is None else intersect(need, own)
-            total += box_size(need) - (0 if common is None else box_size(common))
-        return total
+        return sum(map(box_size, self._needs(slot))) - sum(map(box_size, self._own(slot)))
 
     def _needs(self, slot: int) -> Iterable[Box]:
         if self.shares is not None:
@@ -233,24 +251,55 @@ class DirectMove:
 
 
 @dataclass(frozen=True)
-class ReduceMove:
+class LocalMove(DirectMove):
+    """Every device makes its new shard of its old one, and nothing travels."""
+
+    def incoming(self, slot: int) -> Iterator[Transfer[int]]:
+        """Yield nothing."""
+        return iter(())
+
+    def outgoing(self, slot: int) -> Iterator[Transfer[int]]:
+        """Yield nothing."""
+        return iter(())
+
+
+@dataclass(frozen=True)
+class ReduceMove(Movement):
     """Every share receives its contributions, one box per contributor."""
 
     shares: Shares
-    reduces = True
+    phase = "reduce"
+
+    @property
+    def sides(self) -> tuple[Side, Side]:
+        """Who holds what travels, and who is to hold it."""
+        return self.shares.src, self.shares.dst
+
+    @property
+    def batch_axes(self) -> tuple[Axis, ...]:
+        """The axes along which every position moves by itself, since both sides are partial."""
+        return self.shares.batch
 
     def reduced(self, slot: int) -> Iterator[tuple[Tile, Box]]:
         """Yield the boxes that a slot reduces, each with the source tile it lies in."""
         return self.shares.of(slot)
 
-    def incoming(self, slot: int) -> Iterator[Transfer]:
-        """Yield the transfers whose target is `slot`."""
+    def contributions(self, slot: int) -> Iterator[tuple[list[int], Box]]:
+        """Yield the boxes that a slot reduces, each with the slots that contribute to it."""
         for tile, box in self.reduced(slot):
-            for source in self.shares.src.sources(tile, slot, self.shares.pending):
+            yield self.shares.src.sources(tile, slot, self.shares.pending), box
+
+    def _own(self, slot: int) -> Iterator[Box]:
+        return (box for sources, box in self.contributions(slot) if slot in sources)
+
+    def incoming(self, slot: int) -> Iterator[Transfer[int]]:
+        """Yield the transfers whose target is `slot`."""
+        for sources, box in self.contributions(slot):
+            for source in sources:
                 if source != slot:
                     yield Transfer(source, slot, box)
 
-    def outgoing(self, slot: int) -> Iterator[Transfer]:
+    def outgoing(self, slot: int) -> Iterator[Transfer[int]]:
         """Yield the transfers whose source is `slot`."""
         shares = self.shares
         tile = shares.src.tile(slot)
@@ -266,15 +315,31 @@ class ReduceMove:
                 if other != slot and box_size(box) and slot in shares.src.sources(tile, other, shares.pending):
                     yield Transfer(slot, other, box)
 
+    def reductions(self, target: int) -> Iterator[Reduction]:
+        """Yield what a slot reduces."""
+        src, dst = self.sides
+        for sources, box in self.contributions(dst.number(target)):
+            yield Reduction(tuple(map(src.index, sources)), target, box)
+
 
 @dataclass(frozen=True)
-class SpreadMove:
+class SpreadMove(Movement):
     """Every share is handed on to the other devices that need it."""
 
     shares: Shares
-    reduces = False
+    phase = "spread"
 
-    def incoming(self, slot: int) -> Iterator[Transfer]:
+    @property
+    def sides(self) -> tuple[Side, Side]:
+        """Who holds what travels, and who is to hold it."""
+        return self.shares.dst, self.shares.dst
+
+    @property
+    def batch_axes(self) -> tuple[Axis, ...]:
+        """The axes along which every position moves by itself, since both sides are partial."""
+        return self.shares.batch
+
+    def incoming(self, slot: int) -> Iterator[Transfer[int]]:
         """Yield the transfers whose target is `slot`."""
         shares = self.shares
         tile = shares.dst.tile(slot)
@@ -287,7 +352,7 @@ class SpreadMove:
                 if other != slot and box_size(box) and self._alike(slot, other):
                     yield Transfer(other, slot, box)
 
-    def outgoing(self, slot: int) -> Iterator[Transfer]:
+    def outgoing(self, slot: int) -> Iterator[Transfer[int]]:
         """Yield the transfers whose source is `slot`."""
         shares = self.shares
         tile = shares.dst.tile(slot)

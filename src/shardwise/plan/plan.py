@@ -64,6 +64,7 @@ class Plan(Drawn):
     memory_limit: int
     steps: tuple[Step, ...]
     search: Search = field(repr=False)
+    programs: dict[str, Any] = field(default_factory=dict, init=False, repr=False, compare=False)  # that run it
 
     # -- traffic -----------------------------------------------------------------------------------
 

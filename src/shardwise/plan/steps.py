@@ -19,7 +19,8 @@ from shardwise.plan.align import index_of
 from shardwise.plan.crowd import Crowd, CrowdMove
 from shardwise.plan.holders import MeshSide
 from shardwise.plan.kinds import Kind
-from shardwise.plan.moves import MANY, DirectMove, Move, Shares, SpreadMove
+from shardwise.plan.movement import Movement
+from shardwise.plan.moves import MANY, Move, Shares
 from shardwise.plan.transfer import Slot, Transfer, grain_of, pieces, portion
 
 State = Layout | Shares | Crowd  # between reducing and spreading, devices hold shares rather than a layout
@@ -177,9 +178,9 @@ class Step:
     shares: Shares | Crowd | None = None  # of a fill that makes partial values: who keeps what
     widths: tuple[int, int] | None = None  # bytes of an element before and after, if sums are carried in a wider dtype
 
-    def width(self, move: object) -> int:
+    def width(self, move: Movement) -> int:
         """Return the bytes of an element that travels in one of the moves: what is handed on has been reduced."""
-        return self.itemsize if self.widths is None else self.widths[isinstance(move, SpreadMove)]
+        return self.itemsize if self.widths is None else self.widths[move.spreads]
 
     @property
     def _widest(self) -> int:
@@ -217,10 +218,7 @@ class Step:
     def _bytes(self, slot: int, inward: bool) -> int:
         total = 0
         for move in self.moves:
-            if inward and isinstance(move, DirectMove):
-                count = move.received(slot)
-            else:
-                count = sum(box_size(t.box) for t in (move.incoming(slot) if inward else move.outgoing(slot)))
+            count = move.received(slot) if inward else sum(box_size(t.box) for t in move.outgoing(slot))
             total += count * self.width(move)
         return total
 
@@ -246,8 +244,8 @@ class Step:
             found = [*move.incoming(slot), *move.outgoing(slot)]
             yield [self._named(t) for t in found]
 
-    def _named(self, transfer: Transfer) -> Transfer:
-        source, target = (self.ground.name(slot) for slot in transfer[:2] if isinstance(slot, int))
+    def _named(self, transfer: Transfer[int]) -> Transfer:
+        source, target = map(self.ground.name, transfer[:2])
         return Transfer(target, source, transfer.box) if self.reverses else Transfer(source, target, transfer.box)
 
     def _chunk(self, moved: list[Transfer], chunk: int | None) -> Iterator[Transfer]:
@@ -291,13 +289,13 @@ class Step:
             if isinstance(move, CrowdMove):
                 largest, peers = tuple(map(max, largest or move.largest, move.largest)), max(peers, move.busiest[1])
                 continue
-            src, dst = (move.src, move.dst) if isinstance(move, DirectMove) else (move.shares.src, move.shares.dst)
+            shares = move.shares
+            src, dst = move.sides if shares is None else (shares.src, shares.dst)
             sizes = tuple(map(min, src.tiling.largest, dst.tiling.largest, src.shape))
             if self.kind == "all_reduce":  # every member of the group has its share
                 box = portion(tuple((0, size) for size in sizes), prod(a.size for a in self.axes), 0)
                 sizes = tuple(stop for _, stop in box)[: len(sizes)]
             tiles = prod(_most_parts(s, d) for s, d in zip(src.tiling.dims, dst.tiling.dims, strict=True))
-            shares = move.shares
             if shares is None:
                 most = tiles * (2 * max(1, len(sizes)) if src.layout.has_halo else 1)
             else:
@@ -342,10 +340,10 @@ def _most_parts(src: DimTiling, dst: DimTiling) -> int:
 
 
 def _missing(move: Move) -> np.ndarray | None:
-    if not isinstance(move, DirectMove) or move.shares is not None:
-        return None
-    src, dst = move.src, move.dst
-    return missing(src, dst) if isinstance(src, MeshSide) and isinstance(dst, MeshSide) else None
+    src, dst = move.sides
+    if move.is_counted and isinstance(src, MeshSide) and isinstance(dst, MeshSide):
+        return missing(src, dst)
+    return None
 
 
 def missing(src: MeshSide, dst: MeshSide) -> np.ndarray:

@@ -5,15 +5,16 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from itertools import product
 from math import prod
-from typing import NamedTuple
+from typing import Generic, NamedTuple, TypeVar
 
 from shardwise.layout.device import Device
 from shardwise.layout.tiling import Box, box_size
 
 Slot = int | Device  # an index on one mesh; a device where two meshes meet
+Place = TypeVar("Place", bound=Slot)
 
 
-class Transfer(NamedTuple):
+class Transfer(NamedTuple, Generic[Place]):
     """The elements of `box`, in global coordinates, go from `source` to `target`.
 
     >>> transfer = Transfer(source=4, target=2, box=((4, 6), (0, 2)))
@@ -21,8 +22,8 @@ class Transfer(NamedTuple):
     4
     """
 
-    source: Slot
-    target: Slot
+    source: Place
+    target: Place
     box: Box
 
     @property

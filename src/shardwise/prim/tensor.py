@@ -263,8 +263,8 @@ class Tensor(Methods, Drawn, LayoutAccessors):
         return self._read(0)[0].__dlpack_device__()
 
     def _real(self) -> Sequence[Array]:
-        if self._engine.name == "abstract":
-            raise EngineError("a tensor on the abstract engine has a layout but no values.")
+        if not self._engine.has_values:
+            raise EngineError(f"a tensor on the {self._engine.name} engine has a layout but no values.")
         return self._arrays
 
     def _read(self, index: int | None = None) -> Sequence[Array]:
@@ -280,8 +280,8 @@ class Tensor(Methods, Drawn, LayoutAccessors):
 
     def __repr__(self) -> str:
         where = place_of(self.mesh)
-        if self._engine.name == "abstract":
-            return f"Tensor({self.type_text} on {where}, abstract)"
+        if not self._engine.has_values:
+            return f"Tensor({self.type_text} on {where}, {self._engine.name})"
         arrays = self._read()
         if isinstance(arrays, Held) and not arrays.is_whole:
             own = [str(i) for i, device in enumerate(self.mesh.devices) if device.id == arrays.rank]

@@ -25,6 +25,7 @@ from shardwise.engine.arrays import to_numpy
 from shardwise.engine.execute import StepNote, compiled, permutation
 from shardwise.engine.job import RESULT, Job
 from shardwise.engine.process import engine as distributed
+from shardwise.engine.process.engine import _own_arrays, _own_work
 from shardwise.engine.routes.route import Leg, Out
 from shardwise.engine.routes.route_builder import route_of
 from shardwise.engine.storage import storage_of
@@ -312,12 +313,13 @@ def test_what_is_here_is_worked_out_once_for_each_engine() -> None:
     mesh = DeviceMesh((4,), ("x",), [CPU(i) for i in (1, 0, 1, 2)])
     storage, (zero, one, *_) = storage_of(Layout(mesh, ["x"]), (12,)), engines(3)
     job = Job(storage, (storage,))
-    assert one._here(storage) is one._here(storage)
-    assert one._here(storage) == [(0, 0), (2, 2)]
-    assert one._own_work(job) is one._own_work(job)
-    assert one._own_work(job) == [(0, (0,), ()), (2, (2,), ())]
-    assert zero._here(storage) == [(1, 1)]
-    assert zero._own_work(job) == [(1, (1,), ())]
+    first, second = zero.addressable(mesh), one.addressable(mesh)
+    assert _own_arrays(storage, second) is _own_arrays(storage, second)
+    assert _own_arrays(storage, second) == [(0, 0), (2, 2)]
+    assert _own_work(job, second) is _own_work(job, second)
+    assert _own_work(job, second) == [(0, (0,), ()), (2, (2,), ())]
+    assert _own_arrays(storage, first) == [(1, 1)]
+    assert _own_work(job, first) == [(1, (1,), ())]
     assert one.addressable(mesh) is one.addressable(mesh)
     assert (zero.addressable(mesh), one.addressable(mesh)) == ((1,), (0, 2))
 

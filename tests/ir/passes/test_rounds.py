@@ -11,7 +11,7 @@ from xdsl.ir import Block, SSAValue
 
 from shardwise.errors import ProgramError
 from shardwise.ir.passes.layouts import local_type
-from shardwise.ir.passes.rounds import Movement, Piece, Round, combination, rounds
+from shardwise.ir.passes.rounds import Piece, Round, ShardMove, combination, rounds
 from shardwise.ir.passes.writer import Writer
 from shardwise.layout.cut import Cut
 from shardwise.layout.layout import Layout
@@ -142,10 +142,10 @@ def test_who_has_nothing_to_do_does_nothing() -> None:
     assert [op.name for op in module.walk()].count("scf.if") >= 2
 
 
-def movement(src: Layout, dst: Layout, shape: tuple[int, ...]) -> Movement:
+def movement(src: Layout, dst: Layout, shape: tuple[int, ...]) -> ShardMove:
     (step,) = plan_reshard(src, dst, shape, "int32").steps
     (move,) = step.moves
-    return Movement(step, move, src, dst, shape)
+    return ShardMove(step, move, shape)
 
 
 def test_dims_that_stay_cut_alike_travel_whole() -> None:

@@ -69,6 +69,9 @@ class LocalEngine:
     """
 
     name = "local"
+    has_values = True
+    holds_all = True
+    talks_through_torch = False
 
     def __init__(self, pool: Pool | None = None, threads: int | None = None) -> None:
         """Use this pool of buffers and as many threads (one per core by default)."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Sequence
-from functools import partial
+from functools import lru_cache, partial
 from math import prod
 from time import perf_counter
 from typing import Any
@@ -51,6 +51,9 @@ class DistributedEngine:
     """Runs programs over the processes of torch.distributed: the device with number r belongs to rank r."""
 
     name = "torch"
+    has_values = True
+    holds_all = False
+    talks_through_torch = True
 
     def __init__(self, wire: Wire, pool: Pool | None = None) -> None:
         """Use this wire to the other processes, and this pool of buffers on the host."""
@@ -126,7 +129,7 @@ class DistributedEngine:
     ) -> Held:
         """Return the arrays that a kernel makes, each of one array per operand."""
         made: dict[int, Array] = {}
-        for index, sources, told in self._own_work(job):
+        for index, sources, told in _own_work(job, self.addressable(job.out.layout.mesh)):
             array = kernel(*told, *[arrays[i] for arrays, i in zip(operands, sources, strict=False)])
             made[index] = np.asarray(array) if isinstance(array, np.generic) else array
         self.counters.kernel_calls += len(made)
@@ -143,14 +146,6 @@ class DistributedEngine:
         check = partial(self.wire.check, self.wire.sequence) if self.wire.groups.on_accelerators else None
         return Held(storage, made, self.rank, dtype, like, check)
 
-    def _own_work(self, job: Job) -> list[tuple[int, tuple[int, ...], tuple[Box, ...]]]:
-        found = job.__dict__.get("_own")
-        if found is None or found[0] is not self:
-            works = [(index, job.sources(device)) for index, device in self._here(job.out)]
-            made = [(index, sources, job.told(sources)) for index, sources in works]
-            found = job.__dict__["_own"] = self, made
-        return found[1]
-
     def each(
         self,
         storage: Storage,
@@ -160,19 +155,11 @@ class DistributedEngine:
         like: Array | None = None,
     ) -> Held:
         """Return the arrays of a tensor that are here, each made by `make(which, device)`."""
-        made = {i: make(i, device) for i, device in self._here(storage)}
+        here = _own_arrays(storage, self.addressable(storage.layout.mesh))
+        made = {i: make(i, device) for i, device in here}
         if not made and like is None and base is not None:
             like = sample(base)
         return self._held(storage, made, dtype, like)
-
-    def _here(self, storage: Storage) -> list[tuple[int, int]]:
-        # The arrays in this process, each with one of its devices here that hold it.
-        found = storage.__dict__.get("_own")
-        if found is None or found[0] is not self:
-            devices = self.addressable(storage.layout.mesh)
-            made = {storage.index(device): device for device in reversed(devices)}
-            found = storage.__dict__["_own"] = self, sorted(made.items())
-        return found[1]
 
     def apply(self, kernel: Callable[..., Array], arrays: Sequence[Array], shape: Sequence[int]) -> Array:
         """Return what a kernel makes of local arrays: an array of this shape."""
@@ -265,6 +252,19 @@ class DistributedEngine:
         if not isinstance(made.device, Accelerator) and is_torch(like) and like.is_cuda:
             like = like.new_empty(0, device="cpu")
         return self.empty(made.shape, dtype, like)
+
+
+@lru_cache(maxsize=4096)
+def _own_arrays(storage: Storage, devices: tuple[int, ...]) -> list[tuple[int, int]]:
+    # The arrays that some devices hold, each with the first of those that do.
+    return sorted({storage.index(device): device for device in reversed(devices)}.items())
+
+
+@lru_cache(maxsize=4096)
+def _own_work(job: Job, devices: tuple[int, ...]) -> list[tuple[int, tuple[int, ...], tuple[Box, ...]]]:
+    # The arrays that some devices make, each with the arrays of the operands and the boxes that it is made of.
+    works = [(index, job.sources(device)) for index, device in _own_arrays(job.out, devices)]
+    return [(index, sources, job.told(sources)) for index, sources in works]
 
 
 def _cut(arrays: Arrays, part: Part) -> Array:

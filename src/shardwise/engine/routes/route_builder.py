@@ -1,336 +1,317 @@
-"""Surveys: a plan as one process sees it, from which its route follows.
+"""Route builder: what one process does in a plan.
 
-The transfers of a plan are the only description of its movement. A process enumerates those of its own devices,
-known by their slots, and no others. What goes from one process to another in a round is one message: its boxes in
-the order of (source, target, box), which both ends know.
+The moves of a plan are the only description of its movement. A process asks them about its own slots, and no others.
+What goes from one process to another in a round is one message: its boxes in the order of (source, target, box), which
+both ends know.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cached_property, lru_cache
+from itertools import islice
+from math import prod
+from typing import TypeVar
 
 from shardwise.engine.call import Call, meshes_text
-from shardwise.engine.execute import Program, groups, made_dtype, notes
-from shardwise.engine.routes.crowd_route import crowd_route
+from shardwise.engine.execute import Program, notes
 from shardwise.engine.routes.handover import handover_route
 from shardwise.engine.routes.route import Leg, Message, Out, Part, Round, Route, Sum
-from shardwise.engine.routes.swap import SwapMove, rounds_of
+from shardwise.engine.routes.swap import rounds_of
 from shardwise.engine.storage import Storage, region, storage_of
 from shardwise.layout.device import Accelerator, Device
-from shardwise.layout.layout import Layout, Shape
-from shardwise.layout.placement import ReduceOp
-from shardwise.layout.tiling import Box, box_size, intersect
-from shardwise.plan.crowd import Crowd
-from shardwise.plan.holders import clipped
-from shardwise.plan.moves import DirectMove, Move, ReduceMove, Shares, SpreadMove
+from shardwise.layout.layout import Shape
+from shardwise.layout.mesh import DeviceMesh
+from shardwise.layout.tiling import Box, box_size
+from shardwise.plan.movement import Movement, Reduction
 from shardwise.plan.plan import Plan
 from shardwise.plan.steps import Step
 from shardwise.plan.transfer import Transfer, pieces
+from shardwise.plan.transition import Transition, transitions
 
 # Steps in which a device sends the same to all, something to few, or contiguous shares: their messages go straight
 # from memory to memory. What is cut up and put together again is packed for one library call instead.
 STRAIGHT = ("all_gather", "permute", "halo_exchange", "reduce_scatter", "all_reduce")
 
+Copy = tuple[Part, Part]  # into, from
 
+
+@lru_cache(maxsize=4096)
 def route_of(program: Program, rank: int) -> Route:
-    """Return what the process with a rank does in a program; worked out once and kept with the program."""
-    found = program.__dict__.get("_route")
-    if found is None or found[0] != rank:
-        found = program.__dict__["_route"] = rank, _build_route(program, rank)
-    return found[1]
-
-
-def _build_route(program: Program, rank: int) -> Route:
-    if program.plan is None:
+    """Return what the process with a rank does in a program."""
+    plan = program.plan
+    if plan is None:
         return handover_route(program, rank)
-    return crowd_route(program.plan, rank) if program.plan.search.is_crowded else _Survey(program.plan, rank).route()
+    src, dst = storage_of(plan.src, plan.shape), storage_of(plan.dst, plan.shape)
+    starts = {_array_slot(plan, src, i): src.index(i) for i in _own_slots(src, rank)}
+    ends: dict[int, int] = {}
+    for j in _own_slots(dst, rank):
+        ends.setdefault(dst.index(j), _last_slot(plan, dst, j))
+    legs = tuple(_LegBuilder(transition, rank).build() for transition in transitions(plan))
+    return Route(tuple(starts.items()), legs, tuple(ends.items()))
+
+
+def _own_slots(storage: Storage, rank: int) -> list[int]:
+    return [slot for slot, owner in enumerate(_ranks(storage.layout.mesh)) if owner == rank]
+
+
+def _ranks(mesh: DeviceMesh) -> list[int]:
+    return [device.id for device in mesh.devices]
+
+
+def _array_slot(plan: Plan, storage: Storage, slot: int) -> int:
+    # The slot under which the array of a slot is known. Where a device that stands in several slots receives what they
+    # need once, those that hold equal data share one array, that of the first of them.
+    if not plan.search.is_crowded:
+        return slot
+    mesh = storage.layout.mesh
+    return next(i for i in storage.holders[storage.index(slot)] if mesh.device(i) == mesh.device(slot))
+
+
+def _last_slot(plan: Plan, dst: Storage, slot: int) -> int:
+    # The target may be on a mesh of its own, which the plan has put into the axes of the source's.
+    if plan.search.numbers is not None or plan.search.ground.devices is None:
+        return _array_slot(plan, dst, slot)
+    return plan.search.ground.slot(plan.dst.mesh.device(slot))
 
 
 @dataclass
-class _Draft:
-    """What is known of a leg so far."""
+class _LegBuilder:
+    """Collects what one process does between two layouts."""
 
-    before: Storage
-    after: Storage
+    transition: Transition
+    rank: int
     filled: dict[int, int] = field(default_factory=dict)  # elements of each slot's new array that are known
-    copies: list[tuple[int, int, Box]] = field(default_factory=list)  # into, from, what
+    copies: list[Transfer[int]] = field(default_factory=list)
     near: dict[str, int] = field(default_factory=dict)
     rounds: list[Round] = field(default_factory=list)
-
-    def fill(self, slot: int, box: Box) -> None:
-        self.filled[slot] = self.filled.get(slot, 0) + box_size(box)
-
-    def copy(self, into: int, source: int, box: Box) -> None:
-        if box_size(box):
-            self.copies.append((into, source, box))
-            self.fill(into, box)
-
-
-@dataclass(frozen=True)
-class _Survey:
-    """A plan as one process sees it."""
-
-    plan: Plan
-    rank: int
 
     # -- who is who --------------------------------------------------------------------------------
 
     @cached_property
-    def ranks(self) -> tuple[int, ...]:
-        """The rank of each slot's process."""
-        return tuple(self.device(slot).id for slot in range(self.plan.search.ground.count))
+    def plan(self) -> Plan:
+        return self.transition.plan
 
-    def device(self, slot: int) -> Device:
-        name = self.plan.search.ground.name(slot)
-        return name if isinstance(name, Device) else self.plan.src.mesh.device(name)
+    @cached_property
+    def before(self) -> Storage:
+        return storage_of(self.transition.before, self.plan.shape)
+
+    @cached_property
+    def after(self) -> Storage:
+        return storage_of(self.transition.after, self.plan.shape)
+
+    @cached_property
+    def sources(self) -> list[int]:
+        """The rank of each slot of the old mesh."""
+        return _ranks(self.before.layout.mesh)
+
+    @cached_property
+    def targets(self) -> list[int]:
+        """The rank of each slot of the new mesh."""
+        return _ranks(self.after.layout.mesh)
 
     @cached_property
     def own(self) -> list[int]:
-        return [slot for slot, rank in enumerate(self.ranks) if rank == self.rank]
+        """The slots of the new mesh whose devices are in this process."""
+        return _own_slots(self.after, self.rank)
 
-    def index(self, layout: Layout, slot: int) -> int | None:
-        """Return the index of a slot in the mesh of a layout, or None if it is not in it."""
-        numbers = self.plan.search.numbers
-        if numbers is None:
-            return slot
-        which = numbers[0] if layout.mesh is self.plan.src.mesh else numbers[1]
-        return which.index(slot) if slot in which else None
+    @cached_property
+    def outs(self) -> list[int]:
+        """The slots whose arrays are made here."""
+        return [slot for slot in self.own if _array_slot(self.plan, self.after, slot) == slot]
 
-    def box(self, storage: Storage, slot: int) -> Box | None:
-        at = self.index(storage.layout, slot)
-        return None if at is None else storage.box(storage.index(at))
+    def givers(self, move: Movement) -> tuple[Storage, list[int]]:
+        """Return the arrays that parts are sent of in a move, and the rank of each slot."""
+        return (self.after, self.targets) if move.spreads else (self.before, self.sources)
 
-    def members(self, step: Step) -> list[int]:
-        """Return the slots of the group of this process in a step."""
-        ground = self.plan.search.ground
-        if isinstance(ground.devices, tuple) or len(set(self.ranks)) < ground.count:
-            return list(range(ground.count))  # two meshes meet, or processes have several slots
-        return list(self.plan.src.mesh.group(self.own[0], step.axes))
+    def group(self, step: Step) -> Sequence[int] | None:
+        """Return the slots that this process talks to in a step; None for all, where axes do not tell groups apart."""
+        is_told_apart = self.plan.search.numbers is None and len(set(self.sources)) == len(self.sources)
+        return self.before.layout.mesh.group(self.own[0], step.axes) if is_told_apart else None
+
+    def members(self, step: Step) -> list[Device]:
+        """Return the devices that take part in a step with this process."""
+        old, new, group = self.before.layout.mesh, self.after.layout.mesh, self.group(step)
+        return [*old.devices, *new.devices] if group is None else [new.device(slot) for slot in group]
 
     # -- the whole ---------------------------------------------------------------------------------
 
-    def route(self) -> Route:
-        plan, src, dst = (
-            self.plan,
-            storage_of(self.plan.src, self.plan.shape),
-            storage_of(self.plan.dst, self.plan.shape),
+    def build(self) -> Leg:
+        transition = self.transition
+        if self.rank in self.sources or self.rank in self.targets:
+            moves = [(step, move) for step in transition.steps for move in rounds_of(step)]
+            for step, move in moves or transition.moves:
+                self._add_move(step, move)
+        outs, views = [], []
+        for slot in self.outs:
+            view = self._view(slot)
+            if view is not None:
+                views.append((slot, view))
+                continue
+            box = self.after.box(self.after.index(slot))
+            is_blank = self.filled.get(slot, 0) < box_size(box)
+            outs.append(Out(slot, self.after.layout.mesh.device(slot), _shape(box), is_blank))
+        viewed = {slot for slot, _ in views}
+        return Leg(
+            notes(transition.steps),
+            tuple(outs),
+            tuple(views),
+            tuple(self._copy(self.before, copy) for copy in self.copies if copy.target not in viewed),
+            tuple(sorted(self.near.items())),
+            tuple(self.rounds),
+            transition.before.reduce_op,
+            transition.filling,
+            None if transition.dtype == self.plan.dtype else transition.dtype,
         )
-        starts, ends = [], {}
-        for slot in self.own:
-            at = self.index(plan.src, slot)
-            if at is not None:
-                starts.append((slot, src.index(at)))
-        for at in range(plan.dst.mesh.num_devices):
-            device = plan.dst.mesh.device(at)
-            if device.id == self.rank:
-                slot = at if plan.search.ground.devices is None else plan.search.ground.slot(device)
-                ends.setdefault(dst.index(at), slot)
-        legs = tuple(self.leg(steps) for steps in groups(plan.steps))
-        return Route(tuple(starts), legs, tuple(ends.items()))
 
-    def leg(self, steps: Sequence[Step]) -> Leg:
-        first, last = steps[0], steps[-1]
-        assert isinstance(first.before, Layout)
-        assert isinstance(last.after, Layout)
-        draft = _Draft(storage_of(first.before, self.plan.shape), storage_of(last.after, self.plan.shape))
-        shares = next((move.shares for step in steps for move in step.moves if move.shares), last.shares)
-        assert not isinstance(shares, Crowd), "a crowd has routes of its own"
-        for slot in self.own:
-            for box in self._kept(draft, slot, first, shares):
-                draft.copy(slot, slot, box)
-        for step in steps if self.own else ():
-            for move in rounds_of(step):
-                self._add_move(draft, step, move)
-        return self._finished(draft, steps, first.before.reduce_op, None if shares is None else last.after.reduce_op)
-
-    def _kept(self, draft: _Draft, slot: int, step: Step, shares: Shares | None) -> Iterator[Box]:
-        # What a slot has of its new array already.
-        if shares is not None and shares.pending:
-            return
-        before, after = self.box(draft.before, slot), self.box(draft.after, slot)
-        if before is None or after is None:
-            return
-        needs: Iterable[Box] = (clipped(after, self.plan.shape),)
-        if shares is not None:
-            needs, before = shares.kept(slot), shares.src.held(slot)
-        elif step.moves:
-            move = step.moves[0]
-            assert isinstance(move, DirectMove)
-            held = move.dst.held(slot)
-            needs, before = () if held is None else (held,), move.src.held(slot)
-        for need in needs:
-            common = intersect(need, before) if before is not None else None
-            if common is not None:
-                yield common
+    def _view(self, slot: int) -> Part | None:
+        # What the new array of a slot is a part of, if it is all in one array of its device and nobody writes to it.
+        copies = [copy for copy in self.copies if copy.target == slot]
+        if len(copies) != 1 or any(round_.spreads for round_ in self.rounds):
+            return None
+        (copy,) = copies
+        devices = (self.before.layout.mesh.device(copy.source), self.after.layout.mesh.device(slot))
+        is_all = copy.box == self.after.box(self.after.index(slot))
+        return self._part(self.before, copy.source, copy.box) if is_all and devices[0] == devices[1] else None
 
     # -- rounds ------------------------------------------------------------------------------------
 
-    def _add_move(self, draft: _Draft, step: Step, move: Move | SwapMove) -> None:
-        members = self.members(step)
-        coming = [t for slot in self.own for t in move.incoming(slot)]
-        going = [t for slot in self.own for t in move.outgoing(slot)]
-        far = [t for t in coming if self._rank(t.source) != self.rank]
-        spreads, handed = isinstance(move, SpreadMove), []
-        for t in coming:
-            if self._rank(t.source) == self.rank:
-                into, source = self._slot(t.target), self._slot(t.source)
-                count = t.size * (step.width(move) // step.itemsize)
-                draft.near[step.kind] = draft.near.get(step.kind, 0) + count
-                if spreads:
-                    draft.fill(into, t.box)
-                    handed.append((self._part(draft.after, into, t.box), self._part(draft.after, source, t.box)))
-                elif not move.reduces:
-                    draft.copy(into, source, t.box)
-        for t in far if not move.reduces else ():
-            draft.fill(self._slot(t.target), t.box)
-        if isinstance(move, ReduceMove | SwapMove):
-            for slot in self.own:
-                for _, box in move.reduced(slot):
-                    draft.fill(slot, box)
-        talks = self._talks(move, members)
+    def _add_move(self, step: Step, move: Movement) -> None:
+        storage, ranks = self.givers(move)
+        coming = [d for slot in self.own for d in move.arrivals(slot)]
+        near = [d for d in coming if ranks[d.source] == self.rank]
+        if near:
+            count = sum(box_size(d.box) for d in near) * (step.width(move) // step.itemsize)
+            self.near[step.kind] = self.near.get(step.kind, 0) + count
+        handed: list[Copy] = []
+        if move.phase == "direct":
+            stays = [d for slot in self.outs for d in move.stays(slot)]
+            self._fill(stays)
+            self.copies += [d for d in (*stays, *near) if box_size(d.box)]
+        elif move.spreads:
+            handed = [self._copy(storage, d) for d in near]
+        self._fill([r for slot in self.own for r in move.reductions(slot)] if move.reduces else coming)
+        self._add_rounds(step, move, [d for d in coming if ranks[d.source] != self.rank], handed)
+        last = [Transfer(*copy[:3]) for slot in self.outs for copy in move.local_copies(slot)]
+        self._fill(last)
+        handed = [copy for d in last if (copy := self._copy(self.after, d))[0] != copy[1]]
+        if handed:
+            self.rounds.append(Round(self._call(step), (), (), handed=tuple(handed), talks=False))
+
+    def _add_rounds(self, step: Step, move: Movement, coming: Sequence[Transfer[int]], handed: Sequence[Copy]) -> None:
+        storage, ranks = self.givers(move)
+        group = self.group(step)
+        takers = range(len(self.targets)) if group is None else group
+        # All of a group must agree whether anything at all goes between processes.
+        talks = any(ranks[d.source] != self.targets[slot] for slot in takers for d in move.arrivals(slot))
         if not (talks or move.reduces or handed):
             return
-        away = [t for t in going if self._rank(t.target) != self.rank]
-        source = draft.after if spreads else draft.before
+        own = [slot for slot, rank in enumerate(ranks) if rank == self.rank]
+        going = [d for slot in own for d in move.departures(slot) if self.targets[d.target] != self.rank]
+        call, on_accelerators = self._call(step), all(isinstance(d, Accelerator) for d in self.members(step))
+        gathers = (step.kind == "all_gather" or move.spreads) and step.chunks == 1 and self._gathers(step, move)
         for chunk in range(step.chunks):
-            sends = self._messages(self._chunk(away, step, chunk), source, outward=True)
-            receives = self._messages(self._chunk(far, step, chunk), draft.after, outward=False)
-            sums = self._sums(draft, move, step, chunk) if isinstance(move, ReduceMove | SwapMove) else ()
-            draft.rounds.append(
+            sent, received = (list(_chunk(some, step, chunk)) for some in (going, coming))
+            self.rounds.append(
                 Round(
-                    self._call(step, members),
-                    sends,
-                    receives,
-                    sums,
-                    spreads,
+                    call,
+                    _messages((self.targets[d.target], d, self._part(storage, d.source, d.box)) for d in sent),
+                    _messages((ranks[d.source], d, self._part(self.after, d.target, d.box)) for d in received),
+                    tuple(self._sums(step, move, chunk, received)) if move.reduces else (),
+                    move.spreads,
                     tuple(handed) if chunk == 0 else (),
                     talks,
                     step.kind in STRAIGHT,
-                    (step.kind == "all_gather" or spreads) and step.chunks == 1 and self._gathers(move, members),
-                    all(isinstance(self.device(slot), Accelerator) for slot in members),
+                    gathers,
+                    on_accelerators,
                 )
             )
 
-    def _slot(self, slot: object) -> int:
-        assert isinstance(slot, int), "moves know devices by slots"
-        return slot
-
-    def _rank(self, slot: object) -> int:
-        return self.ranks[self._slot(slot)]
-
-    def _talks(self, move: Move | SwapMove, members: Sequence[int]) -> bool:
-        # Whether anything at all goes between processes: all of a group must agree about it.
-        return any(self._rank(t.source) != self.ranks[slot] for slot in members for t in move.incoming(slot))
-
-    def _gathers(self, move: Move | SwapMove, members: Sequence[int]) -> bool:
-        sizes = set()
-        for slot in members:
-            boxes: dict[object, list[Box]] = {}
-            for t in move.outgoing(slot):
-                boxes.setdefault(t.target, []).append(t.box)
+    def _gathers(self, step: Step, move: Movement) -> bool:
+        # Whether every process sends all others the same, and all as much.
+        _, ranks = self.givers(move)
+        group, everyone, sizes = self.group(step), {device.id for device in self.members(step)}, set()
+        givers = range(len(ranks)) if group is None else group
+        for slot in givers:
+            boxes: dict[int, list[Box]] = {}
+            for d in move.departures(slot):
+                boxes.setdefault(d.target, []).append(d.box)
             same = list(map(sorted, boxes.values()))
-            if set(boxes) != set(members) - {slot} or any(other != same[0] for other in same):
+            takers = sorted(self.targets[target] for target in boxes)
+            if takers != sorted(everyone - {ranks[slot]}) or any(other != same[0] for other in same):
                 return False
             sizes.add(sum(map(box_size, same[0])))
-        return len(sizes) == 1 and len(members) == len({self.ranks[slot] for slot in members})
+        return len(sizes) == 1 and len(givers) == len(everyone)
 
-    def _chunk(self, moved: Sequence[Transfer], step: Step, chunk: int) -> Iterator[Transfer]:
-        for t in moved:
-            box = self._piece(t.box, step, chunk)
-            if box is not None:
-                yield t._replace(box=box)
-
-    def _piece(self, box: Box, step: Step, chunk: int) -> Box | None:
-        if step.grain is None:
-            return box
-        return next((piece for i, piece in enumerate(pieces(box, step.grain)) if i == chunk), None)
-
-    def _messages(self, moved: Iterable[Transfer], storage: Storage, outward: bool) -> tuple[Message, ...]:
-        found: dict[int, list[Transfer]] = {}
-        for t in sorted(moved):
-            found.setdefault(self._rank(t.target if outward else t.source), []).append(t)
-        out = []
-        for rank, some in sorted(found.items()):
-            parts = tuple(self._part(storage, self._slot(t.source if outward else t.target), t.box) for t in some)
-            # What goes to several is one value, so that it is packed once.
-            parts = next((other.parts for other in out if other.parts == parts), parts)
-            out.append(Message(rank, parts, sum(t.size for t in some)))
-        return tuple(out)
-
-    def _sums(self, draft: _Draft, move: ReduceMove | SwapMove, step: Step, chunk: int) -> tuple[Sum, ...]:
-        shares, offsets = move.shares, self._offsets(move, step, chunk)
-        out = []
+    def _sums(self, step: Step, move: Movement, chunk: int, received: Sequence[Transfer[int]]) -> Iterator[Sum]:
+        # Where in what comes each contribution begins: messages by rank, each in order.
+        offsets, at = {}, 0
+        for d in sorted(received, key=lambda d: (self.sources[d.source], d)):
+            offsets[d] = at
+            at += box_size(d.box)
         for slot in self.own:
-            for tile, whole in move.reduced(slot):
-                box = self._piece(whole, step, chunk)
-                if box is None:
-                    continue
-                terms: list[Part | int] = []
-                for source in shares.src.sources(tile, slot, shares.pending):
-                    near = self.ranks[source] == self.rank
-                    terms.append(self._part(draft.before, source, box) if near else offsets[source, slot, box])
-                out.append(Sum(self._part(draft.after, slot, box), tuple(terms)))
-        return tuple(out)
-
-    def _offsets(self, move: ReduceMove | SwapMove, step: Step, chunk: int) -> dict[tuple[object, object, Box], int]:
-        # Where in what comes each transfer begins: messages by rank, each in order.
-        coming = [t for slot in self.own for t in move.incoming(slot) if self._rank(t.source) != self.rank]
-        out, at = {}, 0
-        for t in sorted(self._chunk(coming, step, chunk), key=lambda t: (self._rank(t.source), t)):
-            out[t.source, t.target, t.box] = at
-            at += t.size
-        return out
+            for sources, _, box in _chunk(move.reductions(slot), step, chunk):
+                near = (self.sources[source] == self.rank for source in sources)
+                terms = [
+                    self._part(self.before, source, box) if here else offsets[Transfer(source, slot, box)]
+                    for source, here in zip(sources, near, strict=True)
+                ]
+                yield Sum(self._part(self.after, slot, box), tuple(terms))
 
     # -- values ------------------------------------------------------------------------------------
 
-    def _part(self, storage: Storage, slot: int, box: Box) -> Part:
-        held = self.box(storage, slot)
-        assert held is not None, "only arrays that are here are sent, and only those of the target received"
-        return Part(slot, () if box == held else region(box, held), _shape(box))
+    def _fill(self, made: Iterable[Transfer[int] | Reduction]) -> None:
+        for _, slot, box in made:
+            self.filled[slot] = self.filled.get(slot, 0) + box_size(box)
 
-    def _call(self, step: Step, members: Sequence[int]) -> Call:
+    def _copy(self, storage: Storage, transfer: Transfer[int]) -> Copy:
+        source, target, box = transfer
+        return self._part(self.after, target, box), self._part(storage, source, box)
+
+    def _part(self, storage: Storage, slot: int, box: Box) -> Part:
+        whole = storage.box(storage.index(slot))
+        return Part(_array_slot(self.plan, storage, slot), () if box == whole else region(box, whole), _shape(box))
+
+    def _call(self, step: Step) -> Call:
         plan, note = self.plan, notes([step])[0]
         root = next((m.device(0).id for m in (plan.src.mesh, plan.dst.mesh) if m.is_single), None)
         op = plan.src.reduce_op or plan.dst.reduce_op
-        ranks = tuple(sorted({self.ranks[slot] for slot in members}))
-        reduction = None if op is None else str(op)
         return Call(
             step.kind,
-            ranks,
+            tuple(sorted({device.id for device in self.members(step)})),
             plan.shape,
             str(plan.dtype),
             note.before,
             note.after,
-            reduction,
+            None if op is None else str(op),
             root,
             plan.digest,
             meshes_text(plan.src.mesh, plan.dst.mesh),
         )
 
-    def _finished(self, draft: _Draft, steps: Sequence[Step], op: ReduceOp | None, filling: ReduceOp | None) -> Leg:
-        outs, views, viewed = [], [], set()
-        for slot in self.own:
-            at, box = self.index(draft.after.layout, slot), self.box(draft.after, slot)
-            if at is None or box is None:
-                continue
-            mine = [(source, what) for into, source, what in draft.copies if into == slot]
-            if len(mine) == 1 and mine[0][1] == box and not any(r.spreads for r in draft.rounds):
-                views.append((slot, self._part(draft.before, mine[0][0], box)))
-                viewed.add(slot)
-                continue
-            blank = draft.filled.get(slot, 0) < box_size(box)
-            outs.append(Out(slot, draft.after.layout.mesh.device(at), _shape(box), blank))
-        copies = tuple(
-            (self._part(draft.after, into, box), self._part(draft.before, source, box))
-            for into, source, box in draft.copies
-            if into not in viewed
-        )
-        near = tuple(sorted(draft.near.items()))
-        made = made_dtype(steps[-1], self.plan.dtype)
-        dtype = None if made == self.plan.dtype else made
-        return Leg(notes(steps), tuple(outs), tuple(views), copies, near, tuple(draft.rounds), op, filling, dtype)
+
+Moved = TypeVar("Moved", Transfer[int], Reduction)
+
+
+def _chunk(moved: Iterable[Moved], step: Step, chunk: int) -> Iterator[Moved]:
+    for one in moved:
+        box = one.box if step.grain is None else next(islice(pieces(one.box, step.grain), chunk, None), None)
+        if box is not None:
+            yield one._replace(box=box)
+
+
+def _messages(parts: Iterable[tuple[int, Transfer[int], Part]]) -> tuple[Message, ...]:
+    by_rank: dict[int, list[tuple[Transfer[int], Part]]] = {}
+    for rank, transfer, part in parts:
+        by_rank.setdefault(rank, []).append((transfer, part))
+    out: list[Message] = []
+    for rank, some in sorted(by_rank.items()):
+        ordered = tuple(part for _, part in sorted(some, key=lambda pair: pair[0]))
+        # What goes to several is one value, so that it is packed once.
+        ordered = next((other.parts for other in out if other.parts == ordered), ordered)
+        out.append(Message(rank, ordered, sum(prod(part.shape) for part in ordered)))
+    return tuple(out)
 
 
 def _shape(box: Box) -> Shape:

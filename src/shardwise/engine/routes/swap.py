@@ -12,41 +12,26 @@ from math import prod
 
 from shardwise.layout.tiling import Box
 from shardwise.plan.holders import Tile
-from shardwise.plan.moves import Move, Shares
+from shardwise.plan.moves import Move, ReduceMove
 from shardwise.plan.steps import Step
 from shardwise.plan.transfer import Transfer
 
 
 @dataclass(frozen=True)
-class SwapMove:
+class SwapMove(ReduceMove):
     """Each of two devices receives all that the other contributes."""
-
-    shares: Shares
-    reduces = True
 
     def reduced(self, slot: int) -> Iterator[tuple[Tile, Box]]:
         """Yield the boxes that a slot reduces, each with the source tile it lies in."""
         tile = self.shares.dst.tile(slot)
         return iter(()) if tile is None else self.shares.cells(tile)
 
-    def incoming(self, slot: int) -> Iterator[Transfer]:
-        """Yield the transfers whose target is `slot`."""
-        for other, box in self._others(slot):
-            yield Transfer(other, slot, box)
-
-    def outgoing(self, slot: int) -> Iterator[Transfer]:
+    def outgoing(self, slot: int) -> Iterator[Transfer[int]]:
         """Yield the transfers whose source is `slot`."""
-        for other, box in self._others(slot):
-            yield Transfer(slot, other, box)
-
-    def _others(self, slot: int) -> Iterator[tuple[int, Box]]:
-        for tile, box in self.reduced(slot):
-            for other in self.shares.src.sources(tile, slot, self.shares.pending):
-                if other != slot:
-                    yield other, box
+        return (Transfer(slot, t.source, t.box) for t in self.incoming(slot))
 
 
-def rounds_of(step: Step) -> tuple[Move | SwapMove, ...]:
+def rounds_of(step: Step) -> tuple[Move, ...]:
     """Return the rounds of messages of a step, as few as its bytes can be sent in.
 
     >>> from shardwise import DeviceMesh, P, plan_reshard

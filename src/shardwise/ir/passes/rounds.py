@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from itertools import product
 from math import prod
 from typing import cast
@@ -27,10 +28,8 @@ from shardwise.ir.shard.attributes import DYNAMIC_INDEX
 from shardwise.layout.layout import Layout, Shape
 from shardwise.layout.mesh import DeviceMesh
 from shardwise.layout.placement import ReduceOp
-from shardwise.layout.tiling import Box, intersect
-from shardwise.plan.crowd import CrowdMove
-from shardwise.plan.holders import MeshSide, clipped
-from shardwise.plan.moves import DirectMove, Move, ReduceMove
+from shardwise.layout.tiling import Box
+from shardwise.plan.movement import Movement
 from shardwise.plan.steps import Step
 
 
@@ -65,53 +64,44 @@ class Round:
 
 
 @dataclass(frozen=True)
-class Movement:
-    """What one move does to the shards of a mesh: both layouts, and which dims it leaves as they are."""
+class ShardMove:
+    """One move as pieces of shards: both layouts, and which dims it leaves as they are."""
 
     step: Step
-    move: Move
-    src: Layout
-    dst: Layout
+    move: Movement
     shape: Shape
 
     @property
+    def src(self) -> Layout:
+        """The layout of the shards that pieces are taken of."""
+        return self.move.sides[0].layout
+
+    @property
+    def dst(self) -> Layout:
+        """The layout of the shards that pieces are put into."""
+        return self.move.sides[1].layout
+
+    @cached_property
     def same(self) -> list[bool]:
         """Which dims travel whole: those that are cut alike before and after, without halos."""
-        if self.src.mesh is not self.dst.mesh or not isinstance(self.move, DirectMove):
+        if self.src.mesh is not self.dst.mesh or self.move.phase != "direct":
             return [False] * len(self.shape)
         return [o == n and o.halo == (0, 0) for o, n in zip(self.src.dims, self.dst.dims, strict=True)]
 
     def pieces(self, group: Sequence[int]) -> tuple[list[Piece], list[Piece]] | None:
         """Return the pieces that stay and those that travel in a group; None if one comes from outside of it."""
         at = {device: k for k, device in enumerate(group)}
-        stay = [self._piece(k, k, device, device, box) for k, device in enumerate(group) for box in self._kept(device)]
-        travel = []
-        for k, device in enumerate(group):
-            for source, _, box in self.move.incoming(device):
-                assert isinstance(source, int)
-                if source not in at:
-                    return None
-                travel.append(self._piece(at[source], k, source, device, box))
-        return stay, travel
+        stay = [d for device in group for d in self.move.stays(device)]
+        travel = [d for device in group for d in self.move.arrivals(device)]
+        if any(source not in at for source, _, _ in travel):
+            return None
+        return [self._piece(at, *d) for d in stay], [self._piece(at, *d) for d in travel]
 
-    def _kept(self, device: int) -> Iterator[Box]:
-        if isinstance(self.move, ReduceMove):
-            for tile, box in self.move.shares.of(device):
-                if device in self.move.shares.src.sources(tile, device, self.move.shares.pending):
-                    yield box
-            return
-        if isinstance(self.move, DirectMove):
-            old = clipped(self.src.held_box(self.shape, device), self.shape)
-            new = clipped(self.dst.held_box(self.shape, device), self.shape)
-            common = intersect(old, new)
-            if common is not None:
-                yield common
-
-    def _piece(self, source: int, target: int, giver: int, taker: int, box: Box) -> Piece:
-        old, new = self.src.held_box(self.shape, giver), self.dst.held_box(self.shape, taker)
+    def _piece(self, at: dict[int, int], source: int, target: int, box: Box) -> Piece:
+        old, new = self.src.held_box(self.shape, source), self.dst.held_box(self.shape, target)
         return Piece(
-            source,
-            target,
+            at[source],
+            at[target],
             tuple(0 if s else a - start for s, (a, _), (start, _) in zip(self.same, box, old, strict=True)),
             tuple(0 if s else a - start for s, (a, _), (start, _) in zip(self.same, box, new, strict=True)),
             tuple(-1 if s else b - a for s, (a, b) in zip(self.same, box, strict=True)),
@@ -121,21 +111,13 @@ class Movement:
 def rounds(w: Writer, x: SSAValue, step: Step, shape: Shape) -> SSAValue:
     """Return what a device holds after a step, moved by sends and receives."""
     for move in step.moves:
-        x = _moved(w, x, _movement(step, move, shape))
+        if move.phase == "direct" and not isinstance(step.after, Layout):
+            raise ProgramError(f"the step {step} makes values partial, which no op of the dialect does.")
+        x = _moved(w, x, ShardMove(step, move, shape))
     return x
 
 
-def _movement(step: Step, move: Move, shape: Shape) -> Movement:
-    if isinstance(move, DirectMove):
-        if move.shares is not None:
-            raise ProgramError(f"the step {step} makes values partial, which no op of the dialect does.")
-        return Movement(step, move, move.src.layout, move.dst.layout, shape)
-    assert not isinstance(move, CrowdMove), "a program is on one mesh"
-    src = move.shares.src if isinstance(move, ReduceMove) else move.shares.dst
-    return Movement(step, move, src.layout, move.shares.dst.layout, shape)
-
-
-def _moved(w: Writer, x: SSAValue, movement: Movement) -> SSAValue:
+def _moved(w: Writer, x: SSAValue, movement: ShardMove) -> SSAValue:
     mesh = movement.src.mesh
     axes, stay, travel = _pieces(movement)
     into, combine = _start(w, x, movement)
@@ -165,11 +147,11 @@ def is_rounded(op: ReduceOp, element: Attribute) -> bool:
     return op in ADDING and isinstance(element, AnyFloat) and is_low(dtype_of(element))
 
 
-def _pieces(movement: Movement) -> tuple[list[int], list[Piece], list[Piece]]:
+def _pieces(movement: ShardMove) -> tuple[list[int], list[Piece], list[Piece]]:
     mesh = movement.src.mesh
     axes = sorted({number(axis) for axis in movement.step.axes})
     every = list(range(mesh.ndim))
-    if not axes or not isinstance(_side(movement.move), MeshSide):
+    if not axes:  # a step between two grids
         axes = every
     found = movement.pieces(group_of(mesh.mesh_shape, tuple(axes), 0).devices)
     corners = (group_of(mesh.mesh_shape, tuple(axes), device).devices for device in _corners(movement, axes))
@@ -181,7 +163,7 @@ def _pieces(movement: Movement) -> tuple[list[int], list[Piece], list[Piece]]:
     return axes, *found
 
 
-def _corners(movement: Movement, axes: Sequence[int]) -> Iterator[int]:
+def _corners(movement: ShardMove, axes: Sequence[int]) -> Iterator[int]:
     # Devices at the ends of the other axes: where shards differ in size, they differ there. Only offsets that are
     # given can differ anywhere.
     mesh = movement.src.mesh
@@ -192,11 +174,6 @@ def _corners(movement: Movement, axes: Sequence[int]) -> Iterator[int]:
         for a, size in enumerate(mesh.mesh_shape)
     ]
     return (mesh.index(place) for place in product(*ends))
-
-
-def _side(move: Move) -> object:
-    assert not isinstance(move, CrowdMove), "a program is on one mesh"
-    return move.src if isinstance(move, DirectMove) else move.shares.src
 
 
 def _coloured(pieces: Sequence[Piece]) -> list[Round]:
@@ -216,10 +193,10 @@ def _coloured(pieces: Sequence[Piece]) -> list[Round]:
 Combine = Callable[[SSAValue, SSAValue], Operation] | None
 
 
-def _start(w: Writer, x: SSAValue, movement: Movement) -> tuple[SSAValue, Combine]:
+def _start(w: Writer, x: SSAValue, movement: ShardMove) -> tuple[SSAValue, Combine]:
     # What the pieces are put into, and how they are combined with what is there.
     element, sizes = element_of(x), w.sizes(movement.dst, movement.shape)
-    if isinstance(movement.move, ReduceMove):
+    if movement.move.reduces:
         op = movement.src.reduce_op
         assert op is not None
         if op is ReduceOp.AVG:
@@ -230,7 +207,7 @@ def _start(w: Writer, x: SSAValue, movement: Movement) -> tuple[SSAValue, Combin
             return w.splat(neutral, sizes, f32), lambda into, piece: add(into, extend(w, piece))
         neutral = w.scalar(identity(op, dtype_of(element)), element)
         return w.splat(neutral, sizes, element), combination(op, element)
-    if not isinstance(movement.move, DirectMove):  # shares are handed on: each device has its own already
+    if movement.move.spreads:  # shares are handed on: each device has its own already
         return x, None
     if movement.dst.has_halo:  # nobody sends what lies outside of the tensor
         return w.splat(w.scalar(0, element), sizes, element), None
@@ -264,7 +241,7 @@ class _Table:
     w: Writer
     mesh: DeviceMesh
     axes: list[int]
-    movement: Movement
+    movement: ShardMove
 
     def take(self, x: SSAValue, pieces: Sequence[Piece]) -> SSAValue:
         """Return the piece that this device gives."""
@@ -287,7 +264,7 @@ class _Table:
         def copy() -> list[SSAValue]:
             return [self.put(into, self.take(x, pieces), pieces, combine)]
 
-        if self._is_whole(pieces) and not isinstance(self.movement.move, ReduceMove):
+        if self._is_whole(pieces) and not self.movement.move.reduces:
             return x  # devices that keep nothing are given all of their shard in the rounds to come
         return self._guarded({p.target: p.target for p in pieces}, copy, [into])[0]
 

@@ -109,9 +109,10 @@ class _Writer:
         return self._constant(x) if isinstance(x, Tensor) else x
 
     def _constant(self, x: Tensor) -> SSAValue:
-        if x.engine.name == "abstract":
+        if not x.engine.has_values:
             raise ProgramError(
-                f"the function uses a tensor of its own, {x.type_text}, which has no values on the abstract engine.\n"
+                f"the function uses a tensor of its own, {x.type_text}, which has no values on the {x.engine.name} "
+                "engine.\n"
                 "  trace with arguments on the local engine, or make it an argument."
             )
         return self.emitter.once(("constant", id(x)), lambda: self._whole(x))

@@ -61,7 +61,7 @@ def made(
     storage = storage_of(layout, shape)
     if len(operands) > 1 and len({is_torch(sample(x.arrays)) for x in operands}) > 1:
         plain, kernel = kernel, lambda place, *some: plain(place, *alike(list(some), dtype))
-    if operands and engine.name == "local":  # often, so what is done where is worked out once
+    if operands and engine.holds_all:  # often, so what is done where is worked out once
         works, given = _works(storage, tuple([x.storage for x in operands])), [x.arrays for x in operands]
         engine.counters.kernel_calls += len(works)
         if len(given) == 1:
@@ -106,7 +106,7 @@ def _places(storage: Storage) -> dict[int, Place]:
 def taken(x: Tensor, layout: Layout, shape: Shape, source: Callable[[int], int] | None = None) -> Tensor:
     """Return the tensor whose devices hold the very arrays that they (or `source(device)`) hold of another."""
     arrays, engine = x.arrays, x.engine
-    if source is None and engine.name == "local":  # often, so the order is worked out once
+    if source is None and engine.holds_all:  # often, so the order is worked out once
         order = _order(x.layout, x.shape, layout, shape)
         return Tensor(arrays if order is None else [arrays[i] for i in order], layout, shape, x.dtype, engine)
     which = x.storage.index

@@ -25,8 +25,9 @@ Dims = tuple[int, ...]
 def _mirror(x: Tensor, *, dims: Dims, layout: Layout | None = None) -> Tensor:
     x = moved(x, x.layout.without_halo())
     layout, shape = layout or x.layout, x.shape
-    if x.engine.name == "torch" and len(set(x.mesh.devices)) < x.mesh.num_devices:
-        # What follows tells slots apart by devices of its own, and those are no processes.
+    is_apart = x.engine.has_values and not x.engine.holds_all
+    if is_apart and len(set(x.mesh.devices)) < x.mesh.num_devices:
+        # What follows tells slots apart by devices of its own, and no process holds what is theirs.
         whole = Layout(x.mesh, [None if k in dims else cut for k, cut in enumerate(x.layout.dims)], *_pending(x.layout))
         return moved(worked(lambda place, a: _flipped(a, dims), [moved(x, whole)], whole, shape), layout)
     if layout is not x.layout or any(layout.dims[k].axes for k in dims):

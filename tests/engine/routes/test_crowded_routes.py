@@ -40,7 +40,6 @@ def line(name: str, *devices: CPU | Accelerator) -> DeviceMesh:
 def routes(move: Move, limit: int | None = None) -> list[Route]:
     program, out = compiled(plan_reshard(*move, memory_limit=limit)), []
     for rank in range(RANKS):
-        program.__dict__.pop("_route", None)
         out.append(route_of(program, rank))
     return out
 
@@ -51,6 +50,7 @@ def play(legs: list[Leg], states: list[Arrays], dtype: np.dtype) -> list[Arrays]
     for leg, state in zip(legs, states, strict=True):
         blank = 0 if leg.filling is None or leg.filling is ReduceOp.AVG else identity(leg.filling, dtype)
         out = {o.slot: np.full(o.shape, blank if o.blank else 77, dtype) for o in leg.outs}
+        out |= {slot: cut(state, source) for slot, source in leg.views}
         for into, source in leg.copies:
             cut(out, into)[...] = cut(state, source)
         made.append(out)
