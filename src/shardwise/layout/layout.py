@@ -15,8 +15,9 @@ from shardwise.layout.axis import Axis, check_disjoint, merged
 from shardwise.layout.context import current_mesh
 from shardwise.layout.cut import AxisLike, Cut, cut_of
 from shardwise.layout.mesh import DeviceMesh
-from shardwise.layout.notebook import Drawn
+from shardwise.layout.notebook import Drawable
 from shardwise.layout.placement import ReduceOp, checked_dtype
+from shardwise.layout.slot import Slot
 from shardwise.layout.tiling import Box, DimTiling, Radix, Tiling, tile_of
 
 MOST_TILINGS = 256  # shapes that one layout remembers
@@ -24,11 +25,12 @@ MOST_TILINGS = 256  # shapes that one layout remembers
 Shape = tuple[int, ...]
 
 
+draw_layout: Slot[[Layout, Shape], str] = Slot("draw_layout")
 _interned: WeakValueDictionary[tuple[Any, ...], Layout] = WeakValueDictionary()
 _lock = Lock()
 
 
-class Layout(Drawn):
+class Layout(Drawable):
     """How one tensor is spread over one mesh: per dim a `Cut`, and the axes that are partial.
 
     Every vocabulary (placements, named specs, sharding specs) converts to and from it. It is canonical:
@@ -291,9 +293,7 @@ class Layout(Drawn):
         2:4 │ 2,3 │
             └─────┘
         """
-        from shardwise.pictures.text import layout_text
-
-        return layout_text(self, checked_shape(shape))
+        return draw_layout(self, checked_shape(shape))
 
     # -- inside ------------------------------------------------------------------------------------
 

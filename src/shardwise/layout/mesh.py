@@ -14,7 +14,7 @@ from shardwise.errors import ArgumentError, LayoutError, MeshError, as_int, chec
 from shardwise.layout.axis import SUB_AXIS, Axis, check_disjoint, gaps
 from shardwise.layout.device import Device
 from shardwise.layout.device_order import RegularOrder, fitted, joined, virtual_order
-from shardwise.layout.notebook import Drawn
+from shardwise.layout.notebook import Drawable
 
 Order = RegularOrder | tuple[Device, ...]
 
@@ -22,7 +22,7 @@ _interned: WeakValueDictionary[tuple[Any, ...], DeviceMesh] = WeakValueDictionar
 _lock = Lock()
 
 
-class DeviceMesh(Drawn):
+class DeviceMesh(Drawable):
     """An n-dimensional grid of devices whose axes have names.
 
     Equal meshes are the same object. Nothing that grows with the number of devices is built until

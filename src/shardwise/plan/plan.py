@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from functools import cached_property, lru_cache
 from hashlib import sha256
 from math import prod
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -16,26 +16,22 @@ from shardwise.layout.context import current_mesh
 from shardwise.layout.conversion import LayoutLike, as_layout
 from shardwise.layout.layout import Layout, Shape, checked_shape
 from shardwise.layout.mesh import DeviceMesh
-from shardwise.layout.notebook import Drawn
+from shardwise.layout.notebook import Drawable, Tabular
 from shardwise.layout.placement import ReduceOp, accumulator, checked_dtype
 from shardwise.plan.align import aligned
 from shardwise.plan.bound import lower_bound
 from shardwise.plan.cost import Link, Links
+from shardwise.plan.explain import Explanation, explain_plan
 from shardwise.plan.search import Search
 from shardwise.plan.steps import COUNTED, Bytes, Ground, Step
 from shardwise.plan.transfer import Slot, Transfer
-
-if TYPE_CHECKING:
-    from rich.console import RenderableType
-
-    from shardwise.plan.explain import Explanation
 
 MOST_BYTES = 2**62  # of a tensor, so that what a device sends and receives can be counted
 STAGING = 64 * 2**20  # bytes that a device may use beside its shards, unless told otherwise
 
 
 @dataclass(frozen=True)
-class Plan(Drawn):
+class Plan(Drawable, Tabular):
     """The steps that take a tensor from layout `src` to layout `dst`, with their traffic and time.
 
     >>> from shardwise import DeviceMesh, P
@@ -144,19 +140,7 @@ class Plan(Drawn):
 
     def explain(self) -> Explanation:
         """Return this plan beside the obvious alternatives, with the bytes and time of each."""
-        from shardwise.plan.explain import explained
-
-        return explained(self)
-
-    def __str__(self) -> str:
-        from shardwise.pictures.plan import plan_text
-
-        return plan_text(self)
-
-    def __rich__(self) -> RenderableType:
-        from shardwise.pictures.plan import plan_table
-
-        return plan_table(self)
+        return explain_plan(self.search, self.steps, self.memory_limit)
 
 
 def plan_reshard(

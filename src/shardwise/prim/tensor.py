@@ -25,7 +25,7 @@ from shardwise.layout.device import Device, default_device
 from shardwise.layout.layout import Layout, Shape, checked_shape
 from shardwise.layout.mapping import DeviceMapping
 from shardwise.layout.mesh import DeviceMesh, place_of
-from shardwise.layout.notebook import Drawn
+from shardwise.layout.notebook import Drawable
 from shardwise.layout.placement import ReduceOp
 from shardwise.layout.spec import ShardingSpec
 from shardwise.layout.tiling import Box
@@ -50,7 +50,7 @@ class Shard:
     array: Array
 
 
-class Tensor(Methods, Drawn, LayoutAccessors):
+class Tensor(Methods, Drawable, LayoutAccessors):
     """An immutable value, seen as a whole, that is spread over a mesh by a layout.
 
     >>> from shardwise import DeviceMesh, P, shard
