@@ -10,6 +10,7 @@ The words, used in code, errors and documentation alike:
 - global view: what the value is, as if on one device; local view: what one device holds.
 """
 
+from shardwise.caches import CacheInfo, cache_info, clear_caches
 from shardwise.engine.abstract import AbstractEngine
 from shardwise.engine.current import current_engine, engine_context
 from shardwise.engine.local.engine import LocalEngine
@@ -225,6 +226,7 @@ __all__ = [
     "ArgumentError",
     "Axis",
     "BindingError",
+    "CacheInfo",
     "CollectiveError",
     "CollectiveMismatch",
     "CollectiveTimeout",
@@ -306,8 +308,10 @@ __all__ = [
     "bitwise_xor",
     "broadcast",
     "broadcast_to",
+    "cache_info",
     "ceil",
     "checkpoint",
+    "clear_caches",
     "clip",
     "concat",
     "conj",

@@ -11,6 +11,7 @@ from weakref import finalize
 
 import numpy as np
 
+from shardwise.caches import cache
 from shardwise.engine.counters import Counters
 from shardwise.engine.execute import Program, Stage, StepNote, notes
 from shardwise.engine.job import Job
@@ -204,14 +205,11 @@ class AbstractEngine:
             log.records += [Record(*note, moved.get(note.kind, 0), 0.0, line, now) for note in steps]
 
 
+@cache()
 def _traffic(program: Program) -> tuple[tuple[StepNote, int], ...]:
     # Worked out once for each program: on a large mesh that takes longer than all the rest.
-    found = program.__dict__.get("_traffic")
-    if found is None:
-        assert program.plan is not None
-        found = tuple((notes([step])[0], _total(step)) for step in program.plan.steps)
-        program.__dict__["_traffic"] = found
-    return found
+    assert program.plan is not None
+    return tuple((notes([step])[0], _total(step)) for step in program.plan.steps)
 
 
 def _total(step: Step) -> int:

@@ -9,13 +9,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cached_property, lru_cache
+from functools import cached_property
 from itertools import accumulate
 from math import gcd, prod
 from typing import NamedTuple
 
 import numpy as np
 
+from shardwise.caches import cache
 from shardwise.engine.boxes import Placed, disjoint, joined, merged
 from shardwise.engine.grid import Regrid, regrid_of, tiled
 from shardwise.engine.storage import Region, Storage, covered, region, storage_of
@@ -203,7 +204,7 @@ def _in_runs(join: Join, length: int) -> Join:
     return join._replace(at=scaled(join.at), terms=terms)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)  # `compiled` makes it once for a plan, and it is known by identity
 class Program:
     """How the arrays of one layout are made from those of another: the stages of a plan, or given ones."""
 
@@ -239,12 +240,10 @@ class Program:
         return None if order == tuple(range(own.count)) else order
 
 
+@cache()
 def compiled(plan: Plan) -> Program:
-    """Return the program of a plan; made once and kept with the plan."""
-    found = plan.__dict__.get("_program")
-    if found is None:
-        found = plan.__dict__["_program"] = Program(storage_of(plan.dst, plan.shape), plan.dtype, plan)
-    return found
+    """Return the program of a plan."""
+    return Program(storage_of(plan.dst, plan.shape), plan.dtype, plan)
 
 
 def groups(steps: Sequence[Step]) -> Iterator[list[Step]]:
@@ -503,7 +502,7 @@ def _index(side: Side, slot: Slot) -> int:
     return slot if isinstance(side, MeshSide) else side.index(slot)
 
 
-@lru_cache(maxsize=4096)
+@cache()
 def permutation(
     storage: Storage,
     picks: tuple[int | None, ...],

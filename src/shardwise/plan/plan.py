@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cached_property, lru_cache
+from functools import cached_property
 from hashlib import sha256
 from math import prod
 from typing import Any
 
 import numpy as np
 
+from shardwise.caches import cache
 from shardwise.errors import PlanError, checked_int
 from shardwise.layout.context import current_mesh
 from shardwise.layout.conversion import LayoutLike, as_layout
@@ -58,8 +59,9 @@ class Plan(Drawable, Tabular):
     dtype: np.dtype
     links: Links
     memory_limit: int
-    steps: tuple[Step, ...]
-    search: Search = field(repr=False)
+    # What follows is worked out from what stands above, so it need not be compared.
+    steps: tuple[Step, ...] = field(compare=False)
+    search: Search = field(repr=False, compare=False)
 
     # -- traffic -----------------------------------------------------------------------------------
 
@@ -165,13 +167,6 @@ def plan_reshard(
     >>> [step.kind for step in plan.steps]
     ['all_to_all']
     """
-    try:
-        # The types tell 1 from True and 1.0, which are refused.
-        key = (src, dst, shape, *map(type, shape), dtype, links, memory_limit, type(memory_limit))
-        if found := _hits.get(key):
-            return found
-    except TypeError:  # a list for a shape, a dict for links, or what is no shape at all: the slow way
-        key = None
     sizes, kind = checked_shape(shape), checked_dtype(dtype)
     if (whole := prod(sizes) * kind.itemsize) > MOST_BYTES:
         raise PlanError(f"a tensor has at most 2**62 bytes, but {sizes} of {kind} has {whole}.")
@@ -180,20 +175,14 @@ def plan_reshard(
     if limit < 0:
         raise PlanError(f"memory_limit is 0 bytes or more, got {limit}.")
     a, b = as_layout(src, len(sizes), mesh), as_layout(dst, len(sizes), mesh)
-    plan = _planned(a, b, sizes, kind, Links.of(links), limit)
-    if key is not None and isinstance(src, Layout) and isinstance(dst, Layout):  # a P depends on the context
-        if len(_hits) >= MOST_HITS:
-            _hits.clear()
-        _hits[key] = plan
-    return plan
+    return _plan(a, b, sizes, kind, LINKS if links is None else Links.of(links), limit)
 
 
-MOST_HITS = 4096
-_hits: dict[Any, Plan] = {}
+LINKS = Links()
 
 
-@lru_cache(maxsize=4096)
-def _planned(src: Layout, dst: Layout, shape: Shape, dtype: np.dtype, links: Links, limit: int) -> Plan:
+@cache()
+def _plan(src: Layout, dst: Layout, shape: Shape, dtype: np.dtype, links: Links, limit: int) -> Plan:
     for layout in (src, dst):
         layout.tiling(shape)
         layout.check_dtype(dtype)

@@ -2,21 +2,21 @@
 
 from __future__ import annotations
 
-from functools import cache
 from importlib import import_module
 from typing import Any
 
+from shardwise.caches import cache
 from shardwise.prim.fixed import Fixed
 
 
-@cache
+@cache(entries=256)
 def function_named(name: str) -> Any:
     """Return the public function of this name."""
     # The functions are written in terms of tensors, so they are looked up when they are needed.
     return getattr(import_module("shardwise"), name)
 
 
-@cache
+@cache(entries=256)
 def _indexed() -> Any:
     return import_module("shardwise.ops.indexing").indexed
 

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
 from math import prod
 from operator import is_
 from typing import Any, NoReturn
 
 import numpy as np
 
+from shardwise.caches import cache
 from shardwise.engine.arrays import Array, copy_into, dtype_of, is_torch, readonly, reduce_into, to_numpy
 from shardwise.engine.current import Engine, current_engine
 from shardwise.engine.execute import Program, compiled
@@ -377,7 +377,7 @@ def moved(x: Tensor, layout: Layout) -> Tensor:
     return Tensor(made, layout, x.shape, x.dtype, engine)
 
 
-@lru_cache(maxsize=4096)
+@cache()
 def _program(src: Layout, dst: Layout, shape: Shape, dtype: np.dtype) -> Program | None:
     # What an engine runs, or None where devices hold what they need.
     plan = plan_reshard(src, dst, shape, dtype)

@@ -58,6 +58,8 @@ class DistributedEngine:
         self.pool = pool or Pool()
         self.counters = Counters()
         self.library_gathers: bool | None = None  # None: where it is the faster way, which is not so with gloo
+        self._works: WeakKeyDictionary[Job, list[tuple[int, tuple[int, ...], tuple[Box, ...]]]] = WeakKeyDictionary()
+        self._arrays_here: WeakKeyDictionary[Storage, list[tuple[int, int]]] = WeakKeyDictionary()
         self._addressable: WeakKeyDictionary[DeviceMesh, tuple[int, ...]] = WeakKeyDictionary()
 
     def __repr__(self) -> str:
@@ -144,12 +146,11 @@ class DistributedEngine:
         return Held(storage, made, self.rank, dtype, like, check)
 
     def _own_work(self, job: Job) -> list[tuple[int, tuple[int, ...], tuple[Box, ...]]]:
-        found = job.__dict__.get("_own")
-        if found is None or found[0] is not self:
-            works = [(index, job.sources(device)) for index, device in self._here(job.out)]
-            made = [(index, sources, job.told(sources)) for index, sources in works]
-            found = job.__dict__["_own"] = self, made
-        return found[1]
+        works = self._works.get(job)
+        if works is None:
+            sources = [(index, job.sources(device)) for index, device in self._here(job.out)]
+            works = self._works[job] = [(index, taken, job.told(taken)) for index, taken in sources]
+        return works
 
     def each(
         self,
@@ -167,12 +168,12 @@ class DistributedEngine:
 
     def _here(self, storage: Storage) -> list[tuple[int, int]]:
         # The arrays in this process, each with one of its devices here that hold it.
-        found = storage.__dict__.get("_own")
-        if found is None or found[0] is not self:
+        here = self._arrays_here.get(storage)
+        if here is None:
             devices = self.addressable(storage.layout.mesh)
-            made = {storage.index(device): device for device in reversed(devices)}
-            found = storage.__dict__["_own"] = self, sorted(made.items())
-        return found[1]
+            here = sorted({storage.index(device): device for device in reversed(devices)}.items())
+            self._arrays_here[storage] = here
+        return here
 
     def apply(self, kernel: Callable[..., Array], arrays: Sequence[Array], shape: Sequence[int]) -> Array:
         """Return what a kernel makes of local arrays: an array of this shape."""

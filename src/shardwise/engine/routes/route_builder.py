@@ -11,6 +11,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 
+from shardwise.caches import cache
 from shardwise.engine.call import Call, meshes_text
 from shardwise.engine.execute import Program, groups, made_dtype, notes
 from shardwise.engine.routes.crowd_route import crowd_route
@@ -34,15 +35,9 @@ from shardwise.plan.transfer import Transfer, pieces
 STRAIGHT = ("all_gather", "permute", "halo_exchange", "reduce_scatter", "all_reduce")
 
 
+@cache()
 def route_of(program: Program, rank: int) -> Route:
-    """Return what the process with a rank does in a program; worked out once and kept with the program."""
-    found = program.__dict__.get("_route")
-    if found is None or found[0] != rank:
-        found = program.__dict__["_route"] = rank, _build_route(program, rank)
-    return found[1]
-
-
-def _build_route(program: Program, rank: int) -> Route:
+    """Return what the process with a rank does in a program."""
     if program.plan is None:
         return handover_route(program, rank)
     return crowd_route(program.plan, rank) if program.plan.search.is_crowded else _Survey(program.plan, rank).route()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import cache, partial
+from functools import partial
 from math import log as ln
 from math import pi
 from math import sqrt as root
@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from shardwise.caches import cache
 from shardwise.engine.arrays import accumulator, is_foreign, is_low, is_torch
 from shardwise.errors import BindingError
 from shardwise.layout.placement import kind_of
@@ -39,7 +40,7 @@ def kernel_of(name: str) -> Callable[..., Any]:
     return kernel
 
 
-@cache
+@cache(entries=256)
 def _of_torch(name: str) -> Callable[..., Any]:
     from array_api_compat import torch
 
