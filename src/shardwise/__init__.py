@@ -13,6 +13,7 @@ The words, used in code, errors and documentation alike:
 import builtins as _builtins
 from types import ModuleType as _Module
 
+from shardwise.caches import CacheInfo, cache_info, clear_caches
 from shardwise.engine.abstract import AbstractEngine
 from shardwise.engine.current import current_engine, engine_context
 from shardwise.engine.local.engine import LocalEngine

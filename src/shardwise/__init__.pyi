@@ -13,6 +13,9 @@ The words, used in code, errors and documentation alike:
 
 from collections.abc import Iterable
 from collections.abc import Sequence
+from shardwise.caches import CacheInfo as CacheInfo
+from shardwise.caches import cache_info as cache_info
+from shardwise.caches import clear_caches as clear_caches
 from shardwise.engine.abstract import AbstractEngine as AbstractEngine
 from shardwise.engine.current import current_engine as current_engine
 from shardwise.engine.current import engine_context as engine_context
@@ -196,6 +199,7 @@ __all__ = [
     "Axis",
     "BindingError",
     "CPU",
+    "CacheInfo",
     "CollectiveError",
     "CollectiveMismatch",
     "CollectiveTimeout",
@@ -277,8 +281,10 @@ __all__ = [
     "bitwise_xor",
     "broadcast",
     "broadcast_to",
+    "cache_info",
     "ceil",
     "checkpoint",
+    "clear_caches",
     "clip",
     "concat",
     "conj",

@@ -92,7 +92,7 @@ def test_passes_run_in_the_order_in_which_they_are_written(monkeypatch: pytest.M
     class Passes:
         propagate, partition, simplify = map(note, ("propagate", "partition", "simplify"))
 
-    monkeypatch.setitem(__import__("sys").modules, "shardwise.ir.passes", Passes)
+    monkeypatch.setattr("shardwise.ir.passes", Passes)
     result = run(*(f"--{name}" for name in order), text=GRID)
     assert result.exit_code == 0, result.output
     assert ran == order

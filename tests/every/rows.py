@@ -14,8 +14,8 @@ REASONS = {
         "gives the shard of one process to torch; tests/engines/test_dtensors.py",
     ),
     **dict.fromkeys(
-        ("accelerator_count", "current_engine", "current_mesh", "default_device", "engine_context", "init",
-         "mesh_context", "mode", "trace_communication"),
+        ("accelerator_count", "cache_info", "clear_caches", "current_engine", "current_mesh", "default_device",
+         "engine_context", "init", "mesh_context", "mode", "trace_communication"),
         "says or sets where things happen, and makes no tensor",
     ),
     **dict.fromkeys(

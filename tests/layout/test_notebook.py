@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from shardwise import DeviceMesh, Layout, P, picture, plan_reshard, shard
-from shardwise.layout.notebook import Drawn
+from shardwise.layout.notebook import Drawable
 
 MESH = DeviceMesh((2,), ("x",))
 SPLIT = Layout(MESH, ["x"])
@@ -16,7 +16,7 @@ SPLIT = Layout(MESH, ["x"])
     ids=lambda value: type(value).__name__,
 )
 def test_a_notebook_shows_the_picture(value) -> None:
-    assert isinstance(value, Drawn)
+    assert isinstance(value, Drawable)
     shown = picture(value)
     assert value._repr_svg_() == shown.svg
     assert value._repr_svg_().startswith("<svg")

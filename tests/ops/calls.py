@@ -53,8 +53,8 @@ ELSEWHERE = frozenset(
     """accelerator all_gather all_reduce all_slice all_to_all cpu distributed_broadcast gpu halo_exchange pmean ppermute
     reduce_scatter reshard shard shift to_device transfer_to broadcast gather reduce scatter send_recv axis_index
     local_call
-    accelerator_count current_engine current_mesh default_device engine_context init mesh_context mode
-    trace_communication from_dtensor to_dtensor from_torch to_torch""".split()
+    accelerator_count cache_info clear_caches current_engine current_mesh default_device engine_context init
+    mesh_context mode trace_communication from_dtensor to_dtensor from_torch to_torch""".split()
 )
 
 

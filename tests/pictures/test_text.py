@@ -9,7 +9,8 @@ from hypothesis import given
 
 from shardwise import Cut, DeviceMesh, Layout
 from shardwise.pictures.binding import MOST_DEVICES
-from shardwise.pictures.text import layout_rich, layout_text
+from shardwise.pictures.drawing import layout_text
+from shardwise.pictures.text import layout_rich
 from shardwise.pictures.unfolding import MOST_PARTS
 from tests.layout.strategies import Bound, bound_layouts, meshes
 

@@ -110,11 +110,11 @@ def _transformed(
 
 
 def _run(step: str, module: ModuleOp, options: dict[str, str]) -> ModuleOp:
-    from importlib import import_module
-
     from xdsl.dialects.builtin import ModuleOp
 
-    result = getattr(import_module("shardwise.ir.passes"), step)(module, **options)
+    from shardwise.ir import passes
+
+    result = getattr(passes, step)(module, **options)
     return result if isinstance(result, ModuleOp) else module
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
 from math import prod
 from time import perf_counter
 from typing import Any
@@ -12,6 +11,7 @@ from weakref import finalize
 
 import numpy as np
 
+from shardwise.caches import cache
 from shardwise.engine.counters import Counters
 from shardwise.engine.execute import Program, Stage, StepNote, notes
 from shardwise.engine.job import Job
@@ -207,7 +207,7 @@ class AbstractEngine:
             log.records += [Record(*note, moved.get(note.kind, 0), 0.0, line, now) for note in steps]
 
 
-@lru_cache(maxsize=4096)
+@cache()
 def _traffic(program: Program) -> tuple[tuple[StepNote, int], ...]:
     # Worked out once for each program: on a large mesh that takes longer than all the rest.
     assert program.plan is not None

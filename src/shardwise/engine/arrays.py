@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from functools import cache
 from typing import Any
 
 import ml_dtypes
 import numpy as np
 from array_api_compat import array_namespace
 
+from shardwise.caches import cache
 from shardwise.errors import ArgumentError, EngineError
 from shardwise.layout.device import Accelerator, Device, accelerator_count
 from shardwise.layout.placement import FLOAT32, ReduceOp, accumulator, kind_of
@@ -48,7 +48,7 @@ def is_torch(array: Array) -> bool:
     return kind is not np.ndarray and _of_torch(kind)
 
 
-@cache
+@cache(entries=256)
 def _of_torch(kind: type) -> bool:
     return kind.__module__.partition(".")[0] == "torch"
 
@@ -58,12 +58,12 @@ def dtype_of(array: Array) -> np.dtype:
     return _numpy_dtype(array.dtype) if is_torch(array) else array.dtype
 
 
-@cache
+@cache(entries=256)
 def _numpy_dtype(kind: Any) -> np.dtype:
     return np.dtype(str(kind).removeprefix("torch."))
 
 
-@cache
+@cache(entries=256)
 def is_foreign(dtype: np.dtype) -> bool:
     """Whether a dtype, such as bfloat16, is not one of NumPy's own, which then has no rules for it.
 
@@ -73,7 +73,7 @@ def is_foreign(dtype: np.dtype) -> bool:
     return dtype.isbuiltin == 2
 
 
-@cache
+@cache(entries=256)
 def is_low(dtype: np.dtype) -> bool:
     """Whether values are added up in a dtype that is wider than their own.
 

@@ -9,13 +9,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
-from functools import cached_property, lru_cache
+from functools import cached_property
 from itertools import accumulate
 from math import gcd, prod
 from typing import NamedTuple
 
 import numpy as np
 
+from shardwise.caches import cache
 from shardwise.engine.boxes import Placed, disjoint, joined, merged
 from shardwise.engine.grid import Regrid, regrid_of, tiled
 from shardwise.engine.storage import Region, Storage, covered, region, storage_of
@@ -201,7 +202,7 @@ def _in_runs(join: Join, length: int) -> Join:
     return join._replace(at=scaled(join.at), terms=terms)
 
 
-@dataclass(frozen=True, eq=False)  # there is one for each plan, known by identity
+@dataclass(frozen=True, eq=False)  # `compiled` makes it once for a plan, and it is known by identity
 class Program:
     """How the arrays of one layout are made from those of another: the stages of a plan, or given ones."""
 
@@ -237,12 +238,10 @@ class Program:
         return None if order == tuple(range(own.count)) else order
 
 
+@cache()
 def compiled(plan: Plan) -> Program:
-    """Return the program of a plan; made once and kept with the plan."""
-    program = plan.programs.get("arrays")
-    if program is None:
-        program = plan.programs["arrays"] = Program(storage_of(plan.dst, plan.shape), plan.dtype, plan)
-    return program
+    """Return the program of a plan."""
+    return Program(storage_of(plan.dst, plan.shape), plan.dtype, plan)
 
 
 def notes(steps: Sequence[Step]) -> tuple[StepNote, ...]:
@@ -403,7 +402,7 @@ def _add_slot(build: _Builder, out: int, step: Step, move: Movement, slot: int) 
             build.add(out, copy.box, (index(copy.source),))
 
 
-@lru_cache(maxsize=4096)
+@cache()
 def permutation(
     storage: Storage,
     picks: tuple[int | None, ...],

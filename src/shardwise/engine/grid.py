@@ -8,12 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cache
 from math import prod
 from typing import Any
 
 import numpy as np
 
+from shardwise.caches import cache
 from shardwise.engine.arrays import Array, is_torch
 from shardwise.engine.storage import Storage
 from shardwise.errors import seal
@@ -105,7 +105,7 @@ class Regrid:
         return self._turned(whole).reshape(self.after)
 
 
-@cache
+@cache(entries=256)
 def _run(size: int) -> np.dtype:
     return np.dtype((np.void, size))
 

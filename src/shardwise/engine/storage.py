@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import cached_property, lru_cache
+from functools import cached_property
 from itertools import product
 from math import prod
 from typing import Any
 
+from shardwise.caches import Interning, cache
 from shardwise.errors import BindingError
 from shardwise.layout.layout import Layout, Shape
 from shardwise.layout.tiling import Box, Tiling
@@ -120,12 +121,15 @@ class Storage:
         return tuple(tuple(stop - start for start, stop in box) for box in self.boxes)
 
 
-@lru_cache(maxsize=4096)
+_interning = Interning()
+
+
+@cache()
 def storage_of(layout: Layout, shape: Shape) -> Storage:
     """Return the storage of a layout and shape; equal ones are the same object."""
     if prod(shape) >= MOST_ELEMENTS:
         raise BindingError(f"a tensor has fewer than 2**58 elements, got shape {shape}.")
-    return Storage(layout, shape)
+    return _interning.get((layout, shape), lambda: Storage(layout, shape))
 
 
 Region = tuple[Any, ...]  # a slice per dim, then an ellipsis, without which NumPy makes scalars of 0-d arrays

@@ -6,29 +6,27 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from functools import cached_property
 from itertools import chain
 from math import prod
-from threading import Lock
 from typing import Any
-from weakref import WeakValueDictionary
 
+from shardwise.caches import Interned, Interning, cache
 from shardwise.errors import ArgumentError, BindingError, LayoutError, RangeError, as_int, checked_int, listed
 from shardwise.layout.axis import Axis, check_disjoint, merged
 from shardwise.layout.context import current_mesh
 from shardwise.layout.cut import AxisLike, Cut, cut_of
 from shardwise.layout.mesh import DeviceMesh
-from shardwise.layout.notebook import Drawn
+from shardwise.layout.notebook import Drawable
 from shardwise.layout.placement import ReduceOp, checked_dtype
+from shardwise.layout.slot import Slot
 from shardwise.layout.tiling import Box, DimTiling, Radix, Tiling, tile_of
-
-MOST_TILINGS = 256  # shapes that one layout remembers
 
 Shape = tuple[int, ...]
 
 
-_interned: WeakValueDictionary[tuple[Any, ...], Layout] = WeakValueDictionary()
-_lock = Lock()
+draw_layout: Slot[[Layout, Shape], str] = Slot("draw_layout")
+_interning = Interning()
 
 
-class Layout(Drawn):
+class Layout(Interned, Drawable):
     """How one tensor is spread over one mesh: per dim a `Cut`, and the axes that are partial.
 
     Every vocabulary (placements, named specs, sharding specs) converts to and from it. It is canonical:
@@ -196,14 +194,7 @@ class Layout(Drawn):
         >>> tiling.largest, list(tiling.tiles())
         ((3,), [(0,), (1,), (2,), (3,)])
         """
-        shape = checked_shape(shape)
-        found = self._tilings.get(shape)
-        if found is None:
-            found = self._bound(shape)
-            if len(self._tilings) >= MOST_TILINGS:
-                self._tilings.clear()
-            self._tilings[shape] = found
-        return found
+        return _tiling(self, checked_shape(shape))
 
     def box(self, shape: Sequence[int], device: int) -> Box:
         """Return the box, one (start, stop) per dim, that a device owns.
@@ -291,30 +282,26 @@ class Layout(Drawn):
         2:4 │ 2,3 │
             └─────┘
         """
-        from shardwise.pictures.text import layout_text
-
-        return layout_text(self, checked_shape(shape))
+        return draw_layout(self, checked_shape(shape))
 
     # -- inside ------------------------------------------------------------------------------------
-
-    @cached_property
-    def _tilings(self) -> dict[Shape, Tiling]:
-        return {}
 
     @cached_property
     def _radix(self) -> Radix:
         return tuple(tuple((self.mesh.divisor(a), a.size) for a in cut.axes) for cut in self.dims)
 
-    def _bound(self, shape: Shape) -> Tiling:
-        if len(shape) != self.rank:
-            raise BindingError(f"the layout {self} has {self.rank} dims, the shape {shape} has {len(shape)}.")
-        dims = tuple(
-            DimTiling(size, self.parts(k), cut.split, cut.offsets, cut.halo, cut.edge)
-            for k, (size, cut) in enumerate(zip(shape, self.dims, strict=True))
-        )
-        for k, dim in enumerate(dims):
-            dim.check(f"dim {k}")
-        return Tiling(dims, self._radix)
+
+@cache()
+def _tiling(layout: Layout, shape: Shape) -> Tiling:
+    if len(shape) != layout.rank:
+        raise BindingError(f"the layout {layout} has {layout.rank} dims, the shape {shape} has {len(shape)}.")
+    dims = tuple(
+        DimTiling(size, layout.parts(k), cut.split, cut.offsets, cut.halo, cut.edge)
+        for k, (size, cut) in enumerate(zip(shape, layout.dims, strict=True))
+    )
+    for k, dim in enumerate(dims):
+        dim.check(f"dim {k}")
+    return Tiling(dims, layout._radix)
 
 
 MOST_DIMS = 1024
@@ -332,8 +319,14 @@ def checked_rank(rank: int) -> int:
     return number
 
 
+def _is_size(size: object) -> bool:
+    return type(size) is int and size >= 0
+
+
 def checked_shape(shape: Sequence[int]) -> Shape:
     """Return a shape as a tuple of ints of 0 or more."""
+    if type(shape) is tuple and all(map(_is_size, shape)):
+        return shape
     given, out = listed(shape, "a shape is a tuple of ints"), []
     for size in given:
         number = as_int(size)
@@ -346,14 +339,13 @@ def checked_shape(shape: Sequence[int]) -> Shape:
 
 
 def _intern(mesh: DeviceMesh, dims: tuple[Cut, ...], partial: tuple[Axis, ...], op: ReduceOp | None) -> Layout:
-    key = (mesh, dims, partial, op)
-    with _lock:
-        layout = _interned.get(key)
-        if layout is None:
-            layout = object.__new__(Layout)
-            for slot, value in zip(("mesh", "dims", "partial", "reduce_op"), key, strict=True):
-                object.__setattr__(layout, slot, value)
-            _interned[key] = layout
+    return _interning.get((mesh, dims, partial, op), lambda: _new(mesh, dims, partial, op))
+
+
+def _new(mesh: DeviceMesh, dims: tuple[Cut, ...], partial: tuple[Axis, ...], op: ReduceOp | None) -> Layout:
+    layout = object.__new__(Layout)
+    for slot, value in (("mesh", mesh), ("dims", dims), ("partial", partial), ("reduce_op", op)):
+        object.__setattr__(layout, slot, value)
     return layout
 
 

@@ -6,23 +6,21 @@ from collections.abc import Iterable, Mapping, Sequence
 from functools import cached_property
 from itertools import product
 from math import prod
-from threading import Lock
 from typing import Any
-from weakref import WeakValueDictionary
 
+from shardwise.caches import Interned, Interning
 from shardwise.errors import ArgumentError, LayoutError, MeshError, as_int, checked_int, did_you_mean, listed
 from shardwise.layout.axis import SUB_AXIS, Axis, check_disjoint, gaps
 from shardwise.layout.device import Device
 from shardwise.layout.device_order import RegularOrder, fitted, joined, virtual_order
-from shardwise.layout.notebook import Drawn
+from shardwise.layout.notebook import Drawable
 
 Order = RegularOrder | tuple[Device, ...]
 
-_interned: WeakValueDictionary[tuple[Any, ...], DeviceMesh] = WeakValueDictionary()
-_lock = Lock()
+_interning = Interning()
 
 
-class DeviceMesh(Drawn):
+class DeviceMesh(Interned, Drawable):
     """An n-dimensional grid of devices whose axes have names.
 
     Equal meshes are the same object. Nothing that grows with the number of devices is built until
@@ -408,21 +406,14 @@ def place_of(mesh: DeviceMesh) -> str:
 def _intern(
     cls: type[DeviceMesh], shape: tuple[int, ...], names: tuple[str, ...], order: Order, name: str
 ) -> DeviceMesh:
-    key = (cls, shape, names, order, name)
-    with _lock:
-        mesh = _interned.get(key)
-        if mesh is None:
-            mesh = object.__new__(cls)
-            values = {
-                "mesh_shape": shape,
-                "axis_names": names,
-                "name": name,
-                "_order": order,
-                "_axes": {},
-            }
-            for slot, value in values.items():
-                object.__setattr__(mesh, slot, value)
-            _interned[key] = mesh
+    return _interning.get((cls, shape, names, order, name), lambda: _new(cls, shape, names, order, name))
+
+
+def _new(cls: type[DeviceMesh], shape: tuple[int, ...], names: tuple[str, ...], order: Order, name: str) -> DeviceMesh:
+    mesh = object.__new__(cls)
+    values = {"mesh_shape": shape, "axis_names": names, "name": name, "_order": order, "_axes": {}}
+    for slot, value in values.items():
+        object.__setattr__(mesh, slot, value)
     return mesh
 
 

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
-from functools import lru_cache
 from itertools import pairwise
 from typing import Any, Literal
 
 import ml_dtypes
 import numpy as np
 
+from shardwise.caches import cache
 from shardwise.errors import ArgumentError, BindingError, LayoutError, as_int, did_you_mean, listed, seal
 
 Split = Literal["balanced", "chunk", "offsets"]
@@ -118,7 +118,7 @@ def joint_dtype(function: str, *dtypes: np.dtype) -> np.dtype:
         raise ArgumentError(f"{function}: {names} have no dtype in common.\n  convert first: x.astype(...).") from None
 
 
-@lru_cache(maxsize=256)
+@cache(entries=256)
 def kind_of(dtype: np.dtype) -> str:
     """Return the kind of a dtype as NumPy writes it, also where NumPy does not know it: 'f' of bfloat16, 'i' of int4.
 
@@ -144,7 +144,7 @@ def has_zero(dtype: np.dtype) -> bool:
     return kind_of(dtype) != "f" or bool(np.zeros((), "float32").astype(dtype) == 0)
 
 
-@lru_cache(maxsize=256)
+@cache(entries=256)
 def reductions_of(dtype: np.dtype) -> tuple[ReduceOp, ...]:
     """Return the reductions that are defined for a dtype."""
     kind = kind_of(dtype)
@@ -156,7 +156,7 @@ def reductions_of(dtype: np.dtype) -> tuple[ReduceOp, ...]:
 FLOAT32 = np.dtype(np.float32)
 
 
-@lru_cache(maxsize=256)
+@cache(entries=256)
 def accumulator(dtype: np.dtype) -> np.dtype:
     """Return the dtype in which values are added up: float32 for floats of 16 bits or fewer, and otherwise their own.
 

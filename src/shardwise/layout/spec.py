@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
 from typing import Any
 
+from shardwise.caches import cache
 from shardwise.errors import ArgumentError, BindingError, ConversionError, LayoutError, checked_int, listed, seal
 from shardwise.layout.axis import check_disjoint
 from shardwise.layout.context import current_mesh
@@ -87,7 +87,7 @@ class P:
         return cls(*entries, unreduced={str(a): layout.reduce_op or "sum" for a in layout.partial})
 
 
-@lru_cache(maxsize=4096, typed=True)
+@cache(typed=True)
 def _p_layout(spec: P, rank: int, mesh: DeviceMesh) -> Layout:
     return spec_layout(mesh, spec.entries, dict(spec.unreduced), rank, repr(spec))
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Iterable, Sequence
-from functools import lru_cache, wraps
+from functools import wraps
 from inspect import signature
 from math import prod
 from typing import Any, NamedTuple, cast
@@ -16,6 +16,7 @@ from typing import Any, NamedTuple, cast
 import numpy as np
 import optree
 
+from shardwise.caches import cache
 from shardwise.errors import ArgumentError, LayoutError, as_int, did_you_mean
 from shardwise.layout.axis import Axis, check_disjoint, common, has_crossing, is_disjoint, without
 from shardwise.layout.context import current_mesh
@@ -123,7 +124,7 @@ def _with(layout: Layout, cuts: Sequence[Cut | tuple[Axis, ...]], partial: Seque
     return _changed(layout, tuple(cuts), layout.partial if partial is None else tuple(partial))
 
 
-@lru_cache(maxsize=4096)
+@cache()
 def _changed(layout: Layout, cuts: tuple[Cut | tuple[Axis, ...], ...], partial: tuple[Axis, ...]) -> Layout:
     return Layout(layout.mesh, cuts, partial, layout.reduce_op or "sum")
 
@@ -353,7 +354,7 @@ def _finished(x: Tensor, names: AxisNames) -> Tensor:
     return relayout(x, layout=layout) if x.level else moved(x, layout)
 
 
-@lru_cache(maxsize=4096)
+@cache()
 def _resolved_over(layout: Layout, names: AxisNames) -> Layout:
     left = () if names is None else without(layout.partial, _named_axes(layout.mesh, names, "all_reduce"))
     return _with(layout, layout.dims, left)
@@ -381,7 +382,7 @@ class _Reduction(NamedTuple):
     without_halo: Layout
 
 
-@lru_cache(maxsize=4096)
+@cache()
 def _reduction(layout: Layout, op: ReduceOp | None, names: AxisNames, function: str) -> _Reduction:
     pending = layout.partial
     axes = _reduce_axes(layout, names, function)
@@ -438,7 +439,7 @@ def reduce_scatter(
     return relayout(y, layout=_scattered(x.layout, y.layout, _key(reduce_axes), dim))
 
 
-@lru_cache(maxsize=4096)
+@cache()
 def _scattered(given: Layout, pending: Layout, names: AxisNames, dim: int) -> Layout:
     over = _reduce_axes(given, names, "reduce_scatter")
     cuts = [(*cut.axes, *over) if k == dim else cut for k, cut in enumerate(pending.dims)]
@@ -509,7 +510,7 @@ def shift(sharded_tensor: Any, axis: str | Sequence[str], offset: int = 1, *, ro
     return ppermute(sharded_tensor, _shifted(size, places, _flag(rotate, "shift", "rotate")), axis=axis)
 
 
-@lru_cache(maxsize=4096)
+@cache()
 def _shifted(size: int, offset: int, rotate: bool) -> tuple[tuple[int, int], ...]:
     return tuple((i, (i + offset) % size) for i in range(size) if rotate or 0 <= i + offset < size)
 

@@ -205,7 +205,7 @@ def _cut(mesh: DeviceMesh, axes: list[str], size: int) -> Cut:
     return Cut(axes, offsets=chunk_bounds(size, counts))
 
 
-@lru_cache(maxsize=64)
+@lru_cache(maxsize=64)  # not of `shardwise.caches`: what one process forgets, all would have to make again
 def torch_mesh(mesh: DeviceMesh) -> TorchMesh:
     """Return the mesh of torch that has the same ranks; all processes take part when it is first made."""
     import torch

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from functools import lru_cache
 from operator import index as as_index
 from typing import Any, NamedTuple
 
 import numpy as np
 
+from shardwise.caches import cache
 from shardwise.engine.arrays import dtype_of
 from shardwise.errors import ArgumentError, BindingError, RangeError, ShardwiseError, checked_int
 from shardwise.layout.cut import Cut
@@ -127,12 +127,12 @@ def sliced(x: Tensor, index: Index, reverse: Sequence[int] = (), drop: tuple[int
     return relayout(out, layout=layout)
 
 
-@lru_cache(maxsize=4096)
+@cache()
 def _sliced_layout(layout: Layout, shape: Shape, index: Index, drop: tuple[int, ...]) -> Layout:
     return _cut_again(layout, windowed(layout, shape, index), drop)
 
 
-@lru_cache(maxsize=4096)
+@cache()
 def _cut_again(own: Layout, found: Layout, drop: tuple[int, ...] = ()) -> Layout:
     # The layout of a window, cut where it was found, as its tensor is cut.
     rest = zip(own.dims, found.dims, strict=True)
@@ -189,7 +189,7 @@ def _spelled(key: Any) -> tuple[Any, ...] | None:
     return tuple(out)
 
 
-@lru_cache(maxsize=4096)
+@cache()
 def _known(shape: Shape, spelled: tuple[Any, ...]) -> Key:
     return _taken_apart(_Shaped(shape), tuple(slice(*e) if isinstance(e, tuple) else e for e in spelled))
 

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from functools import lru_cache
 from math import prod
 from typing import Any
 
+from shardwise.caches import cache
 from shardwise.errors import ArgumentError, LayoutError, as_int
 from shardwise.layout.axis import Axis, check_disjoint
 from shardwise.layout.mesh import DeviceMesh
@@ -35,7 +35,7 @@ def _is_number(value: Any) -> bool:
     return getattr(value, "ndim", 1) == 0  # which an array can be, although it has the methods of one that is not
 
 
-@lru_cache(maxsize=4096)
+@cache()
 def _sources_of(
     mesh: DeviceMesh, permutation: Iterable[tuple[int, ...]], names: tuple[str | int, ...] | None
 ) -> Sources:

@@ -7,20 +7,20 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from shardwise.errors import ArgumentError
 from shardwise.layout.conversion import HasLayout, as_layout
 from shardwise.layout.layout import Layout
 from shardwise.layout.mesh import DeviceMesh, place_of
 from shardwise.layout.shape import Dim
+from shardwise.plan.explain import Explanation
+from shardwise.plan.plan import Plan
 
 if TYPE_CHECKING:
     from rich.console import Console, ConsoleOptions, RenderableType, RenderResult
 
-    from shardwise.pictures.binding import Bound
     from shardwise.pictures.canvas import Block
-    from shardwise.plan.plan import Plan
 
 SUFFIXES = (".svg", ".html", ".txt")
 
@@ -67,8 +67,6 @@ class Picture:
     @cached_property
     def text(self) -> str:
         """The drawing as plain text."""
-        from shardwise.pictures.plan import plain
-
         return plain(self.show(None))
 
     def save(self, path: str | Path) -> None:
@@ -91,8 +89,6 @@ class Picture:
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
         """Draw on a rich console; in plain letters where it has no others."""
         from rich.text import Text
-
-        from shardwise.pictures.plan import plain
 
         if options.ascii_only:
             yield Text(encodable(plain(self.show(options.max_width)), options.encoding), no_wrap=True)
@@ -135,22 +131,20 @@ def picture(x: Any, shape: Sequence[Dim] | None = None) -> Picture:
          │   │
     x=1  2 ─ 3
     """
-    from shardwise.plan.plan import Plan
-
     if isinstance(x, DeviceMesh):
         _no_shape(shape, "a mesh")
-        return _of_mesh(x)
+        return _mesh_picture(x)
     if isinstance(x, Plan):
         _no_shape(shape, "a plan")
-        return _of_plan(x)
+        return _plan_picture(x)
     own, layout = getattr(x, "shape", None), getattr(x, "layout", None)
     if isinstance(layout, Layout) and own is not None:
         _no_shape(shape, "a tensor")
-        return _of_layout(layout, own, getattr(x, "type_text", None))
+        return _layout_picture(layout, own, getattr(x, "type_text", None))
     if isinstance(x, Layout):
-        return _of_layout(x, shape, None)
+        return _layout_picture(x, shape, None)
     if shape is not None:
-        return _of_layout(as_layout(x, len(shape)), shape, None)
+        return _layout_picture(as_layout(x, len(shape)), shape, None)
     if isinstance(x, HasLayout):
         raise ArgumentError(f"{x!r} is a layout for tensors of any rank; say of which shape: picture(x, shape).")
     raise ArgumentError(f"a picture is made of a Layout, a Tensor, a Plan or a DeviceMesh, got {x!r}.")
@@ -180,76 +174,77 @@ def _no_shape(shape: object, what: str) -> None:
         raise ArgumentError(f"{what} has its own shape; picture takes one for a layout only, got {shape!r}.")
 
 
-def _of_layout(layout: Layout, shape: Sequence[Dim] | None, kind: str | None) -> Picture:
+def _layout_picture(layout: Layout, shape: Sequence[Dim] | None, type_text: str | None) -> Picture:
     from shardwise.pictures.binding import bound
-
-    drawn = bound(layout, shape)
-    sizes = f" of {drawn.shape_text}" if shape is not None else ""
-    title = f"{kind or f'{layout}{sizes}'} on {_mesh_text(layout.mesh)}"
-    return Picture(title, lambda: _layout_svg(drawn, title), lambda width: _layout_shown(drawn, title, width))
-
-
-def _mesh_text(mesh: DeviceMesh) -> str:
-    return place_of(mesh)
-
-
-def _layout_svg(drawn: Bound, title: str) -> str:
     from shardwise.pictures.layout_svg import layout_block
-
-    return _titled(layout_block(drawn), title)
-
-
-def _layout_shown(drawn: Bound, title: str, width: int | None) -> RenderableType:
-    from rich.console import Group
-    from rich.text import Text
-
     from shardwise.pictures.text import bound_rich
 
-    return Group(Text(title, style="bold"), bound_rich(drawn, width))
+    tiles = bound(layout, shape)
+    sizes = f" of {tiles.shape_text}" if shape is not None else ""
+    title = f"{type_text or f'{layout}{sizes}'} on {place_of(layout.mesh)}"
+    return _titled_picture(title, lambda: layout_block(tiles), lambda width: bound_rich(tiles, width))
 
 
-def _of_mesh(mesh: DeviceMesh) -> Picture:
+def _mesh_picture(mesh: DeviceMesh) -> Picture:
+    from shardwise.pictures.mesh_svg import mesh_block
+    from shardwise.pictures.mesh_text import mesh_rich
+
     name = "mesh" if mesh.name == "mesh" else f"mesh {mesh.name!r}"
     count = f"{mesh.num_devices} device{'' if mesh.num_devices == 1 else 's'}"
     title = f"{name} {mesh}: {count}" if place_of(mesh) == str(mesh) else f"{name} of {mesh.device(0)!r}"
-    return Picture(title, lambda: _mesh_svg(mesh, title), lambda width: _mesh_shown(mesh, title, width))
+    return _titled_picture(title, lambda: mesh_block(mesh), lambda width: mesh_rich(mesh, width))
 
 
-def _mesh_svg(mesh: DeviceMesh, title: str) -> str:
-    from shardwise.pictures.mesh_svg import mesh_block
-
-    return _titled(mesh_block(mesh), title)
-
-
-def _mesh_shown(mesh: DeviceMesh, title: str, width: int | None) -> RenderableType:
+def _titled_picture(title: str, block: Callable[[], Block], text: Callable[[int | None], RenderableType]) -> Picture:
     from rich.console import Group
     from rich.text import Text
 
-    from shardwise.pictures.mesh_text import mesh_rich
+    return Picture(
+        title, lambda: _titled_svg(block(), title), lambda width: Group(Text(title, style="bold"), text(width))
+    )
 
-    return Group(Text(title, style="bold"), mesh_rich(mesh, width))
 
-
-def _of_plan(plan: Plan) -> Picture:
+def _plan_picture(plan: Plan) -> Picture:
     from shardwise.pictures.plan import plan_title
-
-    title = plan_title(plan)
-    return Picture(title, lambda: _plan_svg(plan, title), lambda width: _plan_shown(plan, width))
-
-
-def _plan_svg(plan: Plan, title: str) -> str:
     from shardwise.pictures.plan_svg import plan_block
-
-    return _titled(plan_block(plan), title)
-
-
-def _plan_shown(plan: Plan, width: int | None) -> RenderableType:
     from shardwise.pictures.plan_text import plan_rich
 
-    return plan_rich(plan, width)
+    title = plan_title(plan)
+    return Picture(title, lambda: _titled_svg(plan_block(plan), title), lambda width: plan_rich(plan, width))
 
 
-def _titled(block: Block, title: str) -> str:
+def _titled_svg(block: Block, title: str) -> str:
     from shardwise.pictures.canvas import below, paragraph, svg
 
     return svg(below([paragraph([title], "head"), block], 8), title)
+
+
+# -- what fills the slots of the rooms below, importing rich when it is called ------------------------
+
+
+def layout_text(layout: Layout, shape: tuple[int, ...]) -> str:
+    """Return the drawing of a layout on a shape as plain text."""
+    from shardwise.pictures.text import layout_rich
+
+    return layout_rich(layout, shape).plain
+
+
+def table(value: object) -> RenderableType:
+    """Return the table of a plan, or of a plan beside its alternatives."""
+    from shardwise.pictures.plan import explanation_table, plan_table
+
+    return plan_table(value) if isinstance(value, Plan) else explanation_table(cast(Explanation, value))
+
+
+def plain(table: RenderableType) -> str:
+    """Return what a terminal would show, as plain text.
+
+    >>> plain("[bold]four[/bold]")
+    'four'
+    """
+    from rich.console import Console
+
+    console = Console(width=120, color_system=None, force_terminal=False, legacy_windows=False)
+    with console.capture() as capture:
+        console.print(table, crop=False)
+    return "\n".join(line.rstrip() for line in capture.get().rstrip().splitlines())

@@ -2,38 +2,15 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import numpy as np
-from rich.console import Console, Group, RenderableType
+from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
 from shardwise.layout.mesh import place_of
-from shardwise.plan.steps import COUNTED
-
-if TYPE_CHECKING:
-    from shardwise.plan.explain import Alternative, Explanation
-    from shardwise.plan.plan import Plan
-    from shardwise.plan.steps import Step
-
-
-def plan_text(plan: Plan) -> str:
-    """Return the table of a plan as plain text."""
-    return plain(plan_table(plan))
-
-
-def plain(table: RenderableType) -> str:
-    """Return what a terminal would show, as plain text."""
-    console = Console(width=120, color_system=None, force_terminal=False, legacy_windows=False)
-    with console.capture() as capture:
-        console.print(table, crop=False)
-    return "\n".join(line.rstrip() for line in capture.get().rstrip().splitlines())
-
-
-def explanation_text(explanation: Explanation) -> str:
-    """Return the table of an explanation as plain text."""
-    return plain(explanation_table(explanation))
+from shardwise.plan.explain import Alternative, Explanation
+from shardwise.plan.plan import Plan
+from shardwise.plan.steps import COUNTED, Step
 
 
 def explanation_table(explanation: Explanation) -> RenderableType:

@@ -13,11 +13,6 @@ from shardwise.pictures.palette import INKS, hue
 from shardwise.pictures.unfolding import MOST_PARTS, Lead, Part, Unfolding, unfolded
 
 
-def layout_text(layout: Layout, shape: tuple[int, ...]) -> str:
-    """Return the drawing of a layout as plain text."""
-    return layout_rich(layout, shape).plain
-
-
 def layout_rich(layout: Layout, shape: tuple[int, ...]) -> Text:
     """Return the drawing of a layout with one colour per device."""
     return bound_rich(bound(layout, shape))

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterable
+from typing import Any
 
-if TYPE_CHECKING:
-    from shardwise.engine.log import CommunicationLog, Record
+from shardwise.plan.record import Record
 
 Event = dict[str, Any]
 
 
-def trace(log: CommunicationLog) -> dict[str, Any]:
+def trace(log: Iterable[Record]) -> dict[str, Any]:
     """Return a log in the trace event format: a process per rank, a track per kind of step, a curve of the bytes."""
     kinds = list(dict.fromkeys(record.kind for record in log))
     ranks = sorted({record.rank for record in log})

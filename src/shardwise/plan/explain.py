@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from math import prod
-from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -13,15 +12,11 @@ from shardwise.errors import seal
 from shardwise.layout.axis import Axis, common, merged, without
 from shardwise.layout.cut import Cut
 from shardwise.layout.layout import Layout
+from shardwise.layout.notebook import Tabular
 from shardwise.layout.tiling import Box, box_size, intersect
 from shardwise.plan.cost import move_time
-from shardwise.plan.search import kept_part, volume
+from shardwise.plan.search import Search, kept_part, volume
 from shardwise.plan.steps import COUNTED, State, Step, added
-
-if TYPE_CHECKING:
-    from rich.console import RenderableType
-
-    from shardwise.plan.plan import Plan
 
 
 @seal
@@ -44,36 +39,27 @@ class Alternative:
 
 @seal
 @dataclass(frozen=True, slots=True)
-class Explanation:
+class Explanation(Tabular):
     """A plan beside the obvious alternatives, and why it won."""
 
     chosen: Alternative
     alternatives: tuple[Alternative, ...]
     why: str
 
-    def __str__(self) -> str:
-        from shardwise.pictures.plan import explanation_text
 
-        return explanation_text(self)
-
-    def __rich__(self) -> RenderableType:
-        from shardwise.pictures.plan import explanation_table
-
-        return explanation_table(self)
-
-
-def explained(plan: Plan) -> Explanation:
+def explain_plan(search: Search, steps: Sequence[Step], memory_limit: int) -> Explanation:
     """Return a plan beside the obvious alternatives; on very large meshes with bytes as the cost model sees them."""
-    chosen = _alternative("this plan", plan.steps, plan)
-    others = tuple(_alternative(name, steps, plan) for name, steps in _ways(plan))
-    if plan.steps:
-        others += (_fetched(plan),)
-    return Explanation(chosen, others, _why(chosen, others))
+    chosen = _alternative("this plan", steps, search, memory_limit)
+    if not steps:
+        return Explanation(chosen, (), _why(chosen, ()))
+    others = [_alternative(name, other, search, memory_limit) for name, other in _step_alternatives(search)]
+    others.append(_direct_fetch(search, memory_limit))
+    return Explanation(chosen, tuple(others), _why(chosen, others))
 
 
-def _alternative(name: str, steps: Sequence[Step], plan: Plan) -> Alternative:
-    kinds, time, count = tuple(map(str, steps)), sum(step.time for step in steps), plan.search.ground.count
-    memory = max((_memory(step, plan) for step in steps), default=_held(plan.src, plan))
+def _alternative(name: str, steps: Sequence[Step], search: Search, memory_limit: int) -> Alternative:
+    kinds, time, count = tuple(map(str, steps)), sum(step.time for step in steps), search.ground.count
+    memory = max((_memory(step, search, memory_limit) for step in steps), default=_shard_bytes(search.src, search))
     if count > COUNTED:
         most = round(sum(sum(step.estimates) for step in steps))
         return Alternative(name, kinds, most, most * count, time, memory, is_estimate=True)
@@ -81,30 +67,26 @@ def _alternative(name: str, steps: Sequence[Step], plan: Plan) -> Alternative:
     return Alternative(name, kinds, int(each.max()), added(each), time, memory)
 
 
-def _memory(step: Step, plan: Plan) -> int:
-    staged = step.staged(max(plan.memory_limit, step.least_staging)).staging_bytes
-    return _held(step.before, plan) + _held(step.after, plan) + staged
+def _memory(step: Step, search: Search, memory_limit: int) -> int:
+    staged = step.staged(max(memory_limit, step.least_staging)).staging_bytes
+    return _shard_bytes(step.before, search) + _shard_bytes(step.after, search) + staged
 
 
-def _held(state: State, plan: Plan) -> int:
+def _shard_bytes(state: State, search: Search) -> int:
     # A share is at most what the device needs in the end.
     layout = state if isinstance(state, Layout) else state.dst.layout
-    return layout.max_local_bytes(plan.shape, plan.dtype)
+    return prod(layout.tiling(search.shape).largest) * search.itemsize
 
 
-def _ways(plan: Plan) -> Iterator[tuple[str, list[Step]]]:
-    search = plan.search
-    if not plan.steps:
-        return
+def _step_alternatives(search: Search) -> Iterator[tuple[str, list[Step]]]:
     if search.numbers is None:
         whole = Layout.replicated(search.src.mesh, search.src.rank)
         yield "gather, then slice", search.chained([search.src, whole, search.dst])
         yield "axis by axis", search.chained(list(_axis_by_axis(search.src, search.dst)))
 
 
-def _fetched(plan: Plan) -> Alternative:
+def _direct_fetch(search: Search, memory_limit: int) -> Alternative:
     # Every device fetches all it needs, every contribution to it included, in one round.
-    search = plan.search
     src, dst = search.side(search.src, 0), search.side(search.dst, 1)
     pending = next(search.options(search.src, search.dst)).pending
     crowd = search.crowd(search.src, search.dst) if search.is_crowded else None
@@ -124,7 +106,7 @@ def _fetched(plan: Plan) -> Alternative:
     if search.numbers is None:
         levels = search.links.on(search.src.mesh, [search.src.mesh.axis(n) for n in search.src.mesh.axis_names])
     total = sum(each) if count <= COUNTED else max(each) * count
-    memory = _held(plan.src, plan) + _held(plan.dst, plan) + min(max(each), plan.memory_limit)
+    memory = _shard_bytes(search.src, search) + _shard_bytes(search.dst, search) + min(max(each), memory_limit)
     time, is_estimate = move_time(levels, max(each)), count > COUNTED
     return Alternative("one direct exchange", ("exchange",), max(each), total, time, memory, is_estimate)
 
@@ -149,7 +131,7 @@ def _axis_by_axis(src: Layout, dst: Layout) -> Iterator[Layout]:
     yield dst
 
 
-def _why(chosen: Alternative, others: tuple[Alternative, ...]) -> str:
+def _why(chosen: Alternative, others: Sequence[Alternative]) -> str:
     if not chosen.steps:
         return "Both layouts put the same boxes on the same devices, so there is nothing to do."
     if chosen.received_total == 0:

@@ -4,38 +4,35 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cached_property, lru_cache
+from functools import cached_property
 from hashlib import sha256
 from math import prod
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
+from shardwise.caches import cache
 from shardwise.errors import PlanError, checked_int
 from shardwise.layout.context import current_mesh
 from shardwise.layout.conversion import LayoutLike, as_layout
 from shardwise.layout.layout import Layout, Shape, checked_shape
 from shardwise.layout.mesh import DeviceMesh
-from shardwise.layout.notebook import Drawn
+from shardwise.layout.notebook import Drawable, Tabular
 from shardwise.layout.placement import ReduceOp, accumulator, checked_dtype
 from shardwise.plan.align import aligned
 from shardwise.plan.bound import lower_bound
 from shardwise.plan.cost import Link, Links
+from shardwise.plan.explain import Explanation, explain_plan
 from shardwise.plan.search import Search
 from shardwise.plan.steps import COUNTED, Bytes, Ground, Step
 from shardwise.plan.transfer import Slot, Transfer
-
-if TYPE_CHECKING:
-    from rich.console import RenderableType
-
-    from shardwise.plan.explain import Explanation
 
 MOST_BYTES = 2**62  # of a tensor, so that what a device sends and receives can be counted
 STAGING = 64 * 2**20  # bytes that a device may use beside its shards, unless told otherwise
 
 
 @dataclass(frozen=True)
-class Plan(Drawn):
+class Plan(Drawable, Tabular):
     """The steps that take a tensor from layout `src` to layout `dst`, with their traffic and time.
 
     >>> from shardwise import DeviceMesh, P
@@ -62,9 +59,9 @@ class Plan(Drawn):
     dtype: np.dtype
     links: Links
     memory_limit: int
-    steps: tuple[Step, ...]
-    search: Search = field(repr=False)
-    programs: dict[str, Any] = field(default_factory=dict, init=False, repr=False, compare=False)  # that run it
+    # What follows is worked out from what stands above, so it need not be compared.
+    steps: tuple[Step, ...] = field(compare=False)
+    search: Search = field(repr=False, compare=False)
 
     # -- traffic -----------------------------------------------------------------------------------
 
@@ -145,19 +142,7 @@ class Plan(Drawn):
 
     def explain(self) -> Explanation:
         """Return this plan beside the obvious alternatives, with the bytes and time of each."""
-        from shardwise.plan.explain import explained
-
-        return explained(self)
-
-    def __str__(self) -> str:
-        from shardwise.pictures.plan import plan_text
-
-        return plan_text(self)
-
-    def __rich__(self) -> RenderableType:
-        from shardwise.pictures.plan import plan_table
-
-        return plan_table(self)
+        return explain_plan(self.search, self.steps, self.memory_limit)
 
 
 def plan_reshard(
@@ -182,13 +167,6 @@ def plan_reshard(
     >>> [step.kind for step in plan.steps]
     ['all_to_all']
     """
-    try:
-        # The types tell 1 from True and 1.0, which are refused.
-        key = (src, dst, shape, *map(type, shape), dtype, links, memory_limit, type(memory_limit))
-        if found := _hits.get(key):
-            return found
-    except TypeError:  # a list for a shape, a dict for links, or what is no shape at all: the slow way
-        key = None
     sizes, kind = checked_shape(shape), checked_dtype(dtype)
     if (whole := prod(sizes) * kind.itemsize) > MOST_BYTES:
         raise PlanError(f"a tensor has at most 2**62 bytes, but {sizes} of {kind} has {whole}.")
@@ -197,20 +175,14 @@ def plan_reshard(
     if limit < 0:
         raise PlanError(f"memory_limit is 0 bytes or more, got {limit}.")
     a, b = as_layout(src, len(sizes), mesh), as_layout(dst, len(sizes), mesh)
-    plan = _planned(a, b, sizes, kind, Links.of(links), limit)
-    if key is not None and isinstance(src, Layout) and isinstance(dst, Layout):  # a P depends on the context
-        if len(_hits) >= MOST_HITS:
-            _hits.clear()
-        _hits[key] = plan
-    return plan
+    return _plan(a, b, sizes, kind, LINKS if links is None else Links.of(links), limit)
 
 
-MOST_HITS = 4096
-_hits: dict[Any, Plan] = {}
+LINKS = Links()
 
 
-@lru_cache(maxsize=4096)
-def _planned(src: Layout, dst: Layout, shape: Shape, dtype: np.dtype, links: Links, limit: int) -> Plan:
+@cache()
+def _plan(src: Layout, dst: Layout, shape: Shape, dtype: np.dtype, links: Links, limit: int) -> Plan:
     for layout in (src, dst):
         layout.tiling(shape)
         layout.check_dtype(dtype)

@@ -10,10 +10,12 @@ import optree
 
 from shardwise.engine.abstract import AbstractEngine
 from shardwise.engine.current import engine_context
-from shardwise.engine.log import Record, trace_communication
+from shardwise.engine.log import trace_communication
 from shardwise.errors import ArgumentError
 from shardwise.layout.layout import Layout
+from shardwise.layout.notebook import Tabular
 from shardwise.layout.types import DistributedType
+from shardwise.plan.record import Record
 from shardwise.prim.face import public
 from shardwise.prim.tensor import Tensor
 
@@ -22,7 +24,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class Explanation:
+class Explanation(Tabular):
     """The communication steps of a function in order, the memory of the device that needs most, and the result.
 
     >>> from shardwise import DeviceMesh, DistributedTensorType, P, sum
@@ -62,15 +64,10 @@ class Explanation:
     def __len__(self) -> int:
         return len(self.steps)
 
-    def __str__(self) -> str:
-        from shardwise.pictures.explanation import explanation_text
-
-        return explanation_text(self)
-
     def __rich__(self) -> RenderableType:
         from shardwise.pictures.explanation import explanation_table
 
-        return explanation_table(self)
+        return explanation_table(self.steps, self.devices, self.peak_memory)
 
 
 @public()

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from functools import lru_cache
-
+from shardwise.caches import cache
 from shardwise.layout.axis import is_disjoint
 from shardwise.layout.cut import Cut
 from shardwise.layout.layout import Layout
@@ -36,13 +35,13 @@ def laid_out(x: Tensor, layout: Layout) -> Tensor:
     return relayout(x, layout=pending_in(layout, x.layout))
 
 
-@lru_cache(maxsize=8192)
+@cache(entries=8192)
 def cut_as(layout: Layout, cuts: tuple[Cut | None, ...]) -> Layout:
     """Return the layout of another tensor on the same mesh, with the same reductions pending and these cuts."""
     return Layout(layout.mesh, cuts, layout.partial, layout.reduce_op or "sum")
 
 
-@lru_cache(maxsize=8192)
+@cache(entries=8192)
 def pending_in(layout: Layout, own: Layout) -> Layout:
     """Return a layout with the sums that are pending in a tensor's own, where that is possible."""
     if own.reduce_op is ReduceOp.SUM and own.mesh is layout.mesh and is_disjoint(own.partial, layout.sharded_axes):

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
 from math import prod
 from operator import is_
 from typing import Any, NoReturn, Protocol, TypeVar, Union
 
 import numpy as np
 
+from shardwise.caches import cache
 from shardwise.engine.arrays import Array, copy_into, dtype_of, is_torch, readonly, reduce_into, to_numpy
 from shardwise.engine.current import Engine, current_engine
 from shardwise.engine.execute import Program, compiled
@@ -25,7 +25,7 @@ from shardwise.layout.device import Device, default_device
 from shardwise.layout.layout import Layout, Shape, checked_shape
 from shardwise.layout.mapping import DeviceMapping
 from shardwise.layout.mesh import DeviceMesh, place_of
-from shardwise.layout.notebook import Drawn
+from shardwise.layout.notebook import Drawable
 from shardwise.layout.placement import ReduceOp
 from shardwise.layout.spec import ShardingSpec
 from shardwise.layout.tiling import Box
@@ -62,7 +62,7 @@ class Shard:
     array: Array
 
 
-class Tensor(Methods, Drawn, LayoutAccessors):
+class Tensor(Methods, Drawable, LayoutAccessors):
     """An immutable value, seen as a whole, that is spread over a mesh by a layout.
 
     >>> from shardwise import DeviceMesh, P, shard
@@ -383,7 +383,7 @@ def moved(x: Tensor, layout: Layout) -> Tensor:
     return Tensor(made, layout, x.shape, x.dtype, engine)
 
 
-@lru_cache(maxsize=4096)
+@cache()
 def _program(src: Layout, dst: Layout, shape: Shape, dtype: np.dtype) -> Program | None:
     # What an engine runs, or None where devices hold what they need.
     plan = plan_reshard(src, dst, shape, dtype)

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import json
 import struct
-from functools import lru_cache
 from hashlib import sha256
 from typing import NamedTuple
 
+from shardwise.caches import cache
 from shardwise.engine.call import Call
 
 HEAD = struct.Struct("!QQ16s")  # the sequence number, the number of the call in its group, the digest of the call
@@ -73,7 +73,7 @@ def differences(a: Fingerprint, b: Fingerprint) -> list[str]:
     return out + ["number of calls of the group"] * (a.number != b.number)
 
 
-@lru_cache(maxsize=1024)
+@cache(entries=1024)
 def _told(call: Call) -> tuple[bytes, bytes]:
     text = json.dumps(call, separators=(",", ":")).encode()
     return sha256(text).digest()[:16], text + b"\n"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Sequence
-from functools import lru_cache, partial
+from functools import partial
 from math import prod
 from time import perf_counter
 from typing import Any
@@ -13,6 +13,7 @@ from weakref import WeakKeyDictionary
 import numpy as np
 import torch
 
+from shardwise.caches import cache
 from shardwise.engine.arrays import (
     Array,
     copy_into,
@@ -61,6 +62,8 @@ class DistributedEngine:
         self.pool = pool or Pool()
         self.counters = Counters()
         self.library_gathers: bool | None = None  # None: where it is the faster way, which is not so with gloo
+        self._works: WeakKeyDictionary[Job, list[tuple[int, tuple[int, ...], tuple[Box, ...]]]] = WeakKeyDictionary()
+        self._arrays_here: WeakKeyDictionary[Storage, list[tuple[int, int]]] = WeakKeyDictionary()
         self._addressable: WeakKeyDictionary[DeviceMesh, tuple[int, ...]] = WeakKeyDictionary()
 
     def __repr__(self) -> str:
@@ -254,13 +257,13 @@ class DistributedEngine:
         return self.empty(made.shape, dtype, like)
 
 
-@lru_cache(maxsize=4096)
+@cache()
 def _own_arrays(storage: Storage, devices: tuple[int, ...]) -> list[tuple[int, int]]:
     # The arrays that some devices hold, each with the first of those that do.
     return sorted({storage.index(device): device for device in reversed(devices)}.items())
 
 
-@lru_cache(maxsize=4096)
+@cache()
 def _own_work(job: Job, devices: tuple[int, ...]) -> list[tuple[int, tuple[int, ...], tuple[Box, ...]]]:
     # The arrays that some devices make, each with the arrays of the operands and the boxes that it is made of.
     works = [(index, job.sources(device)) for index, device in _own_arrays(job.out, devices)]

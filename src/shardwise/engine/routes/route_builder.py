@@ -9,11 +9,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-from functools import cached_property, lru_cache
+from functools import cached_property
 from itertools import islice
 from math import prod
 from typing import TypeVar
 
+from shardwise.caches import cache
 from shardwise.engine.call import Call, meshes_text
 from shardwise.engine.execute import Program, notes
 from shardwise.engine.routes.handover import handover_route
@@ -37,7 +38,7 @@ STRAIGHT = ("all_gather", "permute", "halo_exchange", "reduce_scatter", "all_red
 Copy = tuple[Part, Part]  # into, from
 
 
-@lru_cache(maxsize=4096)
+@cache()
 def route_of(program: Program, rank: int) -> Route:
     """Return what the process with a rank does in a program."""
     plan = program.plan

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import lru_cache
 from itertools import product
 from math import prod
 
+from shardwise.caches import cache
 from shardwise.errors import seal
 
 Shape = tuple[int, ...]
@@ -33,7 +33,7 @@ class Group:
         return place
 
 
-@lru_cache(maxsize=4096)
+@cache()
 def group_of(shape: Shape, axes: tuple[int, ...], device: int) -> Group:
     """Return the group of a device: outer axes first, in the order in which they are named.
 

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
 from itertools import product
 from math import prod
 
 import numpy as np
 
+from shardwise.caches import cache
 from shardwise.errors import seal
 from shardwise.ir.passes.layouts import is_sayable
 from shardwise.ir.passes.rules import OpRule
@@ -44,7 +44,7 @@ class Way:
     results: tuple[Layout, ...]
 
 
-@lru_cache(maxsize=8192)
+@cache(entries=8192)
 def cheapest(rule: OpRule, operands: tuple[End | None, ...], results: tuple[End, ...], mesh: DeviceMesh) -> Way:
     """Return the way that moves the fewest bytes, and if possible none of what is said firmly.
 

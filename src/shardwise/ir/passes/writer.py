@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from contextlib import contextmanager
-from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -23,6 +22,7 @@ from xdsl.dialects.builtin import (
 )
 from xdsl.ir import Attribute, Block, Operation, SSAValue
 
+from shardwise.caches import cache
 from shardwise.ir.passes.layouts import local_sizes, numbers
 from shardwise.ir.shard import ProcessMultiIndexOp
 from shardwise.layout.axis import Axis
@@ -271,7 +271,7 @@ def fitted(w: Writer, mesh: DeviceMesh, axes: Sequence[int], table: Sequence[int
     return total
 
 
-@lru_cache(maxsize=8192)
+@cache(entries=8192)
 def formula(shape: Shape, table: tuple[int | None, ...]) -> tuple[int, ...] | None:
     """Return the constant and the factor of each coordinate of which a table over positions is the sum, if it is one.
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Sequence
-from functools import lru_cache
 from math import inf
 from typing import Any
 
@@ -13,6 +12,7 @@ from xdsl.dialects import arith, math
 from xdsl.dialects.builtin import IntegerType
 from xdsl.ir import SSAValue
 
+from shardwise.caches import cache
 from shardwise.errors import ProgramError
 from shardwise.ir.tracing.emitter import Emitter, element_of
 from shardwise.prim.primitive import Formula
@@ -64,7 +64,7 @@ COMPARISONS = {"Eq": "eq", "NotEq": "ne", "Lt": "lt", "LtE": "le", "Gt": "gt", "
 BOOL = np.dtype(bool)
 
 
-@lru_cache(maxsize=256)
+@cache(entries=256)
 def parse(text: str) -> ast.expr:
     """Return a formula as a tree.
 

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from functools import lru_cache
 from typing import Any
 
 import numpy as np
 from array_api_compat import array_namespace
 
+from shardwise.caches import cache
 from shardwise.errors import BindingError
 from shardwise.layout.layout import Layout, Shape
 from shardwise.layout.placement import ReduceOp
@@ -58,7 +58,7 @@ def _sum_to(x: Tensor, *, shape: Shape) -> Tensor:
     return worked(lambda place, a: _summed(a, dims, place.shape), [x], layout, shape)
 
 
-@lru_cache(maxsize=4096)
+@cache()
 def _summed_over(own: Layout, dims: tuple[int, ...], lead: int) -> Layout:
     pending = [*own.partial, *(a for k in dims for a in own.dims[k].axes)]
     return Layout(own.mesh, [None if k in dims else own.dims[k] for k in range(lead, own.rank)], pending)

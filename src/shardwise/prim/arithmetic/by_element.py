@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import cache, partial
+from functools import partial
 from types import FunctionType
 from typing import Any
 
 import numpy as np
 
+from shardwise.caches import cache
 from shardwise.engine.arrays import is_foreign, is_torch
 from shardwise.prim.arithmetic.broadcast import broadcast, unbroadcast
 from shardwise.prim.dispatch.decision import apply
@@ -35,7 +36,7 @@ def kernel_of(name: str) -> Callable[..., Any]:
     return kernel
 
 
-@cache
+@cache(entries=256)
 def _of_torch(name: str) -> Callable[..., Any]:
     from array_api_compat import torch
 

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from functools import lru_cache, partial
+from functools import partial
 from math import prod
 from operator import matmul as times
 from typing import Any
 
 import numpy as np
 
+from shardwise.caches import cache
 from shardwise.engine.arrays import cast, dtype_of, is_low, is_torch
 from shardwise.layout.placement import ReduceOp
 from shardwise.prim.arithmetic.broadcast import broadcast
@@ -24,7 +25,7 @@ from shardwise.prim.tensor import Tensor
 from shardwise.prim.views.shapes import expand
 
 
-@lru_cache(maxsize=4096)
+@cache()
 def contraction_rule(terms: tuple[str, ...], out: str) -> Rule:
     """Return the factor rule of an einsum: a factor per letter, those not in the result summed."""
     reduced = tuple((c, ReduceOp.SUM) for c in dict.fromkeys("".join(terms)) if c not in out)
@@ -35,13 +36,13 @@ def _contract(*operands: Tensor, terms: tuple[str, ...], out: str) -> Tensor:
     return apply(_name(terms, out), _kernel(terms, out), contraction_rule(terms, out), [in_bytes(x) for x in operands])
 
 
-@lru_cache(maxsize=4096)
+@cache()
 def _name(terms: tuple[str, ...], out: str) -> str:
     # For messages: a product of matrices is an einsum too, and its letters tell which operand is which.
     return f"einsum('{','.join(terms)}->{out}')"
 
 
-@lru_cache(maxsize=4096)
+@cache()
 def _kernel(terms: tuple[str, ...], out: str) -> Callable[..., Any]:
     text = ",".join(terms) + "->" + out
     fast = as_matmul(terms, out) if len(terms) == 2 else None
@@ -70,7 +71,7 @@ def _kernel(terms: tuple[str, ...], out: str) -> Callable[..., Any]:
     return kernel
 
 
-@lru_cache(maxsize=4096)
+@cache()
 def as_matmul(terms: tuple[str, ...], out: str) -> Any:
     """Return two operands as one matrix product, for which libraries have BLAS; None where they are none."""
     # Batch, left, summed, right.

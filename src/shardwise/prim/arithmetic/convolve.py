@@ -10,7 +10,7 @@ its part of the result reaches: its own and a halo, which comes from its neighbo
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from functools import lru_cache, partial
+from functools import partial
 from itertools import pairwise, product
 from math import prod
 from typing import Any, NamedTuple
@@ -18,6 +18,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from array_api_compat import array_namespace
 
+from shardwise.caches import cache
 from shardwise.engine.arrays import cast, dtype_of, is_low, is_torch
 from shardwise.engine.job import RESULT
 from shardwise.layout.cut import Cut
@@ -123,7 +124,7 @@ def _channels(cuts: Cuts) -> list[Cut]:
     return [Cut(cut.axes) for cut in cuts[:2]]
 
 
-@lru_cache(maxsize=1024)
+@cache(entries=1024)
 def _rule(form: Form, missing: str) -> Rule:
     space = tuple(f"s{k}" for k in range(len(form.slides)))
     window = (None,) * len(space)

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import lru_cache, partial
+from functools import partial
 from typing import Any
 
 import numpy as np
 from array_api_compat import array_namespace
 
+from shardwise.caches import cache
 from shardwise.engine.arrays import FLOAT32, FLOAT64, accumulator, cast, dtype_of, identity, is_low, is_torch
 from shardwise.errors import BindingError, DerivativeError
 from shardwise.layout.placement import ReduceOp
@@ -40,7 +41,7 @@ REDUCERS: dict[ReduceOp, Callable[..., Any]] = {  # what NumPy's functions of th
 }
 
 
-@lru_cache(maxsize=4096)
+@cache()
 def reduction_rule(rank: int, dims: tuple[int, ...], op: ReduceOp) -> Rule:
     """Return the rule of a reduction over some dims.
 
@@ -67,7 +68,7 @@ def _reduce(x: Tensor, *, dims: tuple[int, ...], op: ReduceOp, wide: bool = Fals
     return apply(NAMES[op], kernel, reduction_rule(x.ndim, dims, op), [x])
 
 
-@lru_cache(maxsize=4096)
+@cache()
 def _kernel(dims: tuple[int, ...], op: ReduceOp) -> Callable[[Any], Any]:
     extreme, ours = op in (ReduceOp.MAX, ReduceOp.MIN), REDUCERS[op]
 

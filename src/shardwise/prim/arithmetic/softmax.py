@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import cache, lru_cache, partial
+from functools import partial
 from typing import Any
 
 import ml_dtypes
 import numpy as np
 
+from shardwise.caches import cache
 from shardwise.engine.arrays import FLOAT32, FLOAT64, cast, dtype_of, is_low, is_torch
 from shardwise.layout.placement import ReduceOp
 from shardwise.prim.arithmetic.elementwise import multiply, narrow, subtract, widen
@@ -20,7 +21,7 @@ from shardwise.prim.tensor import Tensor
 from shardwise.prim.views.shapes import expand
 
 
-@lru_cache(maxsize=4096)
+@cache()
 def softmax_rule(rank: int, dim: int) -> Rule:
     """Return the rule of a function along one dim, which must be whole.
 
@@ -31,7 +32,7 @@ def softmax_rule(rank: int, dim: int) -> Rule:
     return Rule((names,), names, whole=frozenset({names[dim]}))
 
 
-@cache
+@cache(entries=256)
 def _finite(dtype: np.dtype) -> tuple[Any, Any]:
     # A row without a finite maximum is moved by a finite number too, so that no difference of infinities arises.
     limits = ml_dtypes.finfo(dtype)
@@ -59,7 +60,7 @@ def _shares(array: Any, dim: int, room: np.dtype | None = None) -> Any:
     return out
 
 
-@cache
+@cache(entries=256)
 def _along(dim: int) -> Callable[[Any], Any]:
     return partial(_kernel, dim=dim)
 

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from functools import lru_cache, partial
+from functools import partial
 
 import numpy as np
 
+from shardwise.caches import cache
 from shardwise.engine.arrays import Array, dtype_of, is_torch
 from shardwise.engine.job import Job
 from shardwise.engine.local_shards import sample
@@ -88,7 +89,7 @@ def _mixed(operands: Sequence[Sequence[Array]]) -> bool:
     return any(arrays is not operands[0] and is_torch(sample(arrays)) is not first for arrays in operands[1:])
 
 
-@lru_cache(maxsize=8192)
+@cache(entries=8192)
 def _decision(
     name: str,
     rule: Rule,

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from functools import lru_cache, partial
+from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
 
+from shardwise.caches import cache
 from shardwise.engine.arrays import Array, is_torch
 from shardwise.engine.current import Engine
 from shardwise.engine.local_shards import sample
@@ -87,7 +88,7 @@ def made(
     return Tensor(engine.each(storage, dtype, make, base, like), layout, shape, dtype, engine)
 
 
-@lru_cache(maxsize=4096)
+@cache()
 def _works(storage: Storage, operands: tuple[Storage, ...]) -> tuple[tuple[Place, tuple[int, ...]], ...]:
     # By array of the result: where it is, and which arrays of the operands it is made of.
     firsts = enumerate(storage.firsts)
@@ -97,7 +98,7 @@ def _works(storage: Storage, operands: tuple[Storage, ...]) -> tuple[tuple[Place
     )
 
 
-@lru_cache(maxsize=4096)
+@cache()
 def _places(storage: Storage) -> dict[int, Place]:
     # By device, filled as they are needed: on a large mesh most never are.
     return {}
@@ -117,7 +118,7 @@ def taken(x: Tensor, layout: Layout, shape: Shape, source: Callable[[int], int] 
     return Tensor(engine.each(storage_of(layout, shape), x.dtype, make, arrays), layout, shape, x.dtype, engine)
 
 
-@lru_cache(maxsize=4096)
+@cache()
 def _order(layout: Layout, shape: Shape, new: Layout, new_shape: Shape) -> tuple[int, ...] | None:
     old = storage_of(layout, shape)
     order = tuple(map(old.index, storage_of(new, new_shape).firsts))

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import lru_cache
 from typing import Literal, Protocol
 
 import numpy as np
 
+from shardwise.caches import cache
 from shardwise.errors import BindingError, seal
 from shardwise.layout.cut import Cut
 from shardwise.layout.layout import Shape
@@ -86,7 +86,7 @@ def is_integer(dtype: np.dtype) -> bool:
     return kind_of(dtype) in "biu"
 
 
-@lru_cache(maxsize=4096)
+@cache()
 def elementwise_rule(shapes: tuple[Shape, ...], linear: Linear = None, monotone: bool = False) -> Rule:
     """Return the rule of an elementwise op on operands that broadcast.
 

@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
-from functools import lru_cache
 from typing import Any
 
+from shardwise.caches import cache
 from shardwise.errors import ArgumentError, ShardwiseError
 from shardwise.layout.axis import is_disjoint
 from shardwise.layout.cut import Cut
@@ -104,7 +104,7 @@ class Lead:
         return x.value if isinstance(x, Batched) and x.level == level else self.spread(x)
 
 
-@lru_cache(maxsize=4096)
+@cache()
 def _with_lead(lead: Lead, layout: Layout) -> Layout:
     used = (*layout.sharded_axes, *layout.partial)
     cuts = [cut if layout.mesh is lead.mesh and is_disjoint(cut.axes, used) else Cut() for cut in lead.cuts]
@@ -183,7 +183,7 @@ class Batched(Traced):
         return f"Tensor({self.type_text} on {self.mesh}, one of {self.value.shape[: self.lead]})"
 
 
-@lru_cache(maxsize=8192)
+@cache(entries=8192)
 def _without_lead(layout: Layout, lead: int) -> Layout:
     return Layout(layout.mesh, layout.dims[lead:], layout.partial, layout.reduce_op or "sum")
 

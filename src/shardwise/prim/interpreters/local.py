@@ -10,11 +10,12 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from contextvars import ContextVar
-from functools import cache, lru_cache, partial
+from functools import partial
 from typing import Any, NoReturn, cast
 
 from array_api_compat import array_namespace
 
+from shardwise.caches import cache
 from shardwise.errors import ArgumentError
 from shardwise.layout.layout import Layout, Shape
 from shardwise.layout.mesh import DeviceMesh
@@ -173,7 +174,7 @@ def current_inside() -> tuple[DeviceMesh, int] | None:
 # -- stacks --------------------------------------------------------------------------------------------
 
 
-@lru_cache(maxsize=8192)
+@cache(entries=8192)
 def stack_layout(mesh: DeviceMesh, rank: int) -> Layout:
     """Return the layout of a stack: a dim per mesh axis, sharded by it, then the dims of the local array."""
     return Layout(mesh, [*mesh.axis_names, *[None] * rank])
@@ -201,7 +202,7 @@ class Devices(Lead):
         return x.value if isinstance(x, LocalTensor) and x.level == level else constant_stack(x, self.mesh)
 
 
-@lru_cache(maxsize=1024)
+@cache(entries=1024)
 def _lead(mesh: DeviceMesh) -> Devices:
     return Devices(mesh.mesh_shape, stack_layout(mesh, 0).dims, mesh)
 
@@ -272,7 +273,7 @@ def local_row(name: str, function: Function, linear: bool = False) -> Row:
     return row
 
 
-@cache
+@cache(entries=256)
 def _pull(row: Row, which: int) -> Row:
     # The cotangent of one operand.
     function = cast(Function, row.local)
@@ -293,7 +294,7 @@ def _pull(row: Row, which: int) -> Row:
     return local_row(row.name, pull)
 
 
-@cache
+@cache(entries=256)
 def _push(row: Row, which: tuple[int, ...]) -> Row:
     # The tangent of the result, given those of some operands.
     function = cast(Function, row.local)

@@ -9,12 +9,12 @@ once.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import lru_cache
 from itertools import accumulate, product
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
+from shardwise.caches import cache
 from shardwise.engine.arrays import is_torch
 from shardwise.layout.cut import Cut
 from shardwise.layout.layout import Layout, Shape
@@ -118,7 +118,7 @@ def _as_slice(index: np.ndarray) -> Any:
     return index if len(index) else slice(0, 0)
 
 
-@lru_cache(maxsize=1024)
+@cache(entries=1024)
 def _dims(src: Layout, dst: Layout, shape: Shape, ways: tuple[Stretches, ...]) -> tuple[Dim, ...]:
     tilings = zip(src.tiling(shape).dims, dst.tiling(surrounded_shape(ways)).dims, ways, strict=True)
     return tuple(_dim(own, target, some) for own, target, some in tilings)

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import lru_cache
 from itertools import accumulate
 from math import prod
 from typing import Any, NamedTuple
 
 from array_api_compat import array_namespace
 
+from shardwise.caches import cache
 from shardwise.errors import BindingError
 from shardwise.layout.axis import Axis, without
 from shardwise.layout.cut import Cut
@@ -63,7 +63,7 @@ class Blocks(NamedTuple):
         return before, after
 
 
-@lru_cache(maxsize=4096)
+@cache()
 def blocks(layout: Layout, shape: Shape, dim: int, axes: tuple[Axis, ...]) -> Blocks:
     """Return how the groups along axes that split a dim exchange pieces of it; the pieces of a shard are balanced.
 

@@ -8,12 +8,12 @@ The first `batch` dims of values and indices are the same: at each place of them
 
 from __future__ import annotations
 
-from functools import lru_cache
 from math import prod
 from typing import Any
 
 import numpy as np
 
+from shardwise.caches import cache
 from shardwise.engine.arrays import cast, identity, is_torch, room_for
 from shardwise.engine.job import RESULT
 from shardwise.errors import RangeError
@@ -44,7 +44,7 @@ def _reduction(dtype: np.dtype) -> ReduceOp:
     return ReduceOp.BOR if dtype.kind == "b" else ReduceOp.SUM
 
 
-@lru_cache(maxsize=4096)
+@cache()
 def gather_rule(rank: int, picked: int, dim: int, along: bool, op: ReduceOp, merged: int = 1, batch: int = 0) -> Rule:
     """Return the rule of picking: what is picked from is reduced, as all but one device contribute nothing.
 
@@ -188,7 +188,7 @@ gather = Row("take", _gather, _gather_vjp, _gather_jvp, batch=_batch_gather)
 # -- sums at an index ----------------------------------------------------------------------------------
 
 
-@lru_cache(maxsize=4096)
+@cache()
 def scatter_rule(
     rank: int, picked: int, dim: int, along: bool, cuts: tuple[Cut, ...], sizes: Shape, batch: int = 0
 ) -> Rule:

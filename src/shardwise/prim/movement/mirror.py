@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from functools import lru_cache
 from typing import Any
 
 import numpy as np
 from array_api_compat import array_namespace
 
+from shardwise.caches import cache
 from shardwise.engine.execute import compiled
 from shardwise.layout.cut import Cut
 from shardwise.layout.device import CPU
@@ -52,7 +52,7 @@ def _flipped(array: Any, dims: Dims) -> Any:
     return array_namespace(array).flip(array, axis=dims)
 
 
-@lru_cache(maxsize=1024)
+@cache(entries=1024)
 def mirrored(src: Layout, dst: Layout, shape: Shape, dims: Dims) -> tuple[Layout, Layout, tuple[int, ...]]:
     """Return a layout on a mesh of distinct devices, the mirror image of another, and the opposite of each device.
 

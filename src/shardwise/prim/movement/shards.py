@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from functools import lru_cache, partial
+from functools import partial
 from itertools import accumulate
 from math import prod
 from typing import Any
@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 from array_api_compat import array_namespace
 
+from shardwise.caches import cache
 from shardwise.engine.arrays import accumulator
 from shardwise.engine.execute import Program, permutation
 from shardwise.engine.local_shards import sample
@@ -35,7 +36,7 @@ def relabelled(x: Tensor, layout: Layout, shape: Shape) -> Tensor:
     return taken(x, layout, shape)
 
 
-@lru_cache(maxsize=4096)
+@cache()
 def folded(layout: Layout, shape: Shape, axes: tuple[Axis, ...], op: ReduceOp) -> tuple[Layout, Shape]:
     """Return layout and shape of the sum of the shards along `axes`, each of which splits a dim.
 
@@ -271,7 +272,7 @@ def _permute(x: Tensor, *, sources: Sources) -> Tensor:
     return Tensor(x.engine.run(program, x.arrays), x.layout, x.shape, x.dtype, x.engine)
 
 
-@lru_cache(maxsize=4096)
+@cache()
 def _permutation(storage: Storage, sources: Sources, dtype: np.dtype) -> Program:
     if storage.layout.partial:  # the value is permuted, not the terms of its reduction
         _picks(storage_of(storage.layout.resolved(), storage.shape), sources)

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from functools import lru_cache
 from math import prod
 from typing import Any
 
+from shardwise.caches import cache
 from shardwise.engine.arrays import is_torch
 from shardwise.layout.layout import Layout, Shape
 from shardwise.layout.tiling import Box
@@ -62,7 +62,7 @@ write = Row("write", _write, _write_vjp, _write_jvp)
 # -- at indices ----------------------------------------------------------------------------------------
 
 
-@lru_cache(maxsize=4096)
+@cache()
 def _rule(rank: int, picked: int, dim: int, merged: int, batch: int) -> Rule:
     own, index = tuple(f"d{k}" for k in range(rank)), tuple(f"i{k}" for k in range(picked - batch))
     values = (*own[:dim], *index, *own[dim + merged :])

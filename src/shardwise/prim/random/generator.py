@@ -8,10 +8,10 @@ the same whatever the layout, mesh or engine. (Salmon, Moraes, Dror, Shaw: Paral
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import lru_cache
 
 import numpy as np
 
+from shardwise.caches import cache
 from shardwise.errors import ArgumentError, BindingError, as_int, seal
 
 WORD = 1 << 32
@@ -66,7 +66,7 @@ class Key:
         return self.child(_LAST - which)
 
 
-@lru_cache(maxsize=4096)
+@cache()
 def _child(key: Key, position: int) -> Key:
     high, low = np.array([position // WORD], np.uint32), np.array([position % WORD], np.uint32)
     threefry(key, high, low)

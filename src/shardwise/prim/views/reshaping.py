@@ -9,13 +9,13 @@ together.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from functools import lru_cache
 from itertools import accumulate, pairwise, product
 from math import prod
 from typing import Any, NamedTuple
 
 from array_api_compat import array_namespace
 
+from shardwise.caches import cache
 from shardwise.layout.axis import Axis, overlap
 from shardwise.layout.cut import Cut
 from shardwise.layout.layout import Layout, Shape
@@ -46,7 +46,7 @@ class Reshaping(NamedTuple):
     counts: tuple[int, ...]
 
 
-@lru_cache(maxsize=4096)
+@cache()
 def reshaping(layout: Layout, old: Shape, new: Shape, cut: Cut | None = None) -> Reshaping:
     """Return how a value of a layout is reshaped, if `cut` is given into one dim that is cut in this way.
 

@@ -7,11 +7,11 @@ where the shards happened to end. Bringing it into another layout then moves onl
 from __future__ import annotations
 
 from dataclasses import replace
-from functools import lru_cache
 from typing import Any
 
 import numpy as np
 
+from shardwise.caches import cache
 from shardwise.engine.execute import Program, compiled
 from shardwise.engine.storage import Region, storage_of
 from shardwise.layout.axis import is_disjoint
@@ -31,7 +31,7 @@ from shardwise.prim.views.spans import Index, Span
 SMALL = 1 << 15  # bytes below which what a call costs counts more than what is copied
 
 
-@lru_cache(maxsize=4096)
+@cache()
 def windowed(layout: Layout, shape: Shape, index: Index) -> Layout:
     """Return the layout in which devices hold what they already have of a window.
 
@@ -64,13 +64,13 @@ def _window(x: Tensor, *, index: Index) -> Tensor:
     return worked(kernel, [x], layout, shape, view=True)
 
 
-@lru_cache(maxsize=4096)
+@cache()
 def _spots(layout: Layout, shape: Shape, index: Index) -> dict[int, tuple[Any, ...]]:
     # By device, where its part of a window lies in its array: filled as devices ask.
     return {}
 
 
-@lru_cache(maxsize=4096)
+@cache()
 def cutting(src: Layout, dst: Layout, shape: Shape, index: Index, dtype: np.dtype) -> Program | None:
     """Return the program that takes a window and brings it into a layout in one go, if that is one round of copies.
 
