@@ -8,9 +8,9 @@ from shardwise.prim.primitive import Row
 
 ROOMS = ["layout", "plan", "pictures", "engine", "prim", "ops", "transform"]
 GROWING = {
-    "shardwise.engine.boxes.Placed",
+    "shardwise.engine.boxes.PlacedBox",
     "shardwise.engine.counters.Counters",
-    "shardwise.engine.execute._Builder",
+    "shardwise.engine.execute._StageBuilder",
     "shardwise.engine.launch.launcher._Process",
     "shardwise.engine.log.CommunicationLog",
     "shardwise.engine.launch.output.Stream",

@@ -9,7 +9,7 @@ import numpy as np
 from shardwise import Layout, Plan, ReduceOp, plan_reshard
 from shardwise.engine.arrays import to_numpy
 from shardwise.engine.counters import Counters
-from shardwise.engine.execute import compiled
+from shardwise.engine.execute import program_of
 from shardwise.engine.local.engine import LocalEngine
 from shardwise.engine.storage import storage_of
 from tests.layout.oracle import held_box, position
@@ -93,7 +93,7 @@ def claimed(plan: Plan) -> dict[str, int]:
 def run(engine: Any, case: Transition, arrays: Sequence[Any], dtype: Any = "int64") -> list[Any]:
     """What each device of the target's mesh holds after the reshard."""
     plan = plan_reshard(*case, dtype)
-    out = engine.run(compiled(plan), stored(case.src, case.shape, arrays)) if plan.steps else stored(
+    out = engine.run(program_of(plan), stored(case.src, case.shape, arrays)) if plan.steps else stored(
         case.src, case.shape, arrays
     )  # fmt: skip
     storage = storage_of(case.dst, case.shape)
@@ -129,7 +129,7 @@ def check_counters(case: Transition, counters: Counters, dtype: Any = "int64") -
     plan = plan_reshard(*case, dtype)
     assert counters.bytes_moved == claimed(plan)
     assert counters.total == plan.received.total
-    program = compiled(plan)
+    program = program_of(plan)
     written = [job for stage in program.stages for job in (*stage.joins, *stage.reduces)]
     assert counters.bytes_copied + sum(r.size for s in program.stages for r in s.reduces) == sum(
         j.size for j in written

@@ -12,7 +12,7 @@ from hypothesis import given
 from shardwise import DeviceMesh, Layout, clear_caches, plan_reshard
 from shardwise.engine import abstract
 from shardwise.engine.abstract import AbstractArray, AbstractEngine
-from shardwise.engine.execute import compiled, permutation
+from shardwise.engine.execute import permutation, program_of
 from shardwise.engine.job import Job
 from shardwise.engine.local.engine import LocalEngine
 from shardwise.engine.log import trace_communication
@@ -32,7 +32,7 @@ def arrays_of(engine: AbstractEngine, layout: Layout, shape: tuple[int, ...], dt
 @given(transitions(partial=True))
 def test_shapes_dtypes_and_counters_are_those_of_the_local_engine(case: Transition) -> None:
     ours, real = AbstractEngine(), LocalEngine()
-    program = compiled(plan_reshard(*case, INT))
+    program = program_of(plan_reshard(*case, INT))
     found = ours.run(program, arrays_of(ours, case.src, case.shape))
     want = real.run(program, stored(case.src, case.shape, spread(case.src, case.shape).arrays))
     if program.plan is not None and program.plan.steps:
@@ -51,9 +51,9 @@ def test_large_meshes_are_counted_alike(case: Transition) -> None:
     try:
         engine = AbstractEngine()
         plan = plan_reshard(*case, INT)
-        engine.run(compiled(plan), arrays_of(engine, case.src, case.shape))
+        engine.run(program_of(plan), arrays_of(engine, case.src, case.shape))
         assert engine.counters.bytes_moved == claimed(plan)
-        assert "stages" not in vars(compiled(plan)) or listed
+        assert "stages" not in vars(program_of(plan)) or listed
     finally:
         abstract.LISTED = listed
 
@@ -61,7 +61,7 @@ def test_large_meshes_are_counted_alike(case: Transition) -> None:
 def test_the_log_has_the_records_of_the_local_engine() -> None:
     mesh = DeviceMesh((2, 4), ("x", "y"))
     src, dst = Layout(mesh, [("x",), ()], ["y"]), Layout(mesh, [(), ("x",)])
-    program, notes = compiled(plan_reshard(src, dst, (8, 8), INT)), []
+    program, notes = program_of(plan_reshard(src, dst, (8, 8), INT)), []
     for engine, arrays in ((AbstractEngine(), arrays_of(AbstractEngine(), src, (8, 8))),
                            (LocalEngine(), stored(src, (8, 8), spread(src, (8, 8)).arrays))):  # fmt: skip
         with trace_communication() as log:
@@ -88,7 +88,7 @@ def test_a_reshard_on_4096_devices_takes_no_time(a: Any, pa: Any, b: Any, pb: An
     src, dst = Layout(mesh, a, pa), Layout(mesh, b, pb)
     engine, start = AbstractEngine(), perf_counter()
     plan = plan_reshard(src, dst, shape, "float32")
-    found = engine.run(compiled(plan), arrays_of(engine, src, shape, np.dtype("float32")))
+    found = engine.run(program_of(plan), arrays_of(engine, src, shape, np.dtype("float32")))
     assert perf_counter() - start < 1
     assert len(found) == storage_of(dst, shape).count
     assert found[0].shape == storage_of(dst, shape).shapes[0]
@@ -99,7 +99,7 @@ def test_where_all_devices_are_alike_large_reductions_are_exact() -> None:
     mesh = DeviceMesh((64, 16), ("x", "y"))
     plan = plan_reshard(Layout(mesh, [("x",), ()], ["y"]), Layout(mesh, [("x",), ()]), (1024, 1024), "float32")
     engine = AbstractEngine()
-    engine.run(compiled(plan), [])
+    engine.run(program_of(plan), [])
     assert mesh.num_devices > abstract.EXACT
     # Every device of a group of 16 receives 15/16 of its shard twice: reduced, then gathered.
     assert engine.counters.bytes_moved == {"all_reduce": 2 * 1024 * (1024 * 1024 * 4 // 64) * 15 // 16}
@@ -159,7 +159,7 @@ def test_programs_are_compiled_up_to_a_number_of_devices(monkeypatch: pytest.Mon
         plan = plan_reshard(Layout(mesh, [("x",)]), Layout(mesh, [()]), (9,), INT)
         engine = AbstractEngine()
         with trace_communication() as log:
-            engine.run(compiled(plan), [])
+            engine.run(program_of(plan), [])
         assert engine.counters.copies == copies
         assert [(r.kind, r.bytes, r.seconds) for r in log] == [("all_gather", 3 * 72, 0.0)]
         assert log.records[0].line.startswith(__file__)
@@ -201,7 +201,7 @@ def test_the_traffic_of_a_large_mesh_is_worked_out_once_per_program(monkeypatch:
     clear_caches()
     engine = AbstractEngine()
     for _ in range(3):
-        engine.run(compiled(plan), [])
+        engine.run(program_of(plan), [])
     assert asked == list(plan.steps)
     assert engine.counters.bytes_moved == {"all_gather": 3 * plan.received.total}
 
@@ -210,7 +210,7 @@ def test_what_is_listed_has_a_limit(monkeypatch: pytest.MonkeyPatch) -> None:
     for count, copies in [(64, 64), (65, 0)]:
         mesh, engine = DeviceMesh((count,), ("x",)), AbstractEngine()
         plan = plan_reshard(Layout(mesh, [("x",)]), Layout(mesh, [()]), (count,), INT)
-        engine.run(compiled(plan), [])
+        engine.run(program_of(plan), [])
         assert (engine.counters.copies, engine.counters.total) == (copies, plan.received.total)
     for count, total in [(512, 1000), (513, 513 * 7)]:
         ground, received = SimpleNamespace(count=count), SimpleNamespace(total=1000)

@@ -6,21 +6,21 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from shardwise.engine.boxes import Placed, disjoint, joined, merged
+from shardwise.engine.boxes import PlacedBox, group_rows, make_disjoint, merge_neighbours
 from shardwise.layout.tiling import Box
 
 SIDE = 6
 
 
 @st.composite
-def placed_lists(draw: st.DrawFn) -> list[Placed]:
+def placed_lists(draw: st.DrawFn) -> list[PlacedBox]:
     """Boxes in a small tensor, which may overlap, each from one of a few sources."""
     rank = draw(st.integers(1, 3))
     ends = st.tuples(st.integers(0, SIDE - 1), st.integers(1, SIDE)).map(lambda e: (min(e[0], e[1] - 1), e[1]))
     out = []
     for _ in range(draw(st.integers(1, 8))):
         box = tuple(draw(ends) for _ in range(rank))
-        out.append(Placed(box, (draw(st.integers(0, 2)),), {"permute": draw(st.integers(0, 9))}))
+        out.append(PlacedBox(box, (draw(st.integers(0, 2)),), {"permute": draw(st.integers(0, 9))}))
     return out
 
 
@@ -28,7 +28,7 @@ def elements(box: Box) -> set[tuple[int, ...]]:
     return set(product(*(range(start, stop) for start, stop in box)))
 
 
-def sources(parts: list[Placed]) -> dict[tuple[int, ...], set[int]]:
+def sources(parts: list[PlacedBox]) -> dict[tuple[int, ...], set[int]]:
     out: dict[tuple[int, ...], set[int]] = {}
     for part in parts:
         for element in elements(part.box):
@@ -36,22 +36,22 @@ def sources(parts: list[Placed]) -> dict[tuple[int, ...], set[int]]:
     return out
 
 
-def total(parts: list[Placed]) -> int:
+def total(parts: list[PlacedBox]) -> int:
     return sum(sum(part.moved.values()) for part in parts)
 
 
 @given(placed_lists())
-def test_merging_keeps_elements_sources_and_counts(parts: list[Placed]) -> None:
-    found = merged(parts)
+def test_merging_keeps_elements_sources_and_counts(parts: list[PlacedBox]) -> None:
+    found = merge_neighbours(parts)
     assert sources(found) == sources(parts)
     assert total(found) == total(parts)
     assert len(found) <= len(parts)
 
 
 @given(placed_lists())
-def test_disjoint_boxes_cover_each_element_once_from_one_of_its_sources(parts: list[Placed]) -> None:
+def test_disjoint_boxes_cover_each_element_once_from_one_of_its_sources(parts: list[PlacedBox]) -> None:
     before = sources(parts)
-    found = disjoint(parts)
+    found = make_disjoint(parts)
     counts = np.zeros((SIDE,) * len(parts[0].box), int)
     for part in found:
         counts[tuple(slice(*span) for span in part.box)] += 1
@@ -62,9 +62,9 @@ def test_disjoint_boxes_cover_each_element_once_from_one_of_its_sources(parts: l
 
 
 @given(placed_lists())
-def test_joined_boxes_fill_their_outer_box_in_order(parts: list[Placed]) -> None:
-    apart = disjoint(parts)
-    groups = joined(apart)
+def test_joined_boxes_fill_their_outer_box_in_order(parts: list[PlacedBox]) -> None:
+    apart = make_disjoint(parts)
+    groups = group_rows(apart)
     assert sorted(id(part) for _, _, group in groups for part in group) == sorted(map(id, apart))
     for box, dim, group in groups:
         assert elements(box) == set().union(*(elements(part.box) for part in group))
@@ -72,15 +72,16 @@ def test_joined_boxes_fill_their_outer_box_in_order(parts: list[Placed]) -> None
 
 
 def test_what_is_received_without_a_copy_is_counted_with_the_box_it_lies_in() -> None:
-    (part,) = disjoint([Placed(((0, 4),), (1, 2), {"reduce_scatter": 3}), Placed(((1, 2),), (), {"all_gather": 5})])
+    sums, copy = PlacedBox(((0, 4),), (1, 2), {"reduce_scatter": 3}), PlacedBox(((1, 2),), (), {"all_gather": 5})
+    (part,) = make_disjoint([sums, copy])
     assert part.moved == {"reduce_scatter": 3, "all_gather": 5}
 
 
 def test_a_scalar_is_a_box_without_dims() -> None:
-    assert joined([Placed((), (0,))]) == [((), 0, [Placed((), (0,))])]
-    assert merged([]) == disjoint([]) == joined([]) == []
+    assert group_rows([PlacedBox((), (0,))]) == [((), 0, [PlacedBox((), (0,))])]
+    assert merge_neighbours([]) == make_disjoint([]) == group_rows([]) == []
 
 
 def test_a_grid_is_joined_along_the_dim_that_makes_fewest_groups() -> None:
-    grid = [Placed(((i, i + 1), (j, j + 1)), (2 * i + j,)) for i in range(2) for j in range(5)]
-    assert [dim for _, dim, _ in joined(grid)] == [1, 1]
+    grid = [PlacedBox(((i, i + 1), (j, j + 1)), (2 * i + j,)) for i in range(2) for j in range(5)]
+    assert [dim for _, dim, _ in group_rows(grid)] == [1, 1]

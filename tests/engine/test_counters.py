@@ -6,8 +6,8 @@ from shardwise.engine.counters import Counters
 def counted(times: int) -> Counters:
     out = Counters()
     for _ in range(times):
-        out.moved("all_gather", 8)
-        out.moved("permute", 1)
+        out.count_moved("all_gather", 8)
+        out.count_moved("permute", 1)
         out.bytes_sent += 4
         out.copies += 1
         out.bytes_copied += 16

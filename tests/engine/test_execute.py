@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from shardwise import CPU, AbstractEngine, Cut, DeviceMesh, Layout, Link, P, ReduceOp, plan_reshard
 from shardwise.engine.arrays import dtype_of, to_numpy, torch_of
-from shardwise.engine.execute import compiled, permutation
+from shardwise.engine.execute import permutation, program_of
 from shardwise.engine.local import engine as local
 from shardwise.engine.local.engine import LocalEngine
 from shardwise.engine.storage import storage_of
@@ -149,16 +149,16 @@ def test_where_values_become_partial_identities_stand_in() -> None:
 
 def test_a_program_is_made_once_per_plan_and_compiled_when_it_is_needed() -> None:
     plan = plan_reshard(layout("x"), layout(None, "x"), (64, 8), "float32")
-    program = compiled(plan)
-    assert compiled(plan) is program
+    program = program_of(plan)
+    assert program_of(plan) is program
     assert "stages" not in vars(program)
     assert program.stages is program.stages
 
 
 def test_copies_with_one_source_become_one_and_neighbours_are_joined() -> None:
-    (stage,) = compiled(plan_reshard(layout(partial=("x",)), layout(), SHAPE, "float32")).stages
+    (stage,) = program_of(plan_reshard(layout(partial=("x",)), layout(), SHAPE, "float32")).stages
     assert [len(reduce.terms) for reduce in stage.reduces] == [8]
-    (stage,) = compiled(plan_reshard(layout("x"), layout(None, "x"), SHAPE, "float32")).stages
+    (stage,) = program_of(plan_reshard(layout("x"), layout(None, "x"), SHAPE, "float32")).stages
     assert [len(join.terms) for join in stage.joins] == [8] * 8
 
 
@@ -180,7 +180,7 @@ def test_a_reduction_of_few_terms_is_made_once_too(count: int) -> None:
         engine = LocalEngine()
         case = Transition(layout(partial=("x",), mesh=mesh), dst, (30, 4))
         run(engine, case, spread(case.src, case.shape, "float32").arrays, "float32")
-        (stage,) = compiled(plan_reshard(*case, "float32")).stages
+        (stage,) = program_of(plan_reshard(*case, "float32")).stages
         assert (engine.counters.kernel_calls, engine.counters.bytes_allocated) == (1, size)
         assert [(len(reduce.terms), reduce.at, reduce.size) for reduce in stage.reduces] == [(count, (), size)]
         assert stage.is_lone
@@ -191,25 +191,25 @@ def test_a_reduction_of_few_terms_is_made_once_too(count: int) -> None:
 
 
 def test_a_stage_knows_its_bytes_its_memory_and_what_it_moves() -> None:
-    (stage,) = compiled(plan_reshard(layout("x"), layout(None, "x"), SHAPE, "float32")).stages
+    (stage,) = program_of(plan_reshard(layout("x"), layout(None, "x"), SHAPE, "float32")).stages
     assert (stage.size, stage.copies, stage.moved) == (BYTES, 64, (("all_to_all", BYTES * 7 // 8),))
     assert stage.memory == (BYTES, tuple(range(0, BYTES, BYTES // 8)))
     assert stage.is_joined
     assert not stage.is_lone
     assert stage.empties == ()
     assert stage.regrid is not None
-    (odd,) = compiled(plan_reshard(layout("x"), layout(None, "x"), (5, 3), "int8")).stages
+    (odd,) = program_of(plan_reshard(layout("x"), layout(None, "x"), (5, 3), "int8")).stages
     assert odd.memory == (3 * 64 + 0 * 5, (0, 64, 128, 192, 192, 192, 192, 192))  # each at a cache line
     assert odd.empties == (3, 4, 5, 6, 7)
     assert odd.regrid is None
-    (view,) = compiled(plan_reshard(layout(), layout("x"), SHAPE, "float32")).stages
+    (view,) = program_of(plan_reshard(layout(), layout("x"), SHAPE, "float32")).stages
     assert (view.size, view.copies, view.moved, view.fresh, view.memory[0]) == (0, 0, (), (), 0)
     assert [take.source for take in view.takes] == [0] * 8
 
 
 def test_one_copy_makes_all_only_where_every_element_keeps_its_place() -> None:
-    (joined,) = compiled(plan_reshard(layout("x"), layout(None, "x"), SHAPE, "float32")).stages
-    (taken,) = compiled(plan_reshard(layout(), layout("x"), SHAPE, "float32")).stages
+    (joined,) = program_of(plan_reshard(layout("x"), layout(None, "x"), SHAPE, "float32")).stages
+    (taken,) = program_of(plan_reshard(layout(), layout("x"), SHAPE, "float32")).stages
     assert joined._keeps_places
     assert taken._keeps_places
     first = taken.takes[0]
@@ -231,12 +231,12 @@ def test_one_copy_makes_all_only_where_every_element_keeps_its_place() -> None:
 
 
 def test_rows_that_are_cut_are_copied_in_runs() -> None:
-    (stage,) = compiled(plan_reshard(layout("x"), layout(None, "x"), (64, 64), "float32")).stages
+    (stage,) = program_of(plan_reshard(layout("x"), layout(None, "x"), (64, 64), "float32")).stages
     assert stage.rows is not None
     assert stage.rows[0] == 8
-    (stage,) = compiled(plan_reshard(layout("x"), layout(), (64, 64), "float32")).stages
+    (stage,) = program_of(plan_reshard(layout("x"), layout(), (64, 64), "float32")).stages
     assert stage.rows is None
-    (stage,) = compiled(plan_reshard(layout("x"), layout(None, "x"), (64, 13), "float32")).stages
+    (stage,) = program_of(plan_reshard(layout("x"), layout(None, "x"), (64, 13), "float32")).stages
     assert stage.rows is None
 
 
@@ -287,7 +287,7 @@ BROKEN = [
 @pytest.mark.parametrize("case", BROKEN, ids=lambda case: f"{case.src} to {case.dst}")
 def test_the_checks_fail_if_an_instruction_is_left_out(case: Transition, monkeypatch: pytest.MonkeyPatch) -> None:
     check(case)
-    program = compiled(plan_reshard(*case, "int64"))
+    program = program_of(plan_reshard(*case, "int64"))
     (stage,) = program.stages
     less = replace(stage, joins=stage.joins[1:], reduces=stage.reduces[1:])
     monkeypatch.setitem(vars(program), "stages", (less,))
@@ -344,10 +344,10 @@ def test_a_reduction_of_several_hops_rounds_once_and_counts_what_it_carries(dtyp
     want = {"sum": wide.sum(0), "avg": wide.mean(0), "prod": wide.prod(0)}[op]
     for make in (np.array, torch_of):
         engine, abstract = LocalEngine(), AbstractEngine()
-        (out,) = engine.run(compiled(plan), [make(part) for part in parts])
+        (out,) = engine.run(program_of(plan), [make(part) for part in parts])
         assert dtype_of(out) == kind
         unit = np.exp2(np.floor(np.log2(want))) * float(ml_dtypes.finfo(kind).eps)
         assert (np.abs(to_numpy(out).astype("float64") - want) <= unit * 0.501).all()
-        abstract.run(compiled(plan), abstract.blank(src, (64,), kind))
+        abstract.run(program_of(plan), abstract.blank(src, (64,), kind))
         for counted in (engine, abstract):
             assert counted.counters.bytes_moved == {step.kind: step.received.total for step in plan.steps}

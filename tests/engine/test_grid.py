@@ -13,7 +13,7 @@ import shardwise as sw
 from shardwise import Cut, DeviceMesh, Layout, Tensor, plan_reshard
 from shardwise.engine import grid as gridding
 from shardwise.engine.counters import Counters
-from shardwise.engine.execute import compiled
+from shardwise.engine.execute import program_of
 from shardwise.engine.grid import Grid, regrid_of, whole_of
 from shardwise.engine.local import engine as local
 from shardwise.engine.local.engine import LocalEngine
@@ -76,7 +76,7 @@ def test_one_copy_is_counted_as_many(case: Moves, torchs: bool) -> None:
     shape, (src, dst, *_), dtype = case
     data = values(shape, dtype)
     x = sw.shard(torch.from_numpy(data) if torchs else data, MESH, src)
-    program = compiled(plan_reshard(src, dst, shape, np.dtype(dtype)))
+    program = program_of(plan_reshard(src, dst, shape, np.dtype(dtype)))
     made, counted = [], []
     for arrays in (x.kept, [array.clone() if torchs else array.copy() for array in x.arrays]):
         engine = LocalEngine()
@@ -162,7 +162,7 @@ def test_threads_share_one_copy(threads: int, monkeypatch: pytest.MonkeyPatch) -
     src, dst = Layout(MESH, [("x", "z"), ()]), Layout(MESH, [("y",), ("z", "x")])
     engine = LocalEngine(threads=threads)
     x = sw.shard(data, MESH, src)
-    program = compiled(plan_reshard(src, dst, data.shape, data.dtype))
+    program = program_of(plan_reshard(src, dst, data.shape, data.dtype))
     out = engine.run(program, x.kept)
     assert isinstance(out, Grid)
     y = Tensor(out, dst, data.shape, data.dtype, engine)
@@ -171,7 +171,7 @@ def test_threads_share_one_copy(threads: int, monkeypatch: pytest.MonkeyPatch) -
     alone = Counters()
     for stage in program.stages:
         for kind, size in stage.moved:
-            alone.moved(kind, size)
+            alone.count_moved(kind, size)
     assert engine.counters.bytes_moved == alone.bytes_moved
 
 
@@ -214,13 +214,13 @@ def test_runs_are_copied_as_one_element_below_the_limit_only(monkeypatch: pytest
     out = np.zeros(regrid.after, "float32")
     for limit, wide, kind in [(17, True, "V"), (16, True, "f"), (17, False, "f")]:
         monkeypatch.setattr(gridding, "LONG", limit)
-        source, into = regrid.matched(whole, out, wide)
+        source, into = regrid.match(whole, out, wide)
         assert source.dtype.kind == into.dtype.kind == kind
         assert source.shape == into.shape
         assert source.dtype.itemsize == (16 if kind == "V" else 4)
         into[...] = source
         assert np.array_equal(np.concatenate(list(out.reshape(4, 8, 4)), 1), np.arange(128).reshape(8, 16))
-    source, _ = regrid.matched(torch.from_numpy(whole), torch.from_numpy(out))
+    source, _ = regrid.match(torch.from_numpy(whole), torch.from_numpy(out))
     assert isinstance(source, torch.Tensor)
 
 
@@ -234,12 +234,12 @@ def test_a_run_of_one_element_is_that_element_and_longer_ones_are_one_of_their_s
     assert regrid.run == run
     whole = np.arange(8 * columns, dtype="float32").reshape(regrid.before)
     out = np.zeros(regrid.after, "float32")
-    source, into = regrid.matched(whole, out)
+    source, into = regrid.match(whole, out)
     assert source.dtype == into.dtype == (np.dtype("float32") if run == 1 else np.dtype((np.void, size)))
     assert gridding._run(size) == np.dtype((np.void, size))
     # Elements that do not lie side by side in the source are not seen as runs.
     spread = np.repeat(whole, 2, -1)[..., ::2]
-    assert regrid.matched(spread, out)[0].dtype == np.float32
+    assert regrid.match(spread, out)[0].dtype == np.float32
 
 
 def test_a_storage_becomes_another_only_of_the_same_shape() -> None:
@@ -274,7 +274,7 @@ def test_a_whole_is_seen_in_tiles_where_no_dim_is_cut_that_was_cut(src: Any, dst
     assert regrid is not None
     value = np.arange(96).reshape(shape)
     whole = np.stack([value[tuple(slice(*span) for span in box)] for box in before.boxes]).reshape(regrid.before)
-    seen = regrid.seen(whole)
+    seen = regrid.view_of(whole)
     assert (seen is not None) == sees
     if seen is not None:
         assert np.shares_memory(seen, whole)

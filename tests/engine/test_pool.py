@@ -124,10 +124,10 @@ def test_a_dropped_buffer_is_the_next_one_handed_out_whatever_its_dtype_and_shap
 
 
 def test_results_that_are_kept_in_turn_need_two_buffers() -> None:
-    pool, held = Pool(), None
+    pool, unused_bytes = Pool(), None
     for _ in range(20):
-        held = pool.empty(SHAPE, F4)
-    assert held is not None
+        unused_bytes = pool.empty(SHAPE, F4)
+    assert unused_bytes is not None
     assert pool.blocks == 2
 
 
@@ -172,7 +172,7 @@ def test_the_pool_never_knows_more_than_its_limit_and_never_frees_what_is_used()
         array[...] = step
         live[step] = array
         assert memory_of(pool) == pool._known <= pool.limit
-        assert pool.held <= pool.limit
+        assert pool.unused_bytes <= pool.limit
         if len(live) > 30:
             live.clear()
         assert all((kept == at).all() for at, kept in list(live.items())[-3:])
@@ -204,7 +204,7 @@ def test_blocks_in_use_beyond_the_limit_are_forgotten_and_freed_with_their_last_
     del arrays[0]
     assert block() is None
     arrays.clear()
-    assert pool.held == 2 * SIZE
+    assert pool.unused_bytes == 2 * SIZE
 
 
 def test_what_is_larger_than_the_limit_is_never_kept() -> None:
@@ -212,19 +212,19 @@ def test_what_is_larger_than_the_limit_is_never_kept() -> None:
     array = pool.empty((2, *SHAPE), F4)
     assert pool.blocks == 0
     del array
-    assert pool.held == 0
+    assert pool.unused_bytes == 0
 
 
 def test_clear_gives_back_what_nobody_uses() -> None:
     pool = Pool()
     used, unused = pool.empty(SHAPE, F4), pool.empty(SHAPE, F4)
     del unused
-    assert pool.held == SIZE
+    assert pool.unused_bytes == SIZE
     pool.clear()
-    assert (pool.held, pool.blocks) == (0, 1)
+    assert (pool.unused_bytes, pool.blocks) == (0, 1)
     place = address(used)
     del used
-    assert pool.held == SIZE
+    assert pool.unused_bytes == SIZE
     assert address(pool.empty(SHAPE, F4)) == place
 
 
@@ -232,14 +232,14 @@ def test_threads_never_get_the_same_block() -> None:
     pool, wrong = Pool(limit=64 * SIZE), []
 
     def work(number: int) -> None:
-        rng, held = random.Random(number), []
+        rng, unused_bytes = random.Random(number), []
         for step in range(300):
             array = pool.empty((rng.choice([1, 2]), *SHAPE), F4)
             array[...] = mark = number * 1000 + step
-            held.append((mark, array[:, 3:]))
-            if len(held) > 4:
-                wrong.extend(kept for kept, view in held if not (view == kept).all())
-                held = held[rng.randint(1, 4) :]
+            unused_bytes.append((mark, array[:, 3:]))
+            if len(unused_bytes) > 4:
+                wrong.extend(kept for kept, view in unused_bytes if not (view == kept).all())
+                unused_bytes = unused_bytes[rng.randint(1, 4) :]
 
     threads = [Thread(target=work, args=(i,)) for i in range(4)]
     for thread in threads:
@@ -247,7 +247,7 @@ def test_threads_never_get_the_same_block() -> None:
     for thread in threads:
         thread.join()
     assert wrong == []
-    assert pool.held <= pool.limit
+    assert pool.unused_bytes <= pool.limit
     assert pool.blocks <= 4 * 6 * 2
 
 
@@ -297,9 +297,9 @@ def test_what_is_allocated_is_counted_by_the_byte_or_the_block() -> None:
     kept = pool.empty((SMALLEST,), U1)
     assert pool.allocated == 60 + SMALLEST
     assert pool.blocks == 1
-    assert pool.held == 0
+    assert pool.unused_bytes == 0
     del kept
-    assert pool.held == SMALLEST
+    assert pool.unused_bytes == SMALLEST
     pool.empty((SMALLEST + 1,), U1)
     assert pool.allocated == 60 + 2 * SMALLEST + (SMALLEST >> 3)
     assert Pool().limit == 1 << 30
@@ -325,7 +325,7 @@ def test_only_so_many_blocks_are_looked_at(monkeypatch: pytest.MonkeyPatch) -> N
     kept = [pool.empty((SMALLEST,), U1) for _ in range(4)]
     place = address(kept[1])
     kept[1] = kept[2]
-    assert pool.held == SMALLEST
+    assert pool.unused_bytes == SMALLEST
     fresh = pool.empty((SMALLEST,), U1)  # the one that is free is the third from the last
     assert address(fresh) != place
     assert pool.blocks == 5

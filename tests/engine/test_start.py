@@ -117,7 +117,7 @@ class Guarding:
     def __init__(self) -> None:
         self.is_here, self.closed, self.why = True, list[Any](), list[Any]()
 
-    def unstarted(self, error: Exception, size: int) -> Exception:
+    def start_failure(self, error: Exception, size: int) -> Exception:
         self.why.append((str(error), size))
         return EngineError("nobody came")
 
@@ -274,7 +274,7 @@ def test_the_card_says_who_this_is_and_a_mesh_must_have_room(monkeypatch: pytest
     monkeypatch.delenv("MASTER_ADDR", raising=False)
     mesh = DeviceMesh((2,), ("x",))
     for given, drawn in [(None, ""), (mesh, "DeviceMesh(x=2) of [0, 1]")]:
-        assert start._met(HashStore(), 1, 2, Settings(start=9.0, guard=False), given) is None
+        assert start._meet_others(HashStore(), 1, 2, Settings(start=9.0, guard=False), given) is None
         card, seconds = cards.pop()
         assert (card.rank, card.size, card.guard, card.mesh, seconds) == (1, 2, False, drawn, 9.0)
         assert (card.shardwise, card.torch) == (shardwise.__version__, str(torch.__version__))
@@ -282,7 +282,7 @@ def test_the_card_says_who_this_is_and_a_mesh_must_have_room(monkeypatch: pytest
         assert card.port > 0
         assert card.host in ("127.0.0.1", "::1")
     with pytest.raises(MeshError, match=r"init: DeviceMesh\(x=2\) has 2 devices, but there are 1 processes"):
-        start._met(HashStore(), 0, 1, Settings(guard=False), mesh)
+        start._meet_others(HashStore(), 0, 1, Settings(guard=False), mesh)
 
 
 def test_with_a_guard_all_who_met_are_connected(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -297,10 +297,10 @@ def test_with_a_guard_all_who_met_are_connected(monkeypatch: pytest.MonkeyPatch)
     cards = {0: other, 1: mine}
     monkeypatch.setattr(rendezvous, "meet", lambda store, card, seconds: asked.append(card.guard) or cards)
     monkeypatch.setattr(rendezvous, "shared_token", lambda store, rank: f"{store} {rank}".encode())
-    monkeypatch.setattr(channel, "connected", connected)
+    monkeypatch.setattr(channel, "connect", connected)
     monkeypatch.setattr(guarding, "CollectiveGuard", lambda *given: given)
     chosen = Settings(start=9.0)
-    assert cast(Any, start._met(cast(Any, "store"), 1, 2, chosen, None)) == (1, "channels", chosen)
+    assert cast(Any, start._meet_others(cast(Any, "store"), 1, 2, chosen, None)) == (1, "channels", chosen)
     assert asked == [True, (1, True, {0: ("there", 7)}, b"store 1", 9.0)]
 
 
@@ -318,9 +318,9 @@ def test_the_engine_is_put_together_and_taken_apart_in_order(
     monkeypatch.setattr(dist, "get_world_size", lambda: 2)
     monkeypatch.setattr(dist.distributed_c10d, "_get_default_store", lambda: "theirs")
     monkeypatch.setattr(dist.distributed_c10d, "PrefixStore", lambda name, store: f"{name} in {store}")
-    monkeypatch.setattr(rendezvous, "opened", lambda seconds: f"opened in {seconds:g} s")
+    monkeypatch.setattr(rendezvous, "open_start_store", lambda seconds: f"opened in {seconds:g} s")
     monkeypatch.setattr(wiring, "Wire", lambda seconds: done.append(("wire", seconds)) or wire)
-    monkeypatch.setattr(start, "_met", lambda *said: done.append(said) or guard)
+    monkeypatch.setattr(start, "_meet_others", lambda *said: done.append(said) or guard)
     monkeypatch.setattr(start, "_join", lambda *said: done.append(("join", *said)))
     monkeypatch.setattr(start.atexit, "register", lambda *said: at_exit.append(said))
     monkeypatch.setattr(os, "register_at_fork", lambda **said: at_fork.append(said))
@@ -350,9 +350,9 @@ def test_an_address_may_have_more_than_a_host_and_a_port(monkeypatch: pytest.Mon
 
         def __exit__(self, *_: object) -> None: ...
 
-    monkeypatch.setattr(channel, "listening", lambda *where: asked.append(where) or Listens())
+    monkeypatch.setattr(channel, "listen", lambda *where: asked.append(where) or Listens())
     monkeypatch.setattr(rendezvous, "meet", lambda store, card, seconds: cards.append(card) or {})
     monkeypatch.setenv("MASTER_ADDR", "fe80::1")
-    start._met(HashStore(), 0, 2, Settings(guard=False), None)
+    start._meet_others(HashStore(), 0, 2, Settings(guard=False), None)
     assert (cards[0].host, cards[0].port) == ("::1", 9)
     assert asked == [("fe80::1", 2)]

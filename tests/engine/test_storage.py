@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 
 from shardwise import BindingError, Cut, DeviceMesh, Layout, P
-from shardwise.engine.storage import covered, region, storage_of
+from shardwise.engine.storage import box_of_region, region, storage_of
 from tests.layout.oracle import held_box, position
 from tests.layout.strategies import Bound, bound_layouts
 
@@ -75,9 +75,9 @@ def test_arrays_are_numbered_by_tile_and_then_by_contribution(layout: Layout) ->
 def test_a_region_and_the_box_it_covers_are_inverse() -> None:
     outer = ((3, 9), (0, 4))
     for box in (((3, 9), (0, 4)), ((4, 6), (1, 1)), ((8, 9), (3, 4))):
-        assert covered(outer, region(box, outer)) == box
-    assert covered(outer, ()) == outer
-    assert covered((), (...,)) == ()
+        assert box_of_region(outer, region(box, outer)) == box
+    assert box_of_region(outer, ()) == outer
+    assert box_of_region((), (...,)) == ()
 
 
 def test_other_shapes_are_other_storages() -> None:

@@ -8,7 +8,7 @@ from typing import Any
 
 from shardwise.engine.arrays import dtype_of
 from shardwise.engine.call import Call
-from shardwise.engine.local_shards import Held
+from shardwise.engine.local_shards import LocalShards
 from shardwise.engine.process.engine import DistributedEngine
 from shardwise.engine.storage import storage_of
 from shardwise.layout.layout import Layout
@@ -121,8 +121,8 @@ def together(some: Sequence[Any], function: Callable[[Any], Any]) -> list[Any]:
     return out
 
 
-def held(engine: Any, layout: Layout, shape: tuple[int, ...], arrays: Sequence[Any]) -> Held:
+def held(engine: Any, layout: Layout, shape: tuple[int, ...], arrays: Sequence[Any]) -> LocalShards:
     """The arrays of a tensor that are in the process of an engine, from those of all devices."""
     storage = storage_of(layout, shape)
     here = {storage.index(device): arrays[device] for device in engine.addressable(layout.mesh)}
-    return Held(storage, here, engine.rank, None if here else dtype_of(arrays[0]), arrays[0])
+    return LocalShards(storage, here, engine.rank, None if here else dtype_of(arrays[0]), arrays[0])

@@ -28,7 +28,7 @@ from shardwise import (
     shard_map,
     shift,
 )
-from shardwise.engine.execute import compiled
+from shardwise.engine.execute import program_of
 from shardwise.ops.graph_ops import SignalBuffer
 from tests.prim.cases import Move, spread, values
 
@@ -604,7 +604,7 @@ def staged(moves: Sequence[Move], library_gathers: bool | None) -> list[Any]:
             least = max((s.least_staging for s in sw.plan_reshard(*move).steps), default=0)
             plan = sw.plan_reshard(*move, memory_limit=least * (1 + seed % 3))
             if plan.steps:
-                arrays = engine.run(compiled(plan), x.arrays)
+                arrays = engine.run(program_of(plan), x.arrays)
                 out.append(Tensor(arrays, move.dst, move.shape, x.dtype, engine))
     finally:
         if library_gathers is not None:
@@ -620,7 +620,7 @@ def carried(size: int) -> list[Any]:
         src, dst, shape = Layout(mesh, [None, None], ["a", "b"], op), Layout(mesh, [None, None]), (6 * size, 5)
         x, _ = spread(src, shape, np.dtype(dtype), size)
         plan = sw.plan_reshard(src, dst, shape, dtype, links=links)
-        out.append(Tensor(engine.run(compiled(plan), x.arrays), dst, shape, x.dtype, engine))
+        out.append(Tensor(engine.run(program_of(plan), x.arrays), dst, shape, x.dtype, engine))
     return out
 
 

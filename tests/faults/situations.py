@@ -17,7 +17,7 @@ import torch.distributed as dist
 
 import shardwise as sw
 from shardwise import CPU, DeviceMesh, Layout, P, Tensor, all_reduce, from_shards, shard
-from shardwise.engine.execute import compiled
+from shardwise.engine.execute import program_of
 from shardwise.engine.guard.channel import Channel
 from tests.engines.sockets import counts, since
 
@@ -155,7 +155,7 @@ def differs(what: str, odd: int) -> None:
     def reshard(memory_limit: int | None) -> None:
         columns = P(None, "x").to_layout(2, mesh)
         plan = sw.plan_reshard(x.layout, columns, x.shape, x.dtype, memory_limit=memory_limit)
-        sw.current_engine().run(compiled(plan), x.arrays)
+        sw.current_engine().run(program_of(plan), x.arrays)
 
     turned = DeviceMesh((n,), ("x",), [CPU(i) for i in reversed(range(n))])
     named = DeviceMesh((n,), ("y",))

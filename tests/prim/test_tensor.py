@@ -31,7 +31,7 @@ from shardwise import (
     shard,
 )
 from shardwise.engine.grid import Grid
-from shardwise.engine.local_shards import Held
+from shardwise.engine.local_shards import LocalShards
 from shardwise.prim.tensor import moved, operand, settled, together
 from tests.layout.oracle import held_box
 from tests.prim.cases import DTYPES, Move, assert_holds, held, host_meshes, jax_of_eight, moves, same, spread, values
@@ -431,7 +431,7 @@ def test_a_value_is_looked_at_again_after_it_was_read() -> None:
     # What an accelerator waits for may be given up while it is read.
     for spec, reads in ((P(), 1), (P("x"), 4)):
         x, calls = shard(np.arange(4.0), M4, spec), []
-        arrays = Held(x.storage, dict(enumerate(x.arrays)), 0, check=lambda calls=calls: calls.append(1))
+        arrays = LocalShards(x.storage, dict(enumerate(x.arrays)), 0, check=lambda calls=calls: calls.append(1))
         y = Tensor(arrays, x.layout, x.shape, x.dtype)
         assert same(y.numpy(), np.arange(4.0))
         assert len(calls) == reads + 1
@@ -443,25 +443,24 @@ def test_a_value_is_looked_at_again_after_it_was_read() -> None:
 
     seen: list[int] = []
     whole = shard(np.arange(4.0), M4, P())
-    y = Tensor(
-        Held(whole.storage, {0: whole.arrays[0]}, 0, check=lambda: give_up(seen)), whole.layout, (4,), whole.dtype
-    )
+    shards = LocalShards(whole.storage, {0: whole.arrays[0]}, 0, check=lambda: give_up(seen))
+    y = Tensor(shards, whole.layout, (4,), whole.dtype)
     with pytest.raises(EngineError, match="given up"):
         y.numpy()
 
 
 def test_what_is_in_other_processes_is_not_read() -> None:
     x = shard(np.arange(4.0), M4, P("x"))
-    y = Tensor(Held(x.storage, {1: x.arrays[1]}, 1), x.layout, x.shape, x.dtype)
+    y = Tensor(LocalShards(x.storage, {1: x.arrays[1]}, 1), x.layout, x.shape, x.dtype)
     with pytest.raises(
         EngineError,
         match=r"this process holds a part of float64\[4@x\] on \(x=4\) only, and reading never communicates",
     ):
         y.numpy()
     assert repr(y) == "Tensor(float64[4@x] on x=4, of which device 1 is here)"
-    none = Tensor(Held(x.storage, {1: x.arrays[1]}, 9), x.layout, x.shape, x.dtype)
+    none = Tensor(LocalShards(x.storage, {1: x.arrays[1]}, 9), x.layout, x.shape, x.dtype)
     assert repr(none) == "Tensor(float64[4@x] on x=4, of which device none is here)"
-    all_of_it = Tensor(Held(x.storage, dict(enumerate(x.arrays)), 0), x.layout, x.shape, x.dtype)
+    all_of_it = Tensor(LocalShards(x.storage, dict(enumerate(x.arrays)), 0), x.layout, x.shape, x.dtype)
     assert same(all_of_it.numpy(), np.arange(4.0))
     assert repr(all_of_it) == repr(x)
 

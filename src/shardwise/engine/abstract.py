@@ -72,7 +72,7 @@ class AbstractEngine:
     """Knows layouts, plans, bytes and memory, on meshes of any size; a tensor on it has no values.
 
     >>> from shardwise import CPU, DeviceMesh, Layout, P, plan_reshard
-    >>> from shardwise.engine.execute import compiled
+    >>> from shardwise.engine.execute import program_of
     >>> from shardwise.engine.job import Job
     >>> mesh, engine = DeviceMesh((2,), ("x",)), AbstractEngine()
     >>> engine.addressable(mesh), engine.place(3, CPU(1)), engine.empty((3,), np.dtype("int8")).nbytes
@@ -85,7 +85,7 @@ class AbstractEngine:
     (AbstractArray(shape=(2,), dtype=dtype('float64')), 32)
     >>> engine.work(np.negative, [arrays], Job(storage, (storage,)))[1].shape
     (2,)
-    >>> engine.run(compiled(plan_reshard(P("x"), P(), (4,), "float64", mesh=mesh)), arrays)[0].shape
+    >>> engine.run(program_of(plan_reshard(P("x"), P(), (4,), "float64", mesh=mesh)), arrays)[0].shape
     (4,)
     >>> engine.apply(np.isfinite, [arrays[0]], (2,))
     AbstractArray(shape=(2,), dtype=dtype('bool'))
@@ -131,7 +131,7 @@ class AbstractEngine:
     ) -> AbstractArrays:
         """Return the arrays that a kernel would make; their dtype by asking it about single elements."""
         self.counters.kernel_calls += job.out.count
-        return self._made(job.out, dtype or self._asked(kernel, [arrays[0] for arrays in operands]))
+        return self._make_arrays(job.out, dtype or self._ask_dtype(kernel, [arrays[0] for arrays in operands]))
 
     def each(
         self,
@@ -142,31 +142,31 @@ class AbstractEngine:
         like: Any = None,
     ) -> AbstractArrays:
         """Return the arrays of a tensor, none of which is made; views of `base` take no memory."""
-        return self._made(storage, dtype) if base is None else AbstractArrays(storage, dtype, base)
+        return self._make_arrays(storage, dtype) if base is None else AbstractArrays(storage, dtype, base)
 
     def blank(self, layout: Layout, shape: Shape, dtype: np.dtype) -> AbstractArrays:
         """Return the arrays of a tensor that is given."""
-        return self._made(storage_of(layout, tuple(shape)), dtype)
+        return self._make_arrays(storage_of(layout, tuple(shape)), dtype)
 
-    def _made(self, storage: Storage, dtype: np.dtype) -> AbstractArrays:
+    def _make_arrays(self, storage: Storage, dtype: np.dtype) -> AbstractArrays:
         # Memory is that of the device with the largest shard, from when an array is made to when the last one to
         # refer to it is gone.
         out = AbstractArrays(storage, dtype)
         size = prod(storage.tiling.largest) * dtype.itemsize
         self.live += size
         self.peak = max(self.peak, self.live)
-        finalize(out, self._freed, size)
+        finalize(out, self._free, size)
         return out
 
-    def _freed(self, size: int) -> None:
+    def _free(self, size: int) -> None:
         self.live -= size
 
     def apply(self, kernel: Callable[..., Any], arrays: Sequence[Any], shape: Sequence[int]) -> AbstractArray:
         """Return the shape and dtype of what a kernel would make; the dtype by asking it about single elements."""
         self.counters.kernel_calls += 1
-        return AbstractArray(tuple(shape), self._asked(kernel, arrays))
+        return AbstractArray(tuple(shape), self._ask_dtype(kernel, arrays))
 
-    def _asked(self, kernel: Callable[..., Any], arrays: Sequence[Any]) -> np.dtype:
+    def _ask_dtype(self, kernel: Callable[..., Any], arrays: Sequence[Any]) -> np.dtype:
         small = [np.ones((1,) * a.ndim, a.dtype) if isinstance(a, AbstractArray) else a for a in arrays]
         return np.asarray(kernel(*small)).dtype
 
@@ -185,7 +185,7 @@ class AbstractEngine:
         else:
             for note, total in _traffic(program):
                 self._record((note,), {note.kind: total})
-        return self._made(program.target, program.dtype)
+        return self._make_arrays(program.target, program.dtype)
 
     def _count(self, stage: Stage, itemsize: int) -> None:
         counters, moved = self.counters, dict(stage.free)
@@ -201,7 +201,7 @@ class AbstractEngine:
     def _record(self, steps: Sequence[StepNote], moved: dict[str, int]) -> None:
         for kind, size in moved.items():
             if size:
-                self.counters.moved(kind, size)
+                self.counters.count_moved(kind, size)
         for log in active_logs():
             line, now = user_line(), perf_counter()
             log.records += [Record(*note, moved.get(note.kind, 0), 0.0, line, now) for note in steps]

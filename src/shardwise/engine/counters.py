@@ -10,7 +10,7 @@ class Counters:
     """Bytes that devices here received by kind of step, copies made and their bytes, kernel calls, bytes allocated.
 
     >>> counters = Counters()
-    >>> counters.moved("all_gather", 64)
+    >>> counters.count_moved("all_gather", 64)
     >>> counters.bytes_moved, counters.total
     ({'all_gather': 64}, 64)
     """
@@ -22,7 +22,7 @@ class Counters:
     kernel_calls: int = 0
     bytes_allocated: int = 0
 
-    def moved(self, kind: str, size: int) -> None:
+    def count_moved(self, kind: str, size: int) -> None:
         """Count bytes that went from one device to another."""
         self.bytes_moved[kind] = self.bytes_moved.get(kind, 0) + size
 
@@ -39,7 +39,7 @@ class Counters:
     def add(self, other: Counters) -> None:
         """Add what another thread counted."""
         for kind, size in other.bytes_moved.items():
-            self.moved(kind, size)
+            self.count_moved(kind, size)
         self.bytes_sent += other.bytes_sent
         self.copies += other.copies
         self.bytes_copied += other.bytes_copied

@@ -17,9 +17,9 @@ from typing import NamedTuple
 import numpy as np
 
 from shardwise.caches import cache
-from shardwise.engine.boxes import Placed, disjoint, joined, merged
-from shardwise.engine.grid import Regrid, regrid_of, tiled
-from shardwise.engine.storage import Region, Storage, covered, region, storage_of
+from shardwise.engine.boxes import PlacedBox, group_rows, make_disjoint, merge_neighbours
+from shardwise.engine.grid import Regrid, grid_shape_of, regrid_of
+from shardwise.engine.storage import Region, Storage, box_of_region, region, storage_of
 from shardwise.layout.axis import common
 from shardwise.layout.layout import Layout, Shape
 from shardwise.layout.placement import ReduceOp
@@ -105,8 +105,8 @@ class Stage:
         """How one copy, or one view, makes all arrays, if it can."""
         if self.reduces or self.wholes or self.blank or self.order or (self.takes and self.fresh):
             return None
-        found = regrid_of(self.before, self.after)
-        return found if found is not None and self._keeps_places else None
+        regrid = regrid_of(self.before, self.after)
+        return regrid if regrid is not None and self._keeps_places else None
 
     @property
     def _keeps_places(self) -> bool:
@@ -114,10 +114,10 @@ class Stage:
         joins = [(join.out, join.at, join.dim, join.terms) for join in self.joins]
         takes = [(take.out, (), 0, ((take.source, take.region),)) for take in self.takes]
         for out, at, dim, terms in (*joins, *takes):
-            into = covered(self.after.box(out), at)
+            into = box_of_region(self.after.box(out), at)
             start = into[dim][0]
             for source, where in terms:
-                box = covered(self.before.box(source), where)
+                box = box_of_region(self.before.box(source), where)
                 stop = start + box[dim][1] - box[dim][0]
                 if box != (*into[:dim], (start, stop), *into[dim + 1 :]) or any(s.step for s in where[:-1]):
                     return False
@@ -139,17 +139,17 @@ class Stage:
         return tuple(sorted(out.items()))
 
     @cached_property
-    def tiled(self) -> Shape | None:
+    def grid_shape(self) -> Shape | None:
         """The shape of the grid that one reduction makes, if all arrays are tiles of it, one after the other."""
         if self.wholes != (self.after.shape,) or len(self.views) < self.after.count or self.order is not None:
             return None
-        return tiled(self.after)
+        return grid_shape_of(self.after)
 
     @cached_property
     def is_lone(self) -> bool:
         """Whether one reduction into one new array is all there is to do."""
         others = self.joins or self.takes or self.blank or self.order is not None
-        whole = self.tiled is not None if self.views else self.after.count == 1
+        whole = self.grid_shape is not None if self.views else self.after.count == 1
         return len(self.reduces) == len(self.fresh) == 1 and whole and not others and not self.reduces[0].at
 
     @cached_property
@@ -202,21 +202,21 @@ def _in_runs(join: Join, length: int) -> Join:
     return join._replace(at=scaled(join.at), terms=terms)
 
 
-@dataclass(frozen=True, eq=False)  # `compiled` makes it once for a plan, and it is known by identity
+@dataclass(frozen=True, eq=False)  # `program_of` makes it once for a plan, and it is known by identity
 class Program:
-    """How the arrays of one layout are made from those of another: the stages of a plan, or given ones."""
+    """How the arrays of one layout are made from those of another: the stages of a plan, or its own."""
 
     target: Storage
     dtype: np.dtype
     plan: Plan | None = None
-    given: tuple[Stage, ...] = ()
+    own_stages: tuple[Stage, ...] = ()  # if there is no plan
     sources: tuple[int | None, ...] | None = None  # of a permutation: per device, the one whose array it receives
 
     @cached_property
     def stages(self) -> tuple[Stage, ...]:
         """What is to be done, one after the other."""
         if self.plan is None:
-            return self.given
+            return self.own_stages
         return tuple(_stage(self.plan, transition) for transition in transitions(self.plan))
 
     @cached_property
@@ -239,7 +239,7 @@ class Program:
 
 
 @cache()
-def compiled(plan: Plan) -> Program:
+def program_of(plan: Plan) -> Program:
     """Return the program of a plan."""
     return Program(storage_of(plan.dst, plan.shape), plan.dtype, plan)
 
@@ -255,7 +255,7 @@ def notes(steps: Sequence[Step]) -> tuple[StepNote, ...]:
 
 
 @dataclass
-class _Builder:
+class _StageBuilder:
     """Collects what goes into the arrays of one stage."""
 
     before: Storage
@@ -270,35 +270,35 @@ class _Builder:
     def add(self, out: int, box: Box, sources: tuple[int, ...], kind: str = "", size: int = 0) -> None:
         if not box_size(box):
             return
-        found = self.parts[out].setdefault((box, sources), {})
+        sizes = self.parts[out].setdefault((box, sources), {})
         if size:
-            found[kind] = found.get(kind, 0) + size
+            sizes[kind] = sizes.get(kind, 0) + size
 
     def stage(self, steps: Sequence[Step], op: ReduceOp | None, filling: ReduceOp | None) -> Stage:
         takes, fresh, blank, joins, reduces = [], [], [], [], []
         free: dict[str, int] = {}
-        made = [merged(disjoint(merged([self._placed(*part) for part in parts.items()]))) for parts in self.parts]
-        wholes, views = self._wholes(made)
+        contents = [self._boxes(parts) for parts in self.parts]
+        wholes, views = self._wholes(contents)
         for number, whole in enumerate(wholes, self.after.count):
             reduces.append(Reduce(number, (), self._terms(whole), *self._count([whole])))
             fresh.append(number)
         inside = {view.out for view in views}
-        for out, found in enumerate(made):
+        for out, boxes in enumerate(contents):
             box = self.after.boxes[out]
             if out in inside:
                 continue
-            if len(found) == 1 and found[0].box == box and len(found[0].sources) == 1:
-                takes.append(Take(out, *self._terms(found[0])[0]))
-                for kind, size in found[0].moved.items():
+            if len(boxes) == 1 and boxes[0].box == box and len(boxes[0].sources) == 1:
+                takes.append(Take(out, *self._terms(boxes[0])[0]))
+                for kind, size in boxes[0].moved.items():
                     free[kind] = free.get(kind, 0) + size
                 continue
             fresh.append(out)
-            if sum(box_size(part.box) for part in found) < box_size(box):
+            if sum(box_size(part.box) for part in boxes) < box_size(box):
                 blank.append(out)
-            for part in found:
+            for part in boxes:
                 if len(part.sources) > 1:
                     reduces.append(Reduce(out, self._at(out, part.box), self._terms(part), *self._count([part])))
-            for where, dim, group in joined([part for part in found if len(part.sources) == 1]):
+            for where, dim, group in group_rows([part for part in boxes if len(part.sources) == 1]):
                 terms = tuple(term for part in group for term in self._terms(part))
                 joins.append(Join(out, self._at(out, where), dim, terms, *self._count(group)))
         return Stage(
@@ -318,36 +318,39 @@ class _Builder:
             self.itemsize,
         )
 
-    def _wholes(self, made: Sequence[Sequence[Placed]]) -> tuple[list[Placed], list[Take]]:
+    def _wholes(self, contents: Sequence[Sequence[PlacedBox]]) -> tuple[list[PlacedBox], list[Take]]:
         # Arrays that are reductions of the same terms, side by side, are made as one, of which they are views.
-        alike: dict[tuple[int, ...], list[tuple[int, Placed]]] = {}
-        for out, found in enumerate(made):
-            if len(found) == 1 and len(found[0].sources) > 1 and found[0].box == self.after.boxes[out]:
-                alike.setdefault(found[0].sources, []).append((out, found[0]))
+        alike: dict[tuple[int, ...], list[tuple[int, PlacedBox]]] = {}
+        for out, boxes in enumerate(contents):
+            if len(boxes) == 1 and len(boxes[0].sources) > 1 and boxes[0].box == self.after.boxes[out]:
+                alike.setdefault(boxes[0].sources, []).append((out, boxes[0]))
         wholes, views = [], []
         for sources, group in alike.items():
             spans = zip(*(part.box for _, part in group), strict=True)
             box = tuple((min(start for start, _ in span), max(stop for _, stop in span)) for span in spans)
             if len(group) == 1 or box_size(box) != sum(box_size(part.box) for _, part in group):
                 continue
-            whole = Placed(box, sources)
+            whole = PlacedBox(box, sources)
             for out, part in group:
                 whole.count(part)
                 views.append(Take(out, self.after.count + len(wholes), _where(part.box, box)))
             wholes.append(whole)
         return wholes, views
 
-    def _placed(self, key: tuple[Box, tuple[int, ...]], sizes: dict[str, int]) -> Placed:
-        box, sources = key
-        return Placed(box, sources, {kind: n * box_size(box) for kind, n in sizes.items()})
+    def _boxes(self, parts: dict[tuple[Box, tuple[int, ...]], dict[str, int]]) -> list[PlacedBox]:
+        boxes = [
+            PlacedBox(box, sources, {kind: n * box_size(box) for kind, n in sizes.items()})
+            for (box, sources), sizes in parts.items()
+        ]
+        return merge_neighbours(make_disjoint(merge_neighbours(boxes)))
 
     def _at(self, out: int, box: Box) -> Region:
         return _where(box, self.after.boxes[out])
 
-    def _terms(self, part: Placed) -> tuple[Term, ...]:
+    def _terms(self, part: PlacedBox) -> tuple[Term, ...]:
         return tuple((i, _where(part.box, self.before.boxes[i])) for i in part.sources)
 
-    def _count(self, group: Sequence[Placed]) -> tuple[Moved, int]:
+    def _count(self, group: Sequence[PlacedBox]) -> tuple[Moved, int]:
         moved: dict[str, int] = {}
         for part in group:
             for kind, size in part.moved.items():
@@ -362,7 +365,7 @@ def _where(box: Box, inside: Box) -> Region:
 def _stage(plan: Plan, transition: Transition) -> Stage:
     before, target = (storage_of(layout, plan.shape) for layout in (transition.before, transition.after))
     after = _merge_terms(target, transition)
-    build = _Builder(before, after, transition.dtype.itemsize)
+    build = _StageBuilder(before, after, transition.dtype.itemsize)
     for step, move in transition.moves:
         for out, slots in enumerate(after.holders):
             for slot in slots:
@@ -384,7 +387,7 @@ def _merge_terms(target: Storage, transition: Transition) -> Storage:
     return storage_of(Layout(layout.mesh, layout.dims, common(layout.partial, batch[0]), ReduceOp.AVG), target.shape)
 
 
-def _add_slot(build: _Builder, out: int, step: Step, move: Movement, slot: int) -> None:
+def _add_slot(build: _StageBuilder, out: int, step: Step, move: Movement, slot: int) -> None:
     # What the array of a slot is made of in one round.
     index, width = build.before.index, step.width(move)
     if move.reduces:
@@ -420,4 +423,4 @@ def permutation(
     note = StepNote("permute", (), str(storage.layout), str(storage.layout))
     free = (("permute", moved),) if moved else ()
     stage = Stage((note,), storage, storage, None, None, takes, (), (), zeros, zeros, (), (), free, dtype.itemsize)
-    return Program(storage, dtype, given=(stage,), sources=sources)
+    return Program(storage, dtype, own_stages=(stage,), sources=sources)

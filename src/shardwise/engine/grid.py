@@ -83,9 +83,9 @@ class Regrid:
     pieces: Shape
     run: int  # elements that stay side by side and are copied as one; 1 if all of the last dim does
 
-    def matched(self, whole: Array, out: Array, wide: bool = True) -> tuple[Array, Array]:
+    def match(self, whole: Array, out: Array, wide: bool = True) -> tuple[Array, Array]:
         """Return views of a source and of the target between which every element has the same index."""
-        source, into = self._turned(whole), out.reshape(self.pieces)
+        source, into = self._turn(whole), out.reshape(self.pieces)
         if is_torch(source):
             return source, into
         size = self.run * source.itemsize
@@ -93,16 +93,16 @@ class Regrid:
             return source, into
         return source.view(_run(size)), into.view(_run(size))
 
-    def _turned(self, whole: Array) -> Array:
+    def _turn(self, whole: Array) -> Array:
         split = whole.reshape(self.split)
         return split.permute(self.turn) if is_torch(split) else split.transpose(self.turn)
 
-    def seen(self, whole: Array) -> Array | None:
+    def view_of(self, whole: Array) -> Array | None:
         """Return the target's whole as a view of the source's, where no dim is cut that was cut before."""
         rank = len(self.before) // 2
         if any(p not in (1, q) for p, q in zip(self.before[:rank], self.after[:rank], strict=True)):
             return None
-        return self._turned(whole).reshape(self.after)
+        return self._turn(whole).reshape(self.after)
 
 
 @cache(entries=256)
@@ -142,13 +142,13 @@ def regrid_of(before: Storage, after: Storage) -> Regrid | None:
     )
 
 
-def tiled(storage: Storage) -> Shape | None:
+def grid_shape_of(storage: Storage) -> Shape | None:
     """Return the shape of the grid whose tiles are the arrays of a storage, if the tensor is one after the other.
 
     >>> from shardwise import DeviceMesh, P
     >>> from shardwise.engine.storage import storage_of
     >>> mesh = DeviceMesh((2,), ("x",))
-    >>> [tiled(storage_of(P(*axes).to_layout(2, mesh), (4, 6))) for axes in (("x",), (None, "x"))]
+    >>> [grid_shape_of(storage_of(P(*axes).to_layout(2, mesh), (4, 6))) for axes in (("x",), (None, "x"))]
     [(2, 1, 2, 6), None]
     """
     counts = _even(storage) if storage.shape else None

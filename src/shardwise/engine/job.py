@@ -35,9 +35,9 @@ class Job:
     @cached_property
     def boxes(self) -> tuple[tuple[Box, ...], ...]:
         """The boxes that each piece of work is told."""
-        return tuple(map(self.told, self.works))
+        return tuple(map(self.boxes_of, self.works))
 
-    def told(self, sources: tuple[int, ...]) -> tuple[Box, ...]:
+    def boxes_of(self, sources: tuple[int, ...]) -> tuple[Box, ...]:
         """Return the boxes that a piece of work is told."""
         stores = (*self.operands, self.out)
         return tuple([stores[i].box(sources[i]) for i in self.located])

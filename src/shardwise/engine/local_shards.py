@@ -1,4 +1,4 @@
-"""Held arrays: those of a tensor that are in this process, where other processes hold the others."""
+"""Local shards: the arrays of a tensor that are in this process, where other processes hold the others."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from shardwise.errors import EngineError
 from shardwise.layout.mesh import place_of
 
 
-class Held(Sequence[Array]):
+class LocalShards(Sequence[Array]):
     """The arrays of a tensor by their number in its storage; to ask for one that is elsewhere is an error.
 
     >>> from shardwise import DeviceMesh, P
     >>> from shardwise.engine.storage import storage_of
-    >>> held = Held(storage_of(P("x").to_layout(1, DeviceMesh((2,), ("x",))), (4,)), {1: np.ones(2)}, rank=1)
-    >>> held[1], len(held), held.is_whole
+    >>> shards = LocalShards(storage_of(P("x").to_layout(1, DeviceMesh((2,), ("x",))), (4,)), {1: np.ones(2)}, rank=1)
+    >>> shards[1], len(shards), shards.is_whole
     (array([1., 1.]), 2, False)
     """
 
@@ -45,12 +45,12 @@ class Held(Sequence[Array]):
         return self.storage.count
 
     def __getitem__(self, index: Any) -> Array:
-        found = self.arrays.get(index)
-        if found is None:
+        array = self.arrays.get(index)
+        if array is None:
             raise self._elsewhere(index)
         if self.check is not None:
             self.check()
-        return found
+        return array
 
     @property
     def is_whole(self) -> bool:

@@ -80,7 +80,7 @@ class Pool:
         return block, start
 
     @property
-    def held(self) -> int:
+    def unused_bytes(self) -> int:
         """How many bytes the pool keeps that nobody uses."""
         with self._lock:
             return sum(

@@ -39,9 +39,9 @@ def settings(timeout: float | None = None, heartbeat: float | None = None, guard
     >>> settings(timeout=5, guard=False)
     Settings(timeout=5, heartbeat=5.0, start=120.0, guard=False)
     """
-    given = {"timeout": timeout, "heartbeat": heartbeat, "start": None}
-    times = {name: _seconds(name) if value is None else value for name, value in given.items()}
-    return Settings(**times, guard=_guarded() if guard is None else bool(guard))
+    arguments = {"timeout": timeout, "heartbeat": heartbeat, "start": None}
+    times = {name: _seconds(name) if value is None else value for name, value in arguments.items()}
+    return Settings(**times, guard=_is_guarded() if guard is None else bool(guard))
 
 
 def _seconds(name: str) -> float:
@@ -54,7 +54,7 @@ def _seconds(name: str) -> float:
         raise ArgumentError(f"{TIMES[name]} is a number of seconds, got {text!r}.") from None
 
 
-def _guarded() -> bool:
+def _is_guarded() -> bool:
     return _flag("SHARDWISE_GUARD", "1")
 
 

@@ -60,9 +60,9 @@ def init(
     chosen = settings(timeout, heartbeat, guard)
     started = all(name in os.environ for name in NEEDED[:3])
     torch = engine == "torch" or (engine is None and started)
-    found = _torch_engine(chosen, mesh) if torch else local_engine(is_strict(strict))
-    use(found)
-    return found
+    chosen_engine = _torch_engine(chosen, mesh) if torch else local_engine(is_strict(strict))
+    use(chosen_engine)
+    return chosen_engine
 
 
 def _torch_engine(chosen: Settings, mesh: DeviceMesh | None) -> Engine:
@@ -71,7 +71,7 @@ def _torch_engine(chosen: Settings, mesh: DeviceMesh | None) -> Engine:
     import torch.distributed as dist
     from torch.distributed.distributed_c10d import PrefixStore
 
-    from shardwise.engine.guard.rendezvous import opened
+    from shardwise.engine.guard.rendezvous import open_start_store
     from shardwise.engine.process.engine import DistributedEngine
     from shardwise.engine.process.wire import Wire
 
@@ -83,11 +83,11 @@ def _torch_engine(chosen: Settings, mesh: DeviceMesh | None) -> Engine:
     started = dist.is_initialized()  # by the user, who then sees to its end
     if started:
         store = PrefixStore("shardwise/start", dist.distributed_c10d._get_default_store())
-        guard = _met(store, dist.get_rank(), dist.get_world_size(), chosen, mesh)
+        guard = _meet_others(store, dist.get_rank(), dist.get_world_size(), chosen, mesh)
     else:
         _check_environment()
-        store = opened(chosen.start)
-        guard = _met(store, int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"]), chosen, mesh)
+        store = open_start_store(chosen.start)
+        guard = _meet_others(store, int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"]), chosen, mesh)
         _join(store, chosen, guard)
     wire = Wire(chosen.timeout)
     atexit.register(_leave, wire, os.getpid(), started)
@@ -123,16 +123,18 @@ def _join(store: Store, chosen: Settings, guard: CollectiveGuard | None) -> None
     except RuntimeError as error:
         if guard is None:
             raise
-        found = guard.unstarted(error, size)
-        guard.close(found)
-        raise found from error
+        failure = guard.start_failure(error, size)
+        guard.close(failure)
+        raise failure from error
 
 
-def _met(store: Store, rank: int, size: int, chosen: Settings, mesh: DeviceMesh | None) -> CollectiveGuard | None:
+def _meet_others(
+    store: Store, rank: int, size: int, chosen: Settings, mesh: DeviceMesh | None
+) -> CollectiveGuard | None:
     # All processes are there and agree; with a guard, they are connected.
     import torch
 
-    from shardwise.engine.guard.channel import connected, listening
+    from shardwise.engine.guard.channel import connect, listen
     from shardwise.engine.guard.guard import CollectiveGuard
     from shardwise.engine.guard.rendezvous import Card, addresses, meet, shared_token
 
@@ -141,7 +143,7 @@ def _met(store: Store, rank: int, size: int, chosen: Settings, mesh: DeviceMesh 
             f"init: {mesh!r} has {mesh.num_devices} devices, but there are {size} processes.\n"
             "  start as many processes as the mesh has devices."
         )
-    listener = listening(os.environ.get("MASTER_ADDR", "localhost"), size)
+    listener = listen(os.environ.get("MASTER_ADDR", "localhost"), size)
     host, port = listener.getsockname()[:2]
     drawn = "" if mesh is None else f"{mesh!r} of {[device.id for device in mesh.devices]}"
     version = sys.modules["shardwise"].__version__  # of the package, which imports this file
@@ -152,13 +154,13 @@ def _met(store: Store, rank: int, size: int, chosen: Settings, mesh: DeviceMesh 
         if not chosen.guard:
             return None
         token = shared_token(store, rank)
-        channels = connected(rank, listener, addresses(cards, rank), token, chosen.start)
+        channels = connect(rank, listener, addresses(cards, rank), token, chosen.start)
     return CollectiveGuard(rank, channels, chosen)
 
 
-def _disown(*held: object) -> None:
+def _disown(*objects: object) -> None:
     # In a fork the threads of process groups are not there, and whoever deletes a group would wait for them.
-    for value in held:
+    for value in objects:
         ctypes.pythonapi.Py_IncRef(ctypes.py_object(value))
 
 

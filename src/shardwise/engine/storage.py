@@ -42,13 +42,13 @@ class Storage:
         """Return which array a device holds."""
         if device in self._known:
             return self._known[device]
-        found = 0
+        number = 0
         for dim, part in zip(self.tiling.dims, self.layout.tile_of(device), strict=True):
-            found = found * dim.parts + part
+            number = number * dim.parts + part
         for divisor, size in self._pending:
-            found = found * size + device // divisor % size
-        self._known[device] = found
-        return found
+            number = number * size + device // divisor % size
+        self._known[device] = number
+        return number
 
     @cached_property
     def _known(self) -> dict[int, int]:
@@ -73,12 +73,12 @@ class Storage:
 
     def box(self, index: int) -> Box:
         """Return the box, halo included, of an array."""
-        found = self._boxes.get(index)
-        if found is None:
+        box = self._boxes.get(index)
+        if box is None:
             tile = self._tile(index // prod([axis.size for axis in self.layout.partial]))
-            found = tuple([dim.held(part) for dim, part in zip(self.tiling.dims, tile, strict=True)])
-            self._boxes[index] = found
-        return found
+            box = tuple([dim.held(part) for dim, part in zip(self.tiling.dims, tile, strict=True)])
+            self._boxes[index] = box
+        return box
 
     def local_shape(self, index: int) -> Shape:
         """Return the shape of an array."""
@@ -111,9 +111,9 @@ class Storage:
     @cached_property
     def boxes(self) -> tuple[Box, ...]:
         """The box, halo included, of each array."""
-        held = product(*([dim.held(part) for part in range(dim.parts)] for dim in self.tiling.dims))
+        tiles = product(*([dim.held(part) for part in range(dim.parts)] for dim in self.tiling.dims))
         terms = prod(axis.size for axis in self.layout.partial)
-        return tuple(box for box in held for _ in range(terms))
+        return tuple(box for box in tiles for _ in range(terms))
 
     @cached_property
     def shapes(self) -> tuple[Shape, ...]:
@@ -135,10 +135,10 @@ def storage_of(layout: Layout, shape: Shape) -> Storage:
 Region = tuple[Any, ...]  # a slice per dim, then an ellipsis, without which NumPy makes scalars of 0-d arrays
 
 
-def covered(box: Box, where: Region) -> Box:
+def box_of_region(box: Box, where: Region) -> Box:
     """Return the box of a region, or of all, of the array of a box.
 
-    >>> covered(((3, 9),), (slice(1, 3), ...))
+    >>> box_of_region(((3, 9),), (slice(1, 3), ...))
     ((4, 6),)
     """
     if not where:

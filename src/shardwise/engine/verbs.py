@@ -61,7 +61,7 @@ class Engine(Protocol):
         ...
 
     def read(self, storage: Storage, arrays: Sequence[Array], index: int | None = None) -> Sequence[Array]:
-        """Return the arrays of a tensor as the process sees them that reads all (or one): held, where it lacks some."""
+        """Return the arrays of a tensor as a process reads them all (or one); where it lacks some, the local shards."""
         ...
 
     def place(self, array: Array, device: Device) -> Array:

@@ -49,7 +49,7 @@ def public(
             return own if word is True else word or None
 
         shown = name if name is None else name or own
-        function.__dict__["face"] = Face(shown, called(method), called(attribute), operator)
+        function.face = Face(shown, called(method), called(attribute), operator)  # type: ignore[attr-defined]
         return function
 
     return mark
@@ -57,7 +57,7 @@ def public(
 
 def face_of(function: Any) -> Face | None:
     """Return how a function is reached, or None if it is not of the table."""
-    return getattr(function, "__dict__", {}).get("face") if isinstance(function, FunctionType) else None
+    return getattr(function, "face", None) if isinstance(function, FunctionType) else None
 
 
 def attributes_of(function: Callable[..., Any]) -> Iterator[tuple[str, Any]]:

@@ -13,9 +13,9 @@ import numpy as np
 from shardwise.caches import cache
 from shardwise.engine.arrays import Array, copy_into, dtype_of, is_torch, readonly, reduce_into, to_numpy
 from shardwise.engine.current import Engine, current_engine
-from shardwise.engine.execute import Program, compiled
+from shardwise.engine.execute import Program, program_of
 from shardwise.engine.grid import Grid, tiles_of
-from shardwise.engine.local_shards import Held
+from shardwise.engine.local_shards import LocalShards
 from shardwise.engine.storage import Storage, region, storage_of
 from shardwise.errors import ArgumentError, BindingError, ConversionError, EngineError, ShardwiseError, listed, seal
 from shardwise.layout.accessors import LayoutAccessors, mapping_of
@@ -218,7 +218,7 @@ class Tensor(Methods, Drawable, LayoutAccessors):
         Where this process does not hold all of it, that is an error.
         """
         arrays = self._read()
-        if isinstance(arrays, Held) and not arrays.is_whole:
+        if isinstance(arrays, LocalShards) and not arrays.is_whole:
             raise EngineError(
                 f"this process holds a part of {self.type_text} on ({place_of(self.mesh)}) only, and "
                 "reading never communicates.\n  x.gather().numpy() in all processes gives all of it to each; x.shards "
@@ -226,7 +226,7 @@ class Tensor(Methods, Drawable, LayoutAccessors):
             )
         whole = self.layout.is_replicated and not self.layout.has_halo
         out = readonly(to_numpy(arrays[0]) if whole else assembled(self))
-        if isinstance(arrays, Held) and arrays.check is not None:
+        if isinstance(arrays, LocalShards) and arrays.check is not None:
             arrays.check()  # what an accelerator waited for may have been abandoned meanwhile
         return out
 
@@ -283,7 +283,7 @@ class Tensor(Methods, Drawable, LayoutAccessors):
         if not self._engine.has_values:
             return f"Tensor({self.type_text} on {where}, {self._engine.name})"
         arrays = self._read()
-        if isinstance(arrays, Held) and not arrays.is_whole:
+        if isinstance(arrays, LocalShards) and not arrays.is_whole:
             own = [str(i) for i, device in enumerate(self.mesh.devices) if device.id == arrays.rank]
             return f"Tensor({self.type_text} on {where}, of which device {', '.join(own) or 'none'} is here)"
         values = np.array2string(self.numpy(), separator=", ", threshold=50, edgeitems=2, prefix="Tensor(")
@@ -387,7 +387,7 @@ def moved(x: Tensor, layout: Layout) -> Tensor:
 def _program(src: Layout, dst: Layout, shape: Shape, dtype: np.dtype) -> Program | None:
     # What an engine runs, or None where devices hold what they need.
     plan = plan_reshard(src, dst, shape, dtype)
-    return compiled(plan) if plan.steps or src.mesh is not dst.mesh else None
+    return program_of(plan) if plan.steps or src.mesh is not dst.mesh else None
 
 
 def operand(x: Tensor, layout: Layout) -> Tensor:

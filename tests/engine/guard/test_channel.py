@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from shardwise import EngineError
 from shardwise.engine.guard import channel as channel_module
-from shardwise.engine.guard.channel import LIMIT, Address, Channel, _accepted, _call, connected, listening
+from shardwise.engine.guard.channel import LIMIT, Address, Channel, _accept, _call, connect, listen
 
 
 @pytest.fixture
@@ -73,7 +73,7 @@ def test_sending_to_nobody_is_no_error(pair: tuple[Channel, socket.socket]) -> N
 
 
 def test_all_are_connected_and_strangers_are_not() -> None:
-    listeners = [listening("127.0.0.1", 3) for _ in range(3)]
+    listeners = [listen("127.0.0.1", 3) for _ in range(3)]
     where = {rank: Address(*listener.getsockname()[:2]) for rank, listener in enumerate(listeners)}
     strangers = [socket.create_connection(where[0]) for _ in range(2)]
     strangers[0].sendall(struct.pack("!I", 10) + b"wrong" + struct.pack("!BI", 0, 1))
@@ -82,7 +82,7 @@ def test_all_are_connected_and_strangers_are_not() -> None:
     with ThreadPoolExecutor(3) as threads:
         made = list(
             threads.map(
-                lambda rank: connected(
+                lambda rank: connect(
                     rank, listeners[rank], {r: a for r, a in where.items() if r != rank}, b"token", 20.0
                 ),
                 range(3),
@@ -104,10 +104,10 @@ def test_all_are_connected_and_strangers_are_not() -> None:
 
 
 def test_who_does_not_connect_is_named() -> None:
-    with listening("127.0.0.1", 2) as listener, pytest.raises(EngineError, match=r"ranks \[1, 2\] did not connect"):
-        connected(0, listener, {1: Address("127.0.0.1", 1), 2: Address("127.0.0.1", 1)}, b"token", 0.1)
-    with listening("127.0.0.1", 2) as listener, pytest.raises(EngineError, match="rank 1 cannot reach rank 0 at 127"):
-        connected(1, listener, {0: Address("127.0.0.1", 1)}, b"token", 0.5)
+    with listen("127.0.0.1", 2) as listener, pytest.raises(EngineError, match=r"ranks \[1, 2\] did not connect"):
+        connect(0, listener, {1: Address("127.0.0.1", 1), 2: Address("127.0.0.1", 1)}, b"token", 0.1)
+    with listen("127.0.0.1", 2) as listener, pytest.raises(EngineError, match="rank 1 cannot reach rank 0 at 127"):
+        connect(1, listener, {0: Address("127.0.0.1", 1)}, b"token", 0.5)
 
 
 def test_a_message_of_the_limit_is_ours_and_a_longer_one_is_not() -> None:
@@ -199,7 +199,7 @@ def test_a_listener_takes_two_connections_of_each(monkeypatch: pytest.MonkeyPatc
             super().listen(backlog)
 
     monkeypatch.setattr(socket, "socket", Listens)
-    with listening("127.0.0.1", 3) as listener:
+    with listen("127.0.0.1", 3) as listener:
         assert asked == [6]
         assert listener.type == socket.SOCK_STREAM
         assert listener.getsockname()[0] == "127.0.0.1"
@@ -209,7 +209,7 @@ def test_a_listener_takes_two_connections_of_each(monkeypatch: pytest.MonkeyPatc
 def test_who_connects_says_the_token_its_kind_and_its_rank() -> None:
     with socket.create_server(("127.0.0.1", 0)) as server:
         where = Address(*server.getsockname())
-        channels = connected(2, server, {0: where, 1: where}, b"token", 5.0)
+        channels = connect(2, server, {0: where, 1: where}, b"token", 5.0)
         for other in (0, 1):
             for kind, name in enumerate(("calls", "beats")):
                 end, _ = server.accept()
@@ -239,19 +239,19 @@ def call_in(listener: socket.socket, said: bytes) -> socket.socket:
     ],
 )
 def test_strangers_are_sent_away(said: bytes) -> None:
-    with listening("127.0.0.1", 2) as listener:
+    with listen("127.0.0.1", 2) as listener:
         end = call_in(listener, said)
-        assert _accepted(listener, b"token", monotonic() + 5, {("calls", 1)}) is None
+        assert _accept(listener, b"token", monotonic() + 5, {("calls", 1)}) is None
         end.settimeout(5)
         assert end.recv(1) == b""  # closed at once
         end.close()
 
 
 def test_who_is_expected_is_taken_even_in_pieces() -> None:
-    with listening("127.0.0.1", 2) as listener:
+    with listen("127.0.0.1", 2) as listener:
         said = struct.pack("!I", 10) + b"token" + struct.pack("!BI", 1, 3) + b"\0\0\0\1x"
         end = call_in(listener, said)
-        found = _accepted(listener, b"token", monotonic() + 5, {("calls", 1), ("beats", 3)})
+        found = _accept(listener, b"token", monotonic() + 5, {("calls", 1), ("beats", 3)})
         assert found is not None
         kind, channel = found
         assert (kind, channel.rank) == ("beats", 3)
@@ -281,7 +281,7 @@ def test_no_more_is_read_of_a_greeting_than_is_missing() -> None:
             return Slow(), None
 
     listener: Any = Hears()
-    found = _accepted(listener, b"token", monotonic() + 5, {("beats", 3)})
+    found = _accept(listener, b"token", monotonic() + 5, {("beats", 3)})
     assert found is not None
     assert (found[0], found[1].rank) == ("beats", 3)
     assert asked == ["2.0 s", 14, 9, 4]
@@ -308,10 +308,10 @@ def test_waits_are_as_long_as_is_left_and_never_none(monkeypatch: pytest.MonkeyP
         with pytest.raises(EngineError, match=r"rank 1 cannot reach rank 0 at host:7: no route\."):
             _call(1, "calls", 0, Address("host", 7), b"token", end)
         with pytest.raises(EngineError, match=r"ranks \[1, 8, 32\] did not connect in time, though they had started"):
-            _accepted(deaf, b"token", end, {("calls", 8), ("beats", 8), ("calls", 1), ("beats", 32)})
+            _accept(deaf, b"token", end, {("calls", 8), ("beats", 8), ("calls", 1), ("beats", 32)})
     assert waits == [3.0, 3.0, 0.1, 0.1]
     with pytest.raises(EngineError, match="did not connect"):
-        connected(0, deaf, {1: Address("host", 7)}, b"token", 2.5)
+        connect(0, deaf, {1: Address("host", 7)}, b"token", 2.5)
     assert waits[-1] == 2.5
 
 
@@ -348,7 +348,7 @@ def test_a_listener_is_of_the_family_of_the_host_and_of_its_own_interface(monkey
 
     monkeypatch.setattr(socket, "getaddrinfo", asked)
     monkeypatch.setattr(socket, "socket", Said)
-    listening("there", 4)
+    listen("there", 4)
     assert made == [
         [socket.AF_INET6, socket.SOCK_DGRAM, ("connect", ("fe80::9", 9, 0, 0)), "closed"],
         [socket.AF_INET6, socket.SOCK_STREAM, ("bind", ("fe80::7", 0)), ("listen", 8)],

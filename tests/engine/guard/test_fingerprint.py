@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from shardwise.engine.call import Call
-from shardwise.engine.guard.fingerprint import Fingerprint, _listed, agree, decoded, differences, encoded, told_sequence
+from shardwise.engine.guard.fingerprint import Fingerprint, _ranks_text, agree, decode, differences, encode, sequence_in
 
 WORDS = st.text(st.characters(codec="utf-8", exclude_characters="\n"), max_size=8)
 SOME = st.none() | st.integers(0, 9)
@@ -31,17 +31,17 @@ MARKS = st.builds(Fingerprint, CALLS, number=st.integers(1, 1 << 40), sequence=s
 
 @given(MARKS)
 def test_what_is_told_is_what_was_meant(mark: Fingerprint) -> None:
-    body = encoded(mark)
-    assert decoded(body) == mark
-    assert told_sequence(body) == mark.sequence
+    body = encode(mark)
+    assert decode(body) == mark
+    assert sequence_in(body) == mark.sequence
 
 
 @given(MARKS, MARKS)
 def test_they_agree_where_call_and_number_are_equal(a: Fingerprint, b: Fingerprint) -> None:
     moved = a._replace(sequence=b.sequence, line=b.line)
-    assert agree(encoded(a), encoded(moved))
+    assert agree(encode(a), encode(moved))
     assert differences(a, moved) == []
-    assert agree(encoded(a), encoded(b)) == ((a.call, a.number) == (b.call, b.number)) == (not differences(a, b))
+    assert agree(encode(a), encode(b)) == ((a.call, a.number) == (b.call, b.number)) == (not differences(a, b))
 
 
 @pytest.mark.parametrize("field", Call._fields)
@@ -49,7 +49,7 @@ def test_every_field_counts(field: str) -> None:
     call = Call("all_gather", (0, 1), (8,), "float32", "[x]", "[-]", None, None, "ab12")
     values = {"ranks": (0, 1, 2), "shape": (9,), "root": 1}
     a, b = (Fingerprint(c, 1, 1, "") for c in (call, call._replace(**{field: values.get(field, "other")})))
-    assert not agree(encoded(a), encoded(b))
+    assert not agree(encode(a), encode(b))
     words = {"ranks": "group", "meshes": "mesh", "before": "layout before", "after": "layout after"}
     assert differences(a, b) == [words.get(field, field)]
     assert differences(a, b._replace(number=2))[1:] == ["number of calls of the group"]
@@ -79,7 +79,7 @@ def test_the_text_names_everything() -> None:
     ],
 )
 def test_three_ranks_or_more_in_a_row_are_a_range(ranks: tuple[int, ...], text: str) -> None:
-    assert _listed(ranks) == text
+    assert _ranks_text(ranks) == text
 
 
 def test_the_text_leaves_out_what_there_is_not() -> None:
@@ -93,7 +93,7 @@ def test_the_text_leaves_out_what_there_is_not() -> None:
 def test_it_is_the_same_under_any_hash_seed() -> None:
     script = (
         "from shardwise.engine.guard.fingerprint import *; from shardwise.engine.call import Call;"
-        "print(encoded(Fingerprint(Call('permute', (0, 1), (8,), 'int8', 'a', 'b', None, 0, 'p'), 1, 2, 'l')).hex())"
+        "print(encode(Fingerprint(Call('permute', (0, 1), (8,), 'int8', 'a', 'b', None, 0, 'p'), 1, 2, 'l')).hex())"
     )
     found = {
         subprocess.run(

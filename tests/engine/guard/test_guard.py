@@ -15,7 +15,7 @@ from shardwise.engine.call import Call
 from shardwise.engine.guard import guard as guarding
 from shardwise.engine.guard import watchdog as watching
 from shardwise.engine.guard.channel import Channel
-from shardwise.engine.guard.fingerprint import Fingerprint, decoded, encoded
+from shardwise.engine.guard.fingerprint import Fingerprint, decode, encode
 from shardwise.engine.guard.guard import CollectiveGuard
 from shardwise.engine.guard.watchdog import Peer
 from shardwise.engine.settings import Settings
@@ -238,7 +238,7 @@ class Alone:
         return happen
 
     def comes(self, rank: int, call: Call, number: int = 1, sequence: int = 9) -> None:
-        self.lines[rank].came.append(encoded(Fingerprint(call, number, sequence, "other.py:5")))
+        self.lines[rank].came.append(encode(Fingerprint(call, number, sequence, "other.py:5")))
 
 
 FOUR = CALL._replace(ranks=(0, 1, 2, 3))
@@ -289,7 +289,7 @@ def test_each_of_the_group_is_told_once_with_the_number_of_the_call_in_its_group
             alone.comes(rank, call, number)
         alone.guard.before(sequence + 1, call)
         for rank, line in alone.lines.items():
-            sent = [decoded(body) for body in line.sent]
+            sent = [decode(body) for body in line.sent]
             expected = [Fingerprint(call, numbers[rank], sequence + 1, "train.py:3")] if rank in numbers else []
             assert sent == expected
             line.sent.clear()
@@ -415,7 +415,7 @@ def test_other_failures_of_the_library_are_told_with_the_place(monkeypatch: pyte
     assert alone.dog.told == [
         {"error": "CollectiveError", "text": text, "ranks": (0, 1, 2, 3), "step": "all_gather", "sequence": 7}
     ]
-    start = Alone(monkeypatch).guard.unstarted(RuntimeError("no memory"), 3)
+    start = Alone(monkeypatch).guard.start_failure(RuntimeError("no memory"), 3)
     assert isinstance(start, CollectiveError)
     assert (start.ranks, start.step, start.sequence) == ((0, 1, 2), "init", 0)
 

@@ -13,7 +13,15 @@ from torch._C._distributed_c10d import HashStore
 
 from shardwise import EngineError
 from shardwise.engine.guard import rendezvous
-from shardwise.engine.guard.rendezvous import Card, _reach, _unopened, addresses, meet, opened, shared_token
+from shardwise.engine.guard.rendezvous import (
+    Card,
+    _failure_text,
+    _reach,
+    addresses,
+    meet,
+    open_start_store,
+    shared_token,
+)
 
 CARD = Card(0, 3, "0.1.0", "2.6", True, "", "127.0.0.1", 1000, "host:1")
 
@@ -91,7 +99,7 @@ def test_a_token_is_shared() -> None:
     ],
 )
 def test_a_store_that_cannot_be_opened_is_explained(reason: str, check: Callable[[str], bool]) -> None:
-    assert check(_unopened("host", 7, 1, 3.0, reason))
+    assert check(_failure_text("host", 7, 1, 3.0, reason))
 
 
 # -- one process alone, by a clock that only sleeping moves --------------------------------------------------
@@ -287,7 +295,7 @@ def opening(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
 
 
 def test_rank_0_keeps_the_store(opening: list[Any]) -> None:
-    assert opened(3.0) == "shardwise/start/0"
+    assert open_start_store(3.0) == "shardwise/start/0"
     options = {"is_master": True, "timeout": timedelta(seconds=3), "wait_for_workers": False}
     assert opening == [(("host", 7), options)]
 
@@ -296,7 +304,7 @@ def test_rank_0_keeps_the_store(opening: list[Any]) -> None:
 def test_others_reach_it_first(opening: list[Any], monkeypatch: pytest.MonkeyPatch, name: str, value: str) -> None:
     monkeypatch.setenv(name, value)
     monkeypatch.setenv("TORCHELASTIC_RESTART_COUNT", "4")
-    assert opened(3.0) == "shardwise/start/4"  # a restart meets anew
+    assert open_start_store(3.0) == "shardwise/start/4"  # a restart meets anew
     reached, (_, options) = opening
     assert reached == ("host", 7, 2 if name == "RANK" else 0, 3.0)
     assert options["is_master"] is False
@@ -317,11 +325,11 @@ def test_a_store_that_fails_or_never_answers_is_refused(opening: list[Any], monk
     with monkeypatch.context() as patch:
         patch.setattr(rendezvous, "Thread", Never)
         with pytest.raises(EngineError, match=r"(?s)rank 0 cannot reach rank 0 at host:7 .* within 3 s.*no answer"):
-            opened(3.0)
+            open_start_store(3.0)
     assert joined == [4.0]
     monkeypatch.setenv("MASTER_ADDR", "broken")
     with pytest.raises(EngineError, match="port 7 is taken: rank 0 cannot listen on broken:7"):
-        opened(3.0)
+        open_start_store(3.0)
 
 
 def test_a_host_is_asked_again_until_the_time_is_over(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -350,5 +358,5 @@ def test_a_host_is_asked_again_until_the_time_is_over(monkeypatch: pytest.Monkey
 
 
 def test_a_reason_that_is_not_given_is_said_so() -> None:
-    assert _unopened("host", 7, 1, 3.0, "").endswith("\n  no reason given")
-    assert "port 7 is taken" in _unopened("host", 7, 1, 3.0, "EADDRINUSE")
+    assert _failure_text("host", 7, 1, 3.0, "").endswith("\n  no reason given")
+    assert "port 7 is taken" in _failure_text("host", 7, 1, 3.0, "EADDRINUSE")

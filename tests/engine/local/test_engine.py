@@ -15,7 +15,7 @@ from hypothesis import given
 from shardwise import Cut, DeviceMesh, Layout, ReduceOp, all_reduce, plan_reshard, shard, trace_communication
 from shardwise.engine.arrays import to_numpy
 from shardwise.engine.counters import Counters
-from shardwise.engine.execute import StepNote, compiled
+from shardwise.engine.execute import StepNote, program_of
 from shardwise.engine.grid import Grid
 from shardwise.engine.job import Job
 from shardwise.engine.local import engine as local
@@ -196,7 +196,7 @@ def test_results_that_are_kept_are_never_overwritten() -> None:
         found = run(engine, Transition(S0, S1, shape), given.arrays, "float32")
         if seed % 3:
             kept.append((given.value, [array[::2] for array in found]))
-        assert engine.pool.held <= engine.pool.limit
+        assert engine.pool.unused_bytes <= engine.pool.limit
     for value, found in kept:
         assert all(np.array_equal(array, value[::2, 32 * i : 32 * i + 32]) for i, array in enumerate(found))
 
@@ -208,9 +208,9 @@ def test_peak_memory_is_what_is_alive_and_the_limit() -> None:
     assert engine.counters.bytes_allocated == 16 << 20
     del alive[:8]
     gc.collect()
-    assert engine.pool.held <= 8 << 20
+    assert engine.pool.unused_bytes <= 8 << 20
     engine.pool.clear()
-    assert engine.pool.held == 0
+    assert engine.pool.unused_bytes == 0
 
 
 def test_arrays_of_one_result_do_not_overlap() -> None:
@@ -242,7 +242,7 @@ def test_a_plan_without_steps_returns_what_it_is_given() -> None:
     mesh = DeviceMesh((2,), ("x",))
     layout = Layout(mesh, [("x",)])
     arrays = spread(layout, (4,)).arrays
-    found = LocalEngine().run(compiled(plan_reshard(layout, layout, (4,), "int64")), arrays)
+    found = LocalEngine().run(program_of(plan_reshard(layout, layout, (4,), "int64")), arrays)
     assert all(a is b for a, b in zip(found, arrays, strict=True))
 
 
@@ -277,7 +277,7 @@ def test_an_engine_has_a_thread_per_core_but_at_most_eight(monkeypatch: pytest.M
 
 
 def stage_of(src: Layout, dst: Layout, shape: tuple[int, ...], dtype: str = "float32") -> Any:
-    (stage,) = compiled(plan_reshard(src, dst, shape, dtype)).stages
+    (stage,) = program_of(plan_reshard(src, dst, shape, dtype)).stages
     return stage
 
 
@@ -289,9 +289,9 @@ def test_work_is_shared_above_the_threshold_by_several_threads_and_never_torchs(
     arrays = [np.zeros((4, 16), "float32")]
     for limit, touched, threads, shared in [(2047, 2, 2, True), (2048, 2, 2, False), (2047, 2, 1, False)]:
         monkeypatch.setattr(local, "PARALLEL", limit)
-        assert LocalEngine(threads=threads)._shared(stage, arrays, touched) == shared
+        assert LocalEngine(threads=threads)._is_shared(stage, arrays, touched) == shared
     monkeypatch.setattr(local, "PARALLEL", 0)
-    assert not LocalEngine(threads=2)._shared(stage, [torch.zeros(4, 16)], 2)
+    assert not LocalEngine(threads=2)._is_shared(stage, [torch.zeros(4, 16)], 2)
 
 
 def test_pieces_are_a_quarter_of_what_a_thread_gets(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -354,7 +354,7 @@ def test_reductions_above_a_block_are_made_in_blocks(monkeypatch: pytest.MonkeyP
     for block, calls in [(1024, 1), (1023, 2), (512, 2), (256, 4)]:
         monkeypatch.setattr(local, "BLOCK", block)
         engine = LocalEngine(threads=1)
-        (found,) = engine.run(compiled(plan_reshard(src, ALL, (16, 16), "float32")), arrays)
+        (found,) = engine.run(program_of(plan_reshard(src, ALL, (16, 16), "float32")), arrays)
         assert (found == 6).all()
         assert engine.counters.kernel_calls == calls
 
@@ -386,7 +386,7 @@ def test_arrays_of_one_result_share_a_block_when_they_are_large() -> None:
 def test_small_arrays_are_joined_to_the_same_values_and_counted_alike(
     src: Layout, dst: Layout, shape: tuple[int, int]
 ) -> None:
-    program, engines = compiled(plan_reshard(src, dst, shape, "float32")), (LocalEngine(), LocalEngine())
+    program, engines = program_of(plan_reshard(src, dst, shape, "float32")), (LocalEngine(), LocalEngine())
     arrays = stored(src, shape, spread(src, shape, "float32").arrays)
     (stage,) = program.stages
     assert stage.is_joined
@@ -450,7 +450,7 @@ def test_copies_and_reductions_above_the_threshold_are_shared(monkeypatch: pytes
             real = engine._share
             monkeypatch.setattr(local, "PARALLEL", 1024 * touched + limit)
             monkeypatch.setattr(engine, "_share", lambda *work, real=real, calls=calls: calls.append(1) or real(*work))
-            made = engine.run(compiled(plan_reshard(src, dst, (16, 16), "float32")), arrays)
+            made = engine.run(program_of(plan_reshard(src, dst, (16, 16), "float32")), arrays)
             assert len(calls) == shared
             value = whole * 4 if src.partial else whole
             found = made[0] if dst is ALL else np.concatenate(list(made), 0 if dst is ROWS else 1)
@@ -466,7 +466,7 @@ def test_one_copy_of_a_grid_above_the_threshold_is_shared(
     real = engine._share
     monkeypatch.setattr(local, "PARALLEL", limit)
     monkeypatch.setattr(engine, "_share", lambda *work: calls.append(1) or real(*work))
-    made = engine.run(compiled(plan_reshard(ROWS, COLUMNS, (16, 16), "float32")), Grid(whole))
+    made = engine.run(program_of(plan_reshard(ROWS, COLUMNS, (16, 16), "float32")), Grid(whole))
     assert isinstance(made, Grid)
     assert np.array_equal(np.concatenate(list(made), 1), whole.reshape(16, 16))
     assert len(calls) == shared
@@ -478,15 +478,15 @@ def test_steps_are_logged_with_what_they_alone_bring(monkeypatch: pytest.MonkeyP
     stage = replace(stage_of(ROWS, COLUMNS, (16, 16)), steps=notes)
 
     def moves(stage: Any, arrays: Any, dtype: Any) -> Any:
-        engine.counters.moved("one", 7)
-        engine.counters.moved("two", 9)
+        engine.counters.count_moved("one", 7)
+        engine.counters.count_moved("two", 9)
         return arrays
 
     monkeypatch.setattr(local, "perf_counter", lambda: next(times))
     monkeypatch.setattr(engine, "_run", moves)
-    engine.counters.moved("two", 100)
+    engine.counters.count_moved("two", 100)
     with trace_communication() as outer, trace_communication() as log:
-        engine._logged(stage, [], np.dtype("float32"))
+        engine._run_logged(stage, [], np.dtype("float32"))
     assert outer.records == log.records
     assert [(r.kind, r.busiest, r.bytes, r.seconds, r.start, r.rank) for r in log] == [
         ("one", 3, 7, 2.5, 10.0, 0),  # steps that are run as one take their time together

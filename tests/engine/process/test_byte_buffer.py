@@ -7,7 +7,7 @@ import torch
 
 from shardwise.engine.arrays import to_numpy, torch_of, torch_view
 from shardwise.engine.pool import Pool
-from shardwise.engine.process.byte_buffer import Parcel, bytes_of
+from shardwise.engine.process.byte_buffer import ByteBuffer, bytes_of
 from tests.engine.test_arrays import DTYPES
 from tests.prim.cases import values
 
@@ -18,9 +18,9 @@ ODD = [ml_dtypes.float8_e4m3fn, ml_dtypes.float8_e5m2]
 def test_what_is_put_into_a_parcel_comes_out_of_its_bytes(dtype: str) -> None:
     kind, pool = np.dtype(dtype), Pool()
     given = values((2, 3), kind)
-    parcel = Parcel(9 * kind.itemsize, kind, pool)
+    parcel = ByteBuffer(9 * kind.itemsize, kind, pool)
     parcel.view(3, (2, 3), given)[...] = given
-    other = Parcel(6 * kind.itemsize, kind, pool)
+    other = ByteBuffer(6 * kind.itemsize, kind, pool)
     other.bytes.copy_(parcel.part(3, 6).bytes)
     assert other.view(0, (2, 3), given).tobytes() == given.tobytes()
     if hasattr(torch, str(kind)):

@@ -22,7 +22,7 @@ from shardwise import (
     trace_communication,
 )
 from shardwise.engine.arrays import to_numpy
-from shardwise.engine.execute import StepNote, compiled, permutation
+from shardwise.engine.execute import StepNote, permutation, program_of
 from shardwise.engine.job import RESULT, Job
 from shardwise.engine.process import engine as distributed
 from shardwise.engine.process.engine import _own_arrays, _own_work
@@ -38,7 +38,7 @@ INT = np.dtype("int64")
 
 def run(some: list[Any], plan: Plan, arrays: list[Any]) -> list[Any]:
     """What each device of the target holds after a plan that all engines run."""
-    program = compiled(plan)
+    program = program_of(plan)
     routes = {engine.rank: route_of(program, engine.rank) for engine in some}  # made one after the other
     assert len(routes) == len(some)
     found = together(some, lambda engine: engine.run(program, held(engine, plan.src, plan.shape, arrays)))
@@ -364,7 +364,7 @@ def test_steps_are_logged_with_their_rank_and_their_bytes() -> None:
 
     def logged(engine: Any) -> Any:
         with trace_communication() as log:
-            out = engine.run(compiled(plan), held(engine, PENDING, (8, 6), given.arrays))
+            out = engine.run(program_of(plan), held(engine, PENDING, (8, 6), given.arrays))
         logs[engine.rank] = log.records
         return out
 
@@ -382,24 +382,24 @@ def test_steps_are_logged_with_what_they_alone_bring(monkeypatch: pytest.MonkeyP
     plan = plan_reshard(whole, split, (4,), INT)
     given = held(engine, whole, (4,), [np.arange(4)] * 2)
     with trace_communication() as log:
-        engine.run(compiled(plan), given)  # nothing is sent
-        engine.counters.moved("slice", 5)
-        engine.run(compiled(plan), given)
+        engine.run(program_of(plan), given)  # nothing is sent
+        engine.counters.count_moved("slice", 5)
+        engine.run(program_of(plan), given)
     assert [(record.kind, record.bytes, record.rank) for record in log] == [("slice", 0, 0)] * 2
 
     def twice(leg: Any, arrays: Any, dtypes: Any, like: Any) -> Any:
-        engine.counters.moved("one", 7)
-        engine.counters.moved("two", 9)
+        engine.counters.count_moved("one", 7)
+        engine.counters.count_moved("two", 9)
         return arrays
 
     times = iter([10.0, 12.5])
     monkeypatch.setattr(distributed, "perf_counter", lambda: next(times))
     monkeypatch.setattr(engine, "_run", twice)
-    engine.counters.moved("two", 100)
+    engine.counters.count_moved("two", 100)
     notes = tuple(StepNote(kind, ("x",), "a", "b", 3) for kind in ("one", "two", "none"))
     leg = Leg(notes, (), (), (), (), (), None, None)
     with trace_communication() as log:
-        engine._logged(leg, {}, (INT, INT, INT), np.zeros(1))
+        engine._run_logged(leg, {}, (INT, INT, INT), np.zeros(1))
     assert [(r.kind, r.busiest, r.bytes, r.seconds, r.start) for r in log] == [
         ("one", 3, 7, 2.5, 10.0),  # steps that are run as one take their time together
         ("two", 3, 9, 0.0, 12.5),
@@ -431,7 +431,7 @@ def test_others_are_told_of_an_error_that_is_not_ours(error: Exception, name: st
     engine._run = fail
     given = held(engine, src, (8, 6), spread(src, (8, 6)).arrays)
     with pytest.raises(type(error)):
-        engine.run(compiled(plan), given)
+        engine.run(program_of(plan), given)
     assert guard.errors == ([error] if told else [])
 
 
@@ -439,7 +439,7 @@ def test_the_target_must_be_of_this_world() -> None:
     (engine, _) = engines(2)
     src, dst = Layout(mesh_of(2), ["x"]), Layout(mesh_of(3), ["x"])
     with pytest.raises(MeshError, match="there are 2 processes"):
-        engine.run(compiled(plan_reshard(src, dst, (6,), INT)), held(engine, src, (6,), spread(src, (6,)).arrays))
+        engine.run(program_of(plan_reshard(src, dst, (6,), INT)), held(engine, src, (6,), spread(src, (6,)).arrays))
 
 
 @pytest.mark.parametrize("dtype", ["float16", "bfloat16"])

@@ -238,7 +238,7 @@ def test_the_group_of_all_is_that_of_torch_and_smaller_ones_are_made_by_their_me
 
     monkeypatch.setattr(dist, "group", SimpleNamespace(WORLD=World()))
     monkeypatch.setattr(dist, "ProcessGroupGloo", gloo)
-    make: Callable[..., Any] = wire._made
+    make: Callable[..., Any] = wire._make_group
     assert make((0, 1, 2), "cpu") == "world on cpu"
     assert make((0, 1, 2), "cuda") == "world on cuda"
     assert make((0, 2), "cpu") == "gloo"
@@ -256,8 +256,8 @@ def test_groups_on_accelerators_are_of_nccl_and_have_the_time_of_the_wire(
             self.made = (store[0], rank, size, options._timeout.total_seconds())
 
     monkeypatch.setattr(dist, "ProcessGroupNCCL", Nccl, raising=False)
-    assert wire._made((0, 2), "cuda").made == ("cuda/0_2", 1, 2, 7.0)
-    assert wire._made((2,), "cuda").made == ("cuda/2", 0, 1, 7.0)
+    assert wire._make_group((0, 2), "cuda").made == ("cuda/0_2", 1, 2, 7.0)
+    assert wire._make_group((2,), "cuda").made == ("cuda/2", 0, 1, 7.0)
 
 
 def test_groups_of_some_have_places_of_their_own_in_the_store(wire: Any, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -265,7 +265,7 @@ def test_groups_of_some_have_places_of_their_own_in_the_store(wire: Any, monkeyp
     monkeypatch.setattr(module, "PrefixStore", lambda name, store: names.append(name))
     monkeypatch.setattr(dist, "ProcessGroupGloo", lambda *args: None)
     for ranks in ((0, 2), (1, 2)):
-        wire._made(ranks, "cpu")
+        wire._make_group(ranks, "cpu")
     Wire()
     Wire()
     assert names[:2] == ["cpu/0_2", "cpu/1_2"]

@@ -8,7 +8,7 @@ import pytest
 
 from shardwise import CPU, Accelerator, DeviceMesh, Layout, plan_reshard
 from shardwise.engine.arrays import identity, reduce_into
-from shardwise.engine.execute import compiled
+from shardwise.engine.execute import program_of
 from shardwise.engine.routes.route import Leg, Out, Part, Route
 from shardwise.engine.routes.route_builder import route_of
 from shardwise.engine.storage import storage_of
@@ -38,7 +38,7 @@ def line(name: str, *devices: CPU | Accelerator) -> DeviceMesh:
 
 
 def routes(move: Move, limit: int | None = None) -> list[Route]:
-    program, out = compiled(plan_reshard(*move, memory_limit=limit)), []
+    program, out = program_of(plan_reshard(*move, memory_limit=limit)), []
     for rank in range(RANKS):
         out.append(route_of(program, rank))
     return out

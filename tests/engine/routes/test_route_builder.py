@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from shardwise import CPU, Accelerator, Cut, DeviceMesh, Layout, Link, ReduceOp, plan_reshard
-from shardwise.engine.execute import Program, compiled, permutation
+from shardwise.engine.execute import Program, permutation, program_of
 from shardwise.engine.routes.route import Message, Part, Route
 from shardwise.engine.routes.route_builder import route_of
 from shardwise.engine.storage import storage_of
@@ -21,7 +21,7 @@ def routes(move: Move) -> list[Route]:
     plan = plan_reshard(*move)
     out = []
     for rank in range(SIZE):
-        out.append(route_of(compiled(plan), rank))
+        out.append(route_of(program_of(plan), rank))
     return out
 
 
@@ -30,7 +30,7 @@ def _described(message: Message) -> tuple[int, list[tuple[int, ...]]]:
 
 
 def reshard(src: Layout, dst: Layout, shape: tuple[int, ...]) -> Program:
-    return compiled(plan_reshard(src, dst, shape, "int8"))
+    return program_of(plan_reshard(src, dst, shape, "int8"))
 
 
 @given(process_moves(SIZE))
@@ -140,7 +140,7 @@ def test_processes_count_sums_that_are_carried_as_float32(devices: int) -> None:
     mesh = DeviceMesh((2, 4), ("x", "y"), [CPU(i % devices) for i in range(8)])
     links = {"x": Link(0, 1e6), "y": Link(0, 1e12)}
     plan = plan_reshard(Layout(mesh, [None], ["x", "y"]), Layout(mesh, [None]), (64,), "bfloat16", links=links)
-    program, total = compiled(plan), 0
+    program, total = program_of(plan), 0
     for rank in range(devices):
         legs = route_of(program, rank).legs
         assert [leg.dtype for leg in legs] == [np.dtype("float32"), None, None]
@@ -190,7 +190,7 @@ def test_a_gather_in_chunks_is_not_one_call() -> None:
     plan = plan_reshard(TERMS, WHOLE, (64,), "int8", memory_limit=24)
     (step,) = plan.steps
     assert step.chunks > 1
-    (leg,) = route_of(compiled(plan), 0).legs
+    (leg,) = route_of(program_of(plan), 0).legs
     assert len(leg.rounds) == 2 * step.chunks
     assert not any(round_.gathers for round_ in leg.rounds)
     assert sum(round_.received for round_ in leg.rounds) == step.received.of(0)

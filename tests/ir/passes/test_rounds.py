@@ -11,7 +11,7 @@ from xdsl.ir import Block, SSAValue
 
 from shardwise.errors import ProgramError
 from shardwise.ir.passes.layouts import local_type
-from shardwise.ir.passes.rounds import Piece, Round, ShardMove, combination, rounds
+from shardwise.ir.passes.rounds import Piece, PieceRound, ShardMove, combination, rounds
 from shardwise.ir.passes.writer import Writer
 from shardwise.layout.cut import Cut
 from shardwise.layout.layout import Layout
@@ -111,7 +111,7 @@ def test_halos_come_from_neighbours_and_are_zero_outside() -> None:
 @pytest.mark.parametrize("seed", range(3))
 def test_a_round_has_no_source_and_no_target_twice(seed: int) -> None:
     rng = np.random.default_rng(seed)
-    one = Round()
+    one = PieceRound()
     added = []
     for _ in range(40):
         source, target = (int(n) for n in rng.integers(0, 6, 2))

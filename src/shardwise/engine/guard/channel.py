@@ -102,7 +102,7 @@ class Address(NamedTuple):
     port: int
 
 
-def listening(towards: str, size: int) -> socket.socket:
+def listen(towards: str, size: int) -> socket.socket:
     """Return a socket that listens on the interface by which this process reaches a host."""
     info = socket.getaddrinfo(towards, 9, type=socket.SOCK_DGRAM)[0]
     with socket.socket(info[0], socket.SOCK_DGRAM) as probe:
@@ -114,7 +114,7 @@ def listening(towards: str, size: int) -> socket.socket:
     return out
 
 
-def connected(
+def connect(
     rank: int, listener: socket.socket, addresses: Mapping[int, Address], token: bytes, timeout: float
 ) -> dict[str, dict[int, Channel]]:
     """Return the channels to all other processes, by kind and rank: to lower ranks it connects, higher ones come."""
@@ -125,9 +125,9 @@ def connected(
             out[kind][other] = _call(rank, kind, other, address, token, end)
     missing = {(kind, other) for kind in KINDS for other in addresses if other > rank}
     while missing:
-        found = _accepted(listener, token, end, missing)
-        if found is not None:
-            kind, channel = found
+        newcomer = _accept(listener, token, end, missing)
+        if newcomer is not None:
+            kind, channel = newcomer
             out[kind][channel.rank] = channel
             missing.discard((kind, channel.rank))
     return out
@@ -142,7 +142,7 @@ def _call(rank: int, kind: str, other: int, address: Address, token: bytes, end:
     return Channel(connection, other)
 
 
-def _accepted(
+def _accept(
     listener: socket.socket, token: bytes, end: float, missing: set[tuple[str, int]]
 ) -> tuple[str, Channel] | None:
     listener.settimeout(max(0.1, end - monotonic()))

@@ -27,23 +27,23 @@ class Fingerprint(NamedTuple):
         words = [f"{call.step} of {call.dtype}{list(call.shape)} {moved}"]
         words += [f"reduction {call.reduction}"] * (call.reduction is not None)
         words += [f"root {call.root}"] * (call.root is not None)
-        words += [f"group {_listed(call.ranks)}, call {self.number} of it", f"plan {call.plan}"]
+        words += [f"group {_ranks_text(call.ranks)}, call {self.number} of it", f"plan {call.plan}"]
         words += [f"on {call.meshes}"] * bool(call.meshes)
         return f"{', '.join(words)}; sequence {self.sequence}, at {self.line or 'an unknown line'}"
 
 
-def encoded(mark: Fingerprint) -> bytes:
+def encode(mark: Fingerprint) -> bytes:
     """Return the bytes that travel.
 
     >>> call = Call("all_gather", (0, 1), (8,), "float32", "[x]", "[-]", None, None, "ab12")
-    >>> decoded(encoded(Fingerprint(call, 1, 4, "train.py:3")))
+    >>> decode(encode(Fingerprint(call, 1, 4, "train.py:3")))
     Fingerprint(call=Call(step='all_gather', ...), number=1, sequence=4, line='train.py:3')
     """
-    digest, text = _told(mark.call)
+    digest, text = _digest_and_text(mark.call)
     return b"".join((HEAD.pack(mark.sequence, mark.number, digest), text, mark.line.encode(errors="replace")))
 
 
-def decoded(body: bytes) -> Fingerprint:
+def decode(body: bytes) -> Fingerprint:
     """Return what another process said."""
     sequence, number, _ = HEAD.unpack_from(body)
     text, _, line = body[HEAD.size :].partition(b"\n")
@@ -51,7 +51,7 @@ def decoded(body: bytes) -> Fingerprint:
     return Fingerprint(Call(step, tuple(ranks), tuple(shape), *rest), number, sequence, line.decode())
 
 
-def told_sequence(body: bytes) -> int:
+def sequence_in(body: bytes) -> int:
     """Return the sequence number of the call in the process that sent this."""
     return int.from_bytes(body[:8], "big")
 
@@ -74,12 +74,12 @@ def differences(a: Fingerprint, b: Fingerprint) -> list[str]:
 
 
 @cache(entries=1024)
-def _told(call: Call) -> tuple[bytes, bytes]:
+def _digest_and_text(call: Call) -> tuple[bytes, bytes]:
     text = json.dumps(call, separators=(",", ":")).encode()
     return sha256(text).digest()[:16], text + b"\n"
 
 
-def _listed(ranks: tuple[int, ...]) -> str:
+def _ranks_text(ranks: tuple[int, ...]) -> str:
     if len(ranks) > 2 and ranks == tuple(range(ranks[0], ranks[-1] + 1)):
         return f"{ranks[0]}-{ranks[-1]}"
     return ",".join(map(str, ranks))

@@ -16,7 +16,7 @@ from typing import Any
 
 from shardwise.engine.call import Call
 from shardwise.engine.guard.channel import Channel
-from shardwise.engine.guard.fingerprint import Fingerprint, agree, decoded, differences, encoded, told_sequence
+from shardwise.engine.guard.fingerprint import Fingerprint, agree, decode, differences, encode, sequence_in
 from shardwise.engine.guard.watchdog import CUT, Watchdog
 from shardwise.engine.log import user_line
 from shardwise.engine.settings import Settings
@@ -56,15 +56,15 @@ class CollectiveGuard:
         self.watchdog.sequence = sequence
         self._counts[call.ranks] += 1
         line = user_line()
-        mine = encoded(Fingerprint(call, self._counts[call.ranks], sequence, line))
+        mine = encode(Fingerprint(call, self._counts[call.ranks], sequence, line))
         waiting = [self._channels[rank] for rank in call.ranks if rank != self.rank]
         for channel in waiting:
             channel.send(mine)
         start = monotonic()
-        while waiting := self._unheard(waiting, mine, sequence, call):
+        while waiting := self._still_waiting(waiting, mine, sequence, call):
             left = start + self.settings.timeout - monotonic()
             if left <= 0:
-                raise self._late([channel.rank for channel in waiting], sequence, call, line)
+                raise self._timeout_error([channel.rank for channel in waiting], sequence, call, line)
             # At first wait for one alone: when it has come, others have too, and each need not wake this process.
             early = self.settings.timeout - left < EARLY
             self._look(waiting[:1] if early else waiting, EARLY if early else left)
@@ -79,25 +79,25 @@ class CollectiveGuard:
     def failure(self, error: Exception, sequence: int, call: Call) -> EngineError:
         """Return the error that tells why an operation of torch.distributed failed."""
         others = [rank for rank in call.ranks if rank != self.rank]
-        found = self._departed(others, sequence, call)
-        if found is not None:
-            return found
+        departure = self._departure_error(others, sequence, call)
+        if departure is not None:
+            return departure
         if "imed out" in str(error):
             late = [rank for rank in others if self.watchdog.silent(rank)]
             late = late or [rank for rank in others if self.watchdog.peers[rank].sequence < sequence] or others
-            return self._late(late, sequence, call, user_line())
+            return self._timeout_error(late, sequence, call, user_line())
         text = f"{call.step} (sequence {sequence}, at {user_line()}) failed in torch.distributed:\n  {error}"
         return self._stop(CollectiveError(text + KEPT, ranks=call.ranks, step=call.step, sequence=sequence))
 
     def unfinished(self, sequence: int) -> CollectiveError:
         """Return the error that tells why what was under way from a call on never came."""
         reading = Call("reading", (self.rank, *self.watchdog.peers), (), "", "", "", None, None, "")
-        error = self._error or self._departed(reading.ranks[1:], self.watchdog.sequence, reading)
+        error = self._error or self._departure_error(reading.ranks[1:], self.watchdog.sequence, reading)
         if error is None:
             error = CollectiveError("NCCL was stopped.", ranks=(self.rank,), step="", sequence=sequence)
         return _like(error, f"a value that was under way at sequence {sequence}, or made of it, never came:\n  {error}")
 
-    def unstarted(self, error: Exception, size: int) -> EngineError:
+    def start_failure(self, error: Exception, size: int) -> EngineError:
         """Return the error that tells why torch.distributed could not start."""
         return self.failure(error, 0, Call("init", tuple(range(size)), (), "", "", "", None, None, ""))
 
@@ -118,21 +118,21 @@ class CollectiveGuard:
 
     # -- comparing ---------------------------------------------------------------------------------
 
-    def _unheard(self, waiting: Sequence[Channel], mine: bytes, sequence: int, call: Call) -> list[Channel]:
+    def _still_waiting(self, waiting: Sequence[Channel], mine: bytes, sequence: int, call: Call) -> list[Channel]:
         # Those that have not come yet; others than the one expected are errors.
         out = []
         for channel in waiting:
             theirs = channel.receive()
             if theirs is not None and not agree(mine, theirs):
-                raise self._mismatch(channel.rank, decoded(mine), decoded(theirs))
+                raise self._mismatch_error(channel.rank, decode(mine), decode(theirs))
             if theirs is None and channel.closed:
-                error = self._departed([channel.rank], sequence, call)
-                raise error or self._lost(channel.rank, sequence, call)
+                error = self._departure_error([channel.rank], sequence, call)
+                raise error or self._loss_error(channel.rank, sequence, call)
             if theirs is None:
                 out.append(channel)
                 continue
             peer = self.watchdog.peers[channel.rank]
-            peer.sequence, peer.heard = told_sequence(theirs), monotonic()
+            peer.sequence, peer.heard = sequence_in(theirs), monotonic()
         if out:
             self._check()
         return out
@@ -151,7 +151,7 @@ class CollectiveGuard:
             again = f"nothing can be shared with other processes any more, since:\n  {self._error}"
             raise _like(self._error, again)
         if self.watchdog.stopped is not None:
-            raise self._told()
+            raise self._reported_error()
 
     def _refuse(self, call: Call) -> None:
         if not self.is_here:
@@ -170,16 +170,16 @@ class CollectiveGuard:
 
     # -- errors ------------------------------------------------------------------------------------
 
-    def _departed(self, ranks: Sequence[int], sequence: int, call: Call) -> CollectiveError | None:
+    def _departure_error(self, ranks: Sequence[int], sequence: int, call: Call) -> CollectiveError | None:
         # Who went by itself is to blame, unless it went after something else had happened, of which all were told.
         gone = [peer for peer in self.watchdog.gone(ranks, NEWS) if not peer.follows]
         first = min(gone, key=lambda peer: peer.clean, default=None)
         cause = self.watchdog.stopped
         if cause is not None and (first is None or not _is_loss(cause, first.rank)):
-            return self._told()
-        return None if first is None else self._lost(first.rank, sequence, call)
+            return self._reported_error()
+        return None if first is None else self._loss_error(first.rank, sequence, call)
 
-    def _lost(self, rank: int, sequence: int, call: Call) -> CollectiveError:
+    def _loss_error(self, rank: int, sequence: int, call: Call) -> CollectiveError:
         peer = self.watchdog.peers[rank]
         where = f", at {peer.line}" if peer.line else ""
         text = (
@@ -189,7 +189,7 @@ class CollectiveGuard:
         text += "" if peer.clean else f"\n  look at the output of rank {rank} first."
         return self._stop(RankLost(text + KEPT, ranks=(rank,), step=call.step, sequence=sequence))
 
-    def _late(self, ranks: Sequence[int], sequence: int, call: Call, line: str) -> CollectiveError:
+    def _timeout_error(self, ranks: Sequence[int], sequence: int, call: Call, line: str) -> CollectiveError:
         seconds = self.settings.timeout
         names = f"rank{'s' * (len(ranks) > 1)} {', '.join(map(str, ranks))}"
         rows = []
@@ -202,7 +202,7 @@ class CollectiveGuard:
         )
         return self._stop(CollectiveTimeout(text + KEPT, ranks=ranks, step=call.step, sequence=sequence))
 
-    def _mismatch(self, rank: int, mine: Fingerprint, theirs: Fingerprint) -> CollectiveError:
+    def _mismatch_error(self, rank: int, mine: Fingerprint, theirs: Fingerprint) -> CollectiveError:
         (first, one), (second, other) = sorted([(self.rank, mine), (rank, theirs)])
         different = differences(one, other)
         text = (
@@ -216,7 +216,7 @@ class CollectiveGuard:
         error = CollectiveMismatch(text + KEPT, ranks=(first, second), step=mine.call.step, sequence=mine.sequence)
         return self._stop(error)
 
-    def _told(self) -> CollectiveError:
+    def _reported_error(self) -> CollectiveError:
         said = dict(self.watchdog.stopped or {})
         kind = ERRORS.get(said.get("error", ""), CollectiveError)
         self._error = kind(said["text"], ranks=said["ranks"], step=said["step"], sequence=said["sequence"])

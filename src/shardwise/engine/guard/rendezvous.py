@@ -49,28 +49,28 @@ class Card:
         return names | {"mesh": mesh}
 
 
-def opened(timeout: float) -> Store:
+def open_start_store(timeout: float) -> Store:
     """Return the store that MASTER_ADDR and MASTER_PORT name; rank 0 keeps it, or torchrun does."""
     host, port, rank = os.environ["MASTER_ADDR"], int(os.environ["MASTER_PORT"]), int(os.environ["RANK"])
     keeps = rank == 0 and os.environ.get("TORCHELASTIC_USE_AGENT_STORE") != "True"
     if not keeps:
         _reach(host, port, rank, timeout)
-    found: list[Any] = []
+    answers: list[Any] = []
 
     def open_store() -> None:
         limit = timedelta(seconds=timeout)
         try:
-            found.append(TCPStore(host, port, is_master=keeps, timeout=limit, wait_for_workers=False))
+            answers.append(TCPStore(host, port, is_master=keeps, timeout=limit, wait_for_workers=False))
         except RuntimeError as error:
-            found.append(error)
+            answers.append(error)
 
     # In a thread: it waits without end for a listener that accepts and never answers.
     thread = Thread(target=open_store, name="shardwise-start", daemon=True)
     thread.start()
     thread.join(timeout + 1.0)
-    store = found[0] if found else "no answer"
+    store = answers[0] if answers else "no answer"
     if not isinstance(store, Store):
-        raise EngineError(_unopened(host, port, rank, timeout, str(store)))
+        raise EngineError(_failure_text(host, port, rank, timeout, str(store)))
     return PrefixStore(f"shardwise/start/{os.environ.get('TORCHELASTIC_RESTART_COUNT', '0')}", store)
 
 
@@ -83,11 +83,11 @@ def _reach(host: str, port: int, rank: int, timeout: float) -> None:
             return
         except OSError as error:
             if monotonic() > end:
-                raise EngineError(_unopened(host, port, rank, timeout, str(error))) from None
+                raise EngineError(_failure_text(host, port, rank, timeout, str(error))) from None
         sleep(PAUSE)
 
 
-def _unopened(host: str, port: int, rank: int, timeout: float, reason: str) -> str:
+def _failure_text(host: str, port: int, rank: int, timeout: float, reason: str) -> str:
     if "EADDRINUSE" in reason or "in use" in reason:
         return (
             f"port {port} is taken: rank 0 cannot listen on {host}:{port} (MASTER_ADDR, MASTER_PORT).\n"
@@ -120,7 +120,7 @@ def shared_token(store: Store, rank: int) -> bytes:
 class _Meeting:
     def __init__(self, store: Store, card: Card) -> None:
         self.store, self.card = store, card
-        self.found: dict[int, Card] = {}
+        self.known: dict[int, Card] = {}
         self.arrived = 0  # how many had come at the last look
 
     def cards(self, timeout: float) -> dict[int, Card]:
@@ -130,7 +130,7 @@ class _Meeting:
         while True:
             self._read()
             self._heed()
-            if len(self.found) == card.size:
+            if len(self.known) == card.size:
                 return self._leave_together(end)
             if monotonic() > end:
                 self._refuse(self._absent(timeout))
@@ -143,10 +143,10 @@ class _Meeting:
         self.arrived = arrived
         for rank in range(self.card.size):
             key = f"card/{rank}"
-            if rank not in self.found and self.store.check([f"{key}/1"]):
-                found = Card(**json.loads(self.store.get(f"{key}/1")))
-                self._compare(found)
-                self.found[rank] = found
+            if rank not in self.known and self.store.check([f"{key}/1"]):
+                card = Card(**json.loads(self.store.get(f"{key}/1")))
+                self._compare(card)
+                self.known[rank] = card
         if self.store.check([f"card/{self.card.rank}/2"]):
             who = [json.loads(self.store.get(f"card/{self.card.rank}/{i}"))["who"] for i in (1, 2)]
             self._refuse(
@@ -163,9 +163,9 @@ class _Meeting:
             self._refuse(f"ranks {a} and {b} do not agree about {', '.join(different)}.{''.join(rows)}")
 
     def _absent(self, timeout: float) -> str:
-        absent = [rank for rank in range(self.card.size) if rank not in self.found]
+        absent = [rank for rank in range(self.card.size) if rank not in self.known]
         names = f"rank{'s' * (len(absent) > 1)} {', '.join(map(str, absent))}"
-        here = ", ".join(f"{rank} ({card.who})" for rank, card in sorted(self.found.items()))
+        here = ", ".join(f"{rank} ({card.who})" for rank, card in sorted(self.known.items()))
         return (
             f"{names} of {self.card.size} did not come within {timeout:g} s.\n  here: rank {here}\n"
             "  WORLD_SIZE is how many processes are started, over all hosts; SHARDWISE_START_TIMEOUT gives more time."
@@ -204,7 +204,7 @@ class _Meeting:
             if monotonic() > end + LINGER:
                 self._refuse(f"only {self._count('agreed')} of {self.card.size} processes finished starting.")
             sleep(PAUSE)
-        return self.found
+        return self.known
 
 
 def addresses(cards: Mapping[int, Card], rank: int) -> dict[int, Address]:

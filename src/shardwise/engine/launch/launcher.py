@@ -71,10 +71,10 @@ class _Process:
         """Return whether the process ended since the last look; it is not reaped, so that its number stays its own."""
         if self.code is not None:
             return False
-        found = os.waitid(os.P_PID, self.popen.pid, os.WEXITED | os.WNOHANG | os.WNOWAIT)
-        if found is None:
+        status = os.waitid(os.P_PID, self.popen.pid, os.WEXITED | os.WNOHANG | os.WNOWAIT)
+        if status is None:
             return False
-        self.code = found.si_status if found.si_code == os.CLD_EXITED else -found.si_status
+        self.code = status.si_status if status.si_code == os.CLD_EXITED else -status.si_status
         self.ended = monotonic()
         return True
 

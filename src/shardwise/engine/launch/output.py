@@ -28,7 +28,7 @@ class Stream:
     is_consequence: bool = False  # whether it says that another process failed
     _holding: bool = False
     _rest: bytes = b""
-    _held: list[str] = field(default_factory=list)
+    _waiting_lines: list[str] = field(default_factory=list)
 
     def take(self, data: bytes) -> None:
         """Print the lines that are complete."""
@@ -48,8 +48,8 @@ class Stream:
 
     def release(self) -> None:
         """Print what is held back."""
-        held, self._held, self._holding = self._held, [], False
-        for line in held:
+        lines, self._waiting_lines, self._holding = self._waiting_lines, [], False
+        for line in lines:
             self._print(line)
 
     def _line(self, line: str) -> None:
@@ -60,7 +60,7 @@ class Stream:
             self._print(line)
             return
         self.is_consequence |= CONSEQUENCE.match(line) is not None
-        self._held.append(line)
+        self._waiting_lines.append(line)
 
     def _print(self, line: str) -> None:
         print(f"{self.prefix}{line}", file=self.to, flush=True)

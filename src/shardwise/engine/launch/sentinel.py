@@ -31,8 +31,8 @@ def members(job: str) -> list[int]:
 def alive(groups: Iterable[int], job: str) -> list[int]:
     """Return the processes of a launch that have not ended: those of its groups, and those with its mark."""
     groups = set(groups)
-    found = {process for process in _processes() if _group(process) in groups}
-    return sorted(found | set(members(job)))
+    strays = {process for process in _processes() if _group(process) in groups}
+    return sorted(strays | set(members(job)))
 
 
 def tell(groups: Iterable[int], job: str, number: signal.Signals) -> None:

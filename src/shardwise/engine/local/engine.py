@@ -47,7 +47,7 @@ class LocalEngine:
     """Runs programs on arrays in this process, NumPy's by default or torch's.
 
     >>> from shardwise import CPU, DeviceMesh, Layout, P, plan_reshard, zeros
-    >>> from shardwise.engine.execute import compiled
+    >>> from shardwise.engine.execute import program_of
     >>> from shardwise.engine.job import Job
     >>> from shardwise.engine.storage import storage_of
     >>> mesh, engine = DeviceMesh((2,), ("x",)), LocalEngine()
@@ -59,7 +59,7 @@ class LocalEngine:
     >>> arrays = engine.each(storage, np.dtype(float), lambda which, device: np.full(2, float(device)))
     >>> engine.work(np.negative, [arrays], Job(storage, (storage,)))
     [array([-0., -0.]), array([-1., -1.])]
-    >>> engine.run(compiled(plan_reshard(P("x"), P(), (4,), "float64", mesh=mesh)), arrays)
+    >>> engine.run(program_of(plan_reshard(P("x"), P(), (4,), "float64", mesh=mesh)), arrays)
     (array([0., 0., 1., 1.]),)
     >>> out = np.empty(4)
     >>> engine.copy(out, arrays, 0, (), engine.counters)
@@ -117,14 +117,14 @@ class LocalEngine:
         counters.copies += len(parts)
         counters.bytes_copied += out.nbytes
         for kind, size in moved:
-            counters.moved(kind, size)
+            counters.count_moved(kind, size)
 
     def reduce(self, out: Array, terms: Sequence[Array], op: ReduceOp, moved: Moved, counters: Counters) -> None:
         """Reduce arrays into one, in the order given, and count what that is between devices."""
         reduce_into(out, terms, op)
         counters.kernel_calls += 1
         for kind, size in moved:
-            counters.moved(kind, size)
+            counters.count_moved(kind, size)
 
     def work(
         self,
@@ -138,18 +138,18 @@ class LocalEngine:
         self.counters.kernel_calls += len(works)
         if job.located:
             jobs = zip(job.boxes, works, strict=True)
-            made = [kernel(*told, *[arrays[i] for arrays, i in zip(operands, at, strict=False)]) for told, at in jobs]
+            outs = [kernel(*boxes, *[arrays[i] for arrays, i in zip(operands, at, strict=False)]) for boxes, at in jobs]
         elif len(operands) == 1:
             (first,) = operands
-            made = [kernel(first[i]) for (i,) in works]
+            outs = [kernel(first[i]) for (i,) in works]
         elif len(operands) == 2:
             first, second = operands
-            made = [kernel(first[i], second[j]) for i, j in works]
+            outs = [kernel(first[i], second[j]) for i, j in works]
         else:
-            made = [kernel(*[arrays[i] for arrays, i in zip(operands, sources, strict=True)]) for sources in works]
+            outs = [kernel(*[arrays[i] for arrays, i in zip(operands, sources, strict=True)]) for sources in works]
         if not job.out.shape:  # NumPy makes scalars of some 0-d arrays, and each shard may take its own way
-            made = [np.asarray(array) if isinstance(array, np.generic) else array for array in made]
-        return made if job.order is None else [made[i] for i in job.order]
+            outs = [np.asarray(array) if isinstance(array, np.generic) else array for array in outs]
+        return outs if job.order is None else [outs[i] for i in job.order]
 
     def each(
         self,
@@ -174,7 +174,7 @@ class LocalEngine:
         only = program.regrid
         if only is not None and type(arrays) is Grid and arrays.whole.shape == only.before and not active_logs():
             return self._regrid(program.stages[0], only, arrays.whole, program.dtype)  # as most reshards are
-        run = self._logged if active_logs() else self._run
+        run = self._run_logged if active_logs() else self._run
         for stage in program.stages:
             arrays = run(stage, arrays, stage.dtype or program.dtype)
         order = program.order
@@ -183,7 +183,7 @@ class LocalEngine:
             return tuple([tiles[i] for i in order])
         return tuple(arrays) if type(arrays) is list else arrays
 
-    def _logged(self, stage: Stage, arrays: Sequence[Array], dtype: np.dtype) -> Sequence[Array]:
+    def _run_logged(self, stage: Stage, arrays: Sequence[Array], dtype: np.dtype) -> Sequence[Array]:
         moved, start = dict(self.counters.bytes_moved), perf_counter()
         out = self._run(stage, arrays, dtype)
         seconds, line = perf_counter() - start, user_line()
@@ -202,19 +202,19 @@ class LocalEngine:
         if stage.fresh:
             return self._regrid(stage, regrid, whole, dtype)
         out = self._by_parts(stage, tiles_of(arrays), dtype)
-        seen = regrid.seen(whole)
+        seen = regrid.view_of(whole)
         return out if seen is None else Grid(seen, out)
 
     def _by_parts(self, stage: Stage, arrays: Sequence[Array], dtype: np.dtype) -> Sequence[Array]:
         if stage.is_lone:
-            made = self.empty(stage.shapes[stage.fresh[0]], dtype, arrays[0])
-            self._reduce(stage, arrays, {stage.fresh[0]: made})
-            return (made,) if stage.tiled is None else Grid(made.reshape(stage.tiled))
+            whole = self.empty(stage.shapes[stage.fresh[0]], dtype, arrays[0])
+            self._reduce(stage, arrays, {stage.fresh[0]: whole})
+            return (whole,) if stage.grid_shape is None else Grid(whole.reshape(stage.grid_shape))
         out: list[Array] = [None] * len(stage.shapes)
         for target, source, where in stage.takes:
             out[target] = arrays[source][where] if where else arrays[source]
         for kind, size in stage.free:
-            self.counters.moved(kind, size)
+            self.counters.count_moved(kind, size)
         if stage.is_small and type(arrays[0]) is np.ndarray:
             return self._join(stage, arrays, out, dtype)
         if stage.fresh:
@@ -233,14 +233,14 @@ class LocalEngine:
         return out[: stage.after.count] if stage.wholes else out
 
     def _regrid(self, stage: Stage, regrid: Regrid, whole: Array, dtype: np.dtype) -> Grid:
-        made = self.empty(regrid.after, dtype, whole)
-        source, into = regrid.matched(whole, made, stage.size > WIDE)
-        if 2 * stage.size > PARALLEL and self._shared(stage, [whole], 2):
+        out = self.empty(regrid.after, dtype, whole)
+        source, into = regrid.match(whole, out, stage.size > WIDE)
+        if 2 * stage.size > PARALLEL and self._is_shared(stage, [whole], 2):
             self._share(self.copy, list(_copy_pieces(into, [source], 0, stage.moved, self._piece(stage))))
         else:
             self.copy(into, [source], 0, stage.moved, self.counters)
             self.counters.copies += stage.copies - 1  # what each array takes from another is a copy
-        return Grid(made)
+        return Grid(out)
 
     def _join(self, stage: Stage, arrays: Sequence[Array], out: list[Array], dtype: np.dtype) -> list[Array]:
         # Many small arrays, each put together of a few parts: new ones are as good as those of the pool.
@@ -252,7 +252,7 @@ class LocalEngine:
             counters.bytes_copied += size
             counters.bytes_allocated += size
             for kind, count in moved:
-                counters.moved(kind, count)
+                counters.count_moved(kind, count)
         for target in stage.empties:
             out[target] = np.empty(stage.shapes[target], dtype)
         return out
@@ -283,7 +283,7 @@ class LocalEngine:
             )
             for target, at, dim, terms, moved, _ in joins
         )
-        if not self._shared(stage, arrays, 2):
+        if not self._is_shared(stage, arrays, 2):
             for into, parts, dim, moved in jobs:
                 self.copy(into, parts, dim, moved, self.counters)
             return
@@ -305,13 +305,13 @@ class LocalEngine:
                 self.reduce(into, terms, op, moved, self.counters)
             return
         parts = [piece for job in jobs for piece in _reduce_pieces(*job)]
-        if self._shared(stage, arrays, 1 + len(stage.reduces[0].terms)):
+        if self._is_shared(stage, arrays, 1 + len(stage.reduces[0].terms)):
             self._share(self.reduce, parts)
             return
         for part in parts:
             self.reduce(*part, self.counters)
 
-    def _shared(self, stage: Stage, arrays: Sequence[Array], touched: int) -> bool:
+    def _is_shared(self, stage: Stage, arrays: Sequence[Array], touched: int) -> bool:
         return self.threads > 1 and stage.size * touched > PARALLEL and not is_torch(arrays[0])
 
     def _piece(self, stage: Stage) -> int:

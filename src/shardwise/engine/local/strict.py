@@ -9,7 +9,7 @@ import numpy as np
 from shardwise.engine.arrays import Array
 from shardwise.engine.grid import tiles_of
 from shardwise.engine.local.engine import LocalEngine
-from shardwise.engine.local_shards import Held
+from shardwise.engine.local_shards import LocalShards
 from shardwise.engine.storage import Storage
 from shardwise.layout.mesh import DeviceMesh
 
@@ -57,11 +57,11 @@ class StrictEngine(LocalEngine):
         """Return the arrays, or those of the first process that lacks one of them (or the one with this index)."""
         wanted = set(range(storage.count)) if index is None else {index}
         rank, own = self.process(storage.layout.mesh, lambda devices: wanted <= set(map(storage.index, devices)))
-        held = set(map(storage.index, own))
-        if wanted <= held:
+        here = set(map(storage.index, own))
+        if wanted <= here:
             return arrays
         tiles = tiles_of(arrays)
-        return Held(storage, {i: tiles[i] for i in sorted(held)}, rank)
+        return LocalShards(storage, {i: tiles[i] for i in sorted(here)}, rank)
 
     def _meet(self, mesh: DeviceMesh) -> None:
         self.size = max(self.size, 1 + max(device.id for device in mesh.devices))

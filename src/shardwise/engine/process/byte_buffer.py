@@ -1,4 +1,4 @@
-"""Parcels: pieces of memory that are sent and received as bytes, seen as arrays of either library."""
+"""Byte buffers: memory that is sent and received as bytes, seen as arrays of either library."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ if TYPE_CHECKING:
 BYTE = np.dtype(np.uint8)
 
 
-class Parcel:
+class ByteBuffer:
     """Bytes that hold elements of one dtype, on the host (from a pool) or on an accelerator.
 
-    >>> parcel = Parcel(8, np.dtype("int16"), Pool())
-    >>> parcel.view(0, (2, 2), np.zeros(0))[...] = [[1, 2], [3, 4]]
-    >>> parcel.bytes.tolist(), parcel.part(2, 2).view(0, (2,), np.zeros(0))
+    >>> buffer = ByteBuffer(8, np.dtype("int16"), Pool())
+    >>> buffer.view(0, (2, 2), np.zeros(0))[...] = [[1, 2], [3, 4]]
+    >>> buffer.bytes.tolist(), buffer.part(2, 2).view(0, (2,), np.zeros(0))
     ([1, 0, 2, 0, 3, 0, 4, 0], array([3, 4], dtype=int16))
     """
 
@@ -40,9 +40,9 @@ class Parcel:
         self._host = (pool or Pool()).empty((size,), BYTE)
         self.bytes = torch.from_numpy(self._host)
 
-    def part(self, first: int, count: int) -> Parcel:
+    def part(self, first: int, count: int) -> ByteBuffer:
         """Return the part that begins with element `first` and has `count` of them."""
-        out, size = object.__new__(Parcel), self.dtype.itemsize
+        out, size = object.__new__(ByteBuffer), self.dtype.itemsize
         where = slice(first * size, (first + count) * size)
         out.dtype, out.bytes, out._host = (
             self.dtype,

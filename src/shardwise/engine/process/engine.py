@@ -28,12 +28,12 @@ from shardwise.engine.arrays import (
 from shardwise.engine.counters import Counters
 from shardwise.engine.execute import Program
 from shardwise.engine.job import Job
-from shardwise.engine.local_shards import Held, sample
+from shardwise.engine.local_shards import LocalShards, sample
 from shardwise.engine.log import Record, active_logs, user_line
 from shardwise.engine.pool import Pool
-from shardwise.engine.process.byte_buffer import Parcel, bytes_of
+from shardwise.engine.process.byte_buffer import ByteBuffer, bytes_of
 from shardwise.engine.process.wire import Pending, Wire
-from shardwise.engine.routes.route import Leg, Message, Out, Part, Round
+from shardwise.engine.routes.route import Leg, Message, MessageRound, Out, Part
 from shardwise.engine.routes.route_builder import route_of
 from shardwise.engine.storage import Storage
 from shardwise.errors import EngineError, MeshError, ShardwiseError
@@ -73,8 +73,8 @@ class DistributedEngine:
 
     def addressable(self, mesh: DeviceMesh) -> tuple[int, ...]:
         """Return the indices of the devices of a mesh that belong to this process."""
-        found = self._addressable.get(mesh)
-        if found is None:
+        own = self._addressable.get(mesh)
+        if own is None:
             outside = [device for device in mesh.devices if device.id >= self.size]
             if outside:
                 raise MeshError(
@@ -82,9 +82,9 @@ class DistributedEngine:
                     "and the device with number r belongs to rank r.\n"
                     "  start as many processes as the mesh has devices."
                 )
-            found = tuple(i for i, device in enumerate(mesh.devices) if device.id == self.rank)
-            self._addressable[mesh] = found
-        return found
+            own = tuple(i for i, device in enumerate(mesh.devices) if device.id == self.rank)
+            self._addressable[mesh] = own
+        return own
 
     def process(self, mesh: DeviceMesh, suffices: Callable[[Sequence[int]], bool]) -> tuple[int, Sequence[int]]:
         """Return the rank of this process and its devices."""
@@ -129,25 +129,27 @@ class DistributedEngine:
         operands: Sequence[Sequence[Array]],
         job: Job,
         dtype: np.dtype | None = None,
-    ) -> Held:
+    ) -> LocalShards:
         """Return the arrays that a kernel makes, each of one array per operand."""
-        made: dict[int, Array] = {}
-        for index, sources, told in _own_work(job, self.addressable(job.out.layout.mesh)):
-            array = kernel(*told, *[arrays[i] for arrays, i in zip(operands, sources, strict=False)])
-            made[index] = np.asarray(array) if isinstance(array, np.generic) else array
-        self.counters.kernel_calls += len(made)
-        if made:
-            return self._held(job.out, made)
+        outs: dict[int, Array] = {}
+        for index, sources, boxes in _own_work(job, self.addressable(job.out.layout.mesh)):
+            array = kernel(*boxes, *[arrays[i] for arrays, i in zip(operands, sources, strict=False)])
+            outs[index] = np.asarray(array) if isinstance(array, np.generic) else array
+        self.counters.kernel_calls += len(outs)
+        if outs:
+            return self._shards(job.out, outs)
         if dtype is not None:
-            return self._held(job.out, made, dtype, sample(operands[0]))
+            return self._shards(job.out, outs, dtype, sample(operands[0]))
         # No device of the result is here: single elements tell its dtype.
-        asked = kernel(*map(sample, operands))
-        asked = np.asarray(asked) if isinstance(asked, np.generic) else asked
-        return self._held(job.out, made, None if is_torch(asked) else asked.dtype, asked)
+        single = kernel(*map(sample, operands))
+        single = np.asarray(single) if isinstance(single, np.generic) else single
+        return self._shards(job.out, outs, None if is_torch(single) else single.dtype, single)
 
-    def _held(self, storage: Storage, made: Arrays, dtype: np.dtype | None = None, like: Array | None = None) -> Held:
+    def _shards(
+        self, storage: Storage, arrays: Arrays, dtype: np.dtype | None = None, like: Array | None = None
+    ) -> LocalShards:
         check = partial(self.wire.check, self.wire.sequence) if self.wire.groups.on_accelerators else None
-        return Held(storage, made, self.rank, dtype, like, check)
+        return LocalShards(storage, arrays, self.rank, dtype, like, check)
 
     def each(
         self,
@@ -156,13 +158,13 @@ class DistributedEngine:
         make: Callable[[int, int], Array],
         base: Sequence[Array] | None = None,
         like: Array | None = None,
-    ) -> Held:
+    ) -> LocalShards:
         """Return the arrays of a tensor that are here, each made by `make(which, device)`."""
         here = _own_arrays(storage, self.addressable(storage.layout.mesh))
-        made = {i: make(i, device) for i, device in here}
-        if not made and like is None and base is not None:
+        arrays = {i: make(i, device) for i, device in here}
+        if not arrays and like is None and base is not None:
             like = sample(base)
-        return self._held(storage, made, dtype, like)
+        return self._shards(storage, arrays, dtype, like)
 
     def apply(self, kernel: Callable[..., Array], arrays: Sequence[Array], shape: Sequence[int]) -> Array:
         """Return what a kernel makes of local arrays: an array of this shape."""
@@ -171,12 +173,12 @@ class DistributedEngine:
 
     # -- programs ----------------------------------------------------------------------------------
 
-    def run(self, program: Program, arrays: Sequence[Array]) -> Held:
+    def run(self, program: Program, arrays: Sequence[Array]) -> LocalShards:
         """Return the arrays of the target layout that are here."""
         self.addressable(program.target.layout.mesh)
         route, like = route_of(program, self.rank), sample(arrays)
         state: Arrays = {slot: arrays[index] for slot, index in route.starts}
-        run = self._logged if active_logs() else self._run
+        run = self._run_logged if active_logs() else self._run
         try:
             before = program.dtype
             for leg in route.legs:
@@ -189,10 +191,10 @@ class DistributedEngine:
             if self.wire.guard is not None and any(round_.talks for leg in route.legs for round_ in leg.rounds):
                 self.wire.guard.give_up(error)
             raise
-        made = {index: state[slot] for index, slot in route.ends}
-        return self._held(program.target, made, program.dtype, like)
+        outs = {index: state[slot] for index, slot in route.ends}
+        return self._shards(program.target, outs, program.dtype, like)
 
-    def _logged(self, leg: Leg, arrays: Arrays, dtypes: Dtypes, like: Array) -> Arrays:
+    def _run_logged(self, leg: Leg, arrays: Arrays, dtypes: Dtypes, like: Array) -> Arrays:
         moved, start = dict(self.counters.bytes_moved), perf_counter()
         out = self._run(leg, arrays, dtypes, like)
         seconds, line = perf_counter() - start, user_line()
@@ -206,12 +208,12 @@ class DistributedEngine:
     def _run(self, leg: Leg, arrays: Arrays, dtypes: Dtypes, like: Array) -> Arrays:
         counted, before, dtype = dtypes
         out: Arrays = {slot: _cut(arrays, part) for slot, part in leg.views}
-        for made in leg.outs:
-            out[made.slot] = self._fresh(made, dtype, like)
-            if made.blank:
-                out[made.slot][...] = 0 if leg.filling is None else identity(leg.filling, dtype)
+        for new in leg.outs:
+            out[new.slot] = self._fresh(new, dtype, like)
+            if new.blank:
+                out[new.slot][...] = 0 if leg.filling is None else identity(leg.filling, dtype)
         for kind, count in leg.near:
-            self.counters.moved(kind, count * counted.itemsize)
+            self.counters.count_moved(kind, count * counted.itemsize)
         trips: list[_Trip] = []
         for round_ in leg.rounds:
             trip = _Trip(self, round_, dtype if round_.spreads else before, arrays, out)
@@ -247,14 +249,14 @@ class DistributedEngine:
         for into, *some in pieces([out, *terms], BLOCK):
             reduce_into(into, some, op)
 
-    def _fresh(self, made: Out, dtype: np.dtype, like: Array) -> Array:
-        if isinstance(made.device, Accelerator) and not (is_torch(like) and like.is_cuda):
-            self.counters.bytes_allocated += prod(made.shape) * dtype.itemsize
+    def _fresh(self, out: Out, dtype: np.dtype, like: Array) -> Array:
+        if isinstance(out.device, Accelerator) and not (is_torch(like) and like.is_cuda):
+            self.counters.bytes_allocated += prod(out.shape) * dtype.itemsize
             kind = getattr(torch, str(dtype))
-            return torch.empty(made.shape, dtype=kind, device=self.accelerator(made.device))
-        if not isinstance(made.device, Accelerator) and is_torch(like) and like.is_cuda:
+            return torch.empty(out.shape, dtype=kind, device=self.accelerator(out.device))
+        if not isinstance(out.device, Accelerator) and is_torch(like) and like.is_cuda:
             like = like.new_empty(0, device="cpu")
-        return self.empty(made.shape, dtype, like)
+        return self.empty(out.shape, dtype, like)
 
 
 @cache()
@@ -267,7 +269,7 @@ def _own_arrays(storage: Storage, devices: tuple[int, ...]) -> list[tuple[int, i
 def _own_work(job: Job, devices: tuple[int, ...]) -> list[tuple[int, tuple[int, ...], tuple[Box, ...]]]:
     # The arrays that some devices make, each with the arrays of the operands and the boxes that it is made of.
     works = [(index, job.sources(device)) for index, device in _own_arrays(job.out, devices)]
-    return [(index, sources, job.told(sources)) for index, sources in works]
+    return [(index, sources, job.boxes_of(sources)) for index, sources in works]
 
 
 def _cut(arrays: Arrays, part: Part) -> Array:
@@ -277,23 +279,25 @@ def _cut(arrays: Arrays, part: Part) -> Array:
 class _Trip:
     """One round under way: what is packed, sent, received, unpacked and summed."""
 
-    __slots__ = ("arrays", "came", "dtype", "engine", "landing", "made", "pending", "round")
+    __slots__ = ("arrays", "arrived", "dtype", "engine", "landing", "outs", "pending", "round")
 
-    def __init__(self, engine: DistributedEngine, round_: Round, dtype: np.dtype, arrays: Arrays, made: Arrays) -> None:
-        self.engine, self.round, self.dtype, self.made = engine, round_, dtype, made
-        self.arrays = made if round_.spreads else arrays
+    def __init__(
+        self, engine: DistributedEngine, round_: MessageRound, dtype: np.dtype, arrays: Arrays, outs: Arrays
+    ) -> None:
+        self.engine, self.round, self.dtype, self.outs = engine, round_, dtype, outs
+        self.arrays = outs if round_.spreads else arrays
         self.pending: Pending | None = None
-        self.came: Parcel | None = None  # all that is received, in one piece
-        self.landing: list[tuple[Parcel, Message]] = []  # what is received and not yet where it belongs
+        self.arrived: ByteBuffer | None = None  # all that is received, in one piece
+        self.landing: list[tuple[ByteBuffer, Message]] = []  # what is received and not yet where it belongs
 
     def start(self) -> None:
         """Start sending and receiving."""
         engine, round_, size = self.engine, self.round, self.dtype.itemsize
         for into, source in round_.handed:
-            engine.copy(_cut(self.made, into), _cut(self.made, source))
+            engine.copy(_cut(self.outs, into), _cut(self.outs, source))
         if not round_.talks:
             return
-        engine.counters.moved(round_.call.step, round_.received * size)
+        engine.counters.count_moved(round_.call.step, round_.received * size)
         engine.counters.bytes_sent += round_.sent * size
         if not round_.straight:
             self._exchange()
@@ -310,46 +314,46 @@ class _Trip:
     def _device(self) -> torch.device | None:
         return self.engine.accelerator(Accelerator(self.engine.rank)) if self.round.on_accelerators else None
 
-    def _parcel(self, count: int) -> Parcel:
-        return Parcel(count * self.dtype.itemsize, self.dtype, self.engine.pool, self._device)
+    def _buffer(self, count: int) -> ByteBuffer:
+        return ByteBuffer(count * self.dtype.itemsize, self.dtype, self.engine.pool, self._device)
 
     def _exchange(self) -> None:
         round_, call = self.round, self.round.call
-        given, self.came = self._parcel(round_.sent), self._parcel(round_.received)
-        self._pack(given, [part for message in round_.sends for part in message.parts])
+        outgoing, self.arrived = self._buffer(round_.sent), self._buffer(round_.received)
+        self._pack(outgoing, [part for message in round_.sends for part in message.parts])
         sizes = {message.rank: message.size * self.dtype.itemsize for message in round_.receives}
         splits = {message.rank: message.size * self.dtype.itemsize for message in round_.sends}
         self.pending = self.engine.wire.exchange(
             call,
-            self.came.bytes,
+            self.arrived.bytes,
             [sizes.get(rank, 0) for rank in call.ranks],
-            given.bytes,
+            outgoing.bytes,
             [splits.get(rank, 0) for rank in call.ranks],
         )
 
     def _gather(self) -> None:
         round_, call = self.round, self.round.call
         (size,) = {message.size for message in (*round_.sends, *round_.receives)}
-        given, came = self._parcel(size), self._parcel(size * len(call.ranks))
-        self._pack(given, round_.sends[0].parts)
+        outgoing, arrived = self._buffer(size), self._buffer(size * len(call.ranks))
+        self._pack(outgoing, round_.sends[0].parts)
         for message in round_.receives:
-            self.landing.append((came.part(call.ranks.index(message.rank) * size, size), message))
-        self.pending = self.engine.wire.gather(call, came.bytes, given.bytes)
+            self.landing.append((arrived.part(call.ranks.index(message.rank) * size, size), message))
+        self.pending = self.engine.wire.gather(call, arrived.bytes, outgoing.bytes)
 
     def _send(self) -> None:
         receives, sends = [], []
         if self.round.sums:
-            self.came = self._parcel(self.round.received)
+            self.arrived = self._buffer(self.round.received)
             at = 0
             for message in self.round.receives:
-                receives.append((message.rank, self.came.part(at, message.size).bytes))
+                receives.append((message.rank, self.arrived.part(at, message.size).bytes))
                 at += message.size
         for message in self.round.receives if not self.round.sums else ():
-            flat = bytes_of(_cut(self.made, message.parts[0])) if len(message.parts) == 1 else None
+            flat = bytes_of(_cut(self.outs, message.parts[0])) if len(message.parts) == 1 else None
             if flat is None:
-                parcel = self._parcel(message.size)
-                self.landing.append((parcel, message))
-                flat = parcel.bytes
+                buffer = self._buffer(message.size)
+                self.landing.append((buffer, message))
+                flat = buffer.bytes
             receives.append((message.rank, flat))
         packed: dict[int, Any] = {}  # what goes to several is packed once
         for message in self.round.sends:
@@ -357,18 +361,18 @@ class _Trip:
             if flat is None:
                 flat = bytes_of(_cut(self.arrays, message.parts[0])) if len(message.parts) == 1 else None
             if flat is None:
-                parcel = self._parcel(message.size)
-                self._pack(parcel, message.parts)
-                flat = parcel.bytes
+                buffer = self._buffer(message.size)
+                self._pack(buffer, message.parts)
+                flat = buffer.bytes
             packed[id(message.parts)] = flat
             sends.append((message.rank, flat))
         self.pending = self.engine.wire.send(self.round.call, receives, sends, self._device)
 
-    def _pack(self, parcel: Parcel, parts: Sequence[Part]) -> None:
+    def _pack(self, buffer: ByteBuffer, parts: Sequence[Part]) -> None:
         at = 0
         for part in parts:
             array = _cut(self.arrays, part)
-            self.engine.copy(parcel.view(at, part.shape, array), array)
+            self.engine.copy(buffer.view(at, part.shape, array), array)
             at += prod(part.shape)
 
     def finish(self, op: ReduceOp) -> None:
@@ -377,31 +381,31 @@ class _Trip:
             self.pending.arrive()
         if self.round.sums:
             self._sum(op)
-        elif self.came is not None:
-            self._unpack(self.came, [part for message in self.round.receives for part in message.parts])
-        for parcel, message in self.landing:
-            self._unpack(parcel, message.parts)
+        elif self.arrived is not None:
+            self._unpack(self.arrived, [part for message in self.round.receives for part in message.parts])
+        for buffer, message in self.landing:
+            self._unpack(buffer, message.parts)
 
     def leave(self) -> None:
         """Wait until what was sent has been read: its memory is free then."""
         if self.pending is not None:
             self.pending.wait()
 
-    def _unpack(self, parcel: Parcel, parts: Sequence[Part]) -> None:
+    def _unpack(self, buffer: ByteBuffer, parts: Sequence[Part]) -> None:
         at = 0
         for part in parts:
-            into = _cut(self.made, part)
-            self.engine.copy(into, parcel.view(at, part.shape, into))
+            into = _cut(self.outs, part)
+            self.engine.copy(into, buffer.view(at, part.shape, into))
             at += prod(part.shape)
 
     def _sum(self, op: ReduceOp) -> None:
         for part, terms in self.round.sums:
-            into = _cut(self.made, part)
+            into = _cut(self.outs, part)
             values = []
             for term in terms:
                 if isinstance(term, Part):
                     values.append(_cut(self.arrays, term))
                 else:
-                    assert self.came is not None
-                    values.append(self.came.view(term, part.shape, into))
+                    assert self.arrived is not None
+                    values.append(self.arrived.view(term, part.shape, into))
             self.engine.reduce(into, values, op)

@@ -35,19 +35,19 @@ class Groups:
         self.abandoned: set[Ranks] = set()
         self.torn = float("inf")  # the sequence number of the first call that was abandoned
         self._make = make
-        self._made: dict[tuple[str, Ranks], Any] = {}
+        self._groups: dict[tuple[str, Ranks], Any] = {}
         self._flying: deque[tuple[int, Ranks, Any]] = deque()  # in the order of their sequence numbers
         self._lock = Lock()  # the watchdog abandons groups too
 
     def get(self, ranks: Ranks, device: str) -> Any:
         """Return the group of some ranks, in order."""
-        found = self._made.get((device, ranks))
-        if found is None:
-            made = self._make(ranks, device)
+        group = self._groups.get((device, ranks))
+        if group is None:
+            group = self._make(ranks, device)
             with self._lock:
-                found = self._made[device, ranks] = made
+                self._groups[device, ranks] = group
                 self.on_accelerators |= device != "cpu"
-        return found
+        return group
 
     def track(self, sequence: int, ranks: Ranks, event: Any) -> None:
         """Remember the event at which what a call brings is on the accelerator, until it has happened."""
@@ -64,7 +64,7 @@ class Groups:
         What can still end is given a moment to do so.
         """
         with self._lock:
-            some = {ranks: group for (device, ranks), group in self._made.items() if device != "cpu"}
+            some = {ranks: group for (device, ranks), group in self._groups.items() if device != "cpu"}
             for ranks in list(some):
                 if ranks in self.abandoned or (lost is not None and set(lost).isdisjoint(ranks)):
                     del some[ranks]
@@ -86,8 +86,8 @@ class Groups:
     def close(self, keep: Callable[[Ranks], bool]) -> None:
         """Give back the groups of NCCL, except those that others see to, or that were abandoned."""
         with self._lock:
-            for (device, ranks), group in self._made.items():
+            for (device, ranks), group in self._groups.items():
                 if device != "cpu" and ranks not in self.abandoned and not keep(ranks):
                     group.shutdown()
-            self._made = {key: group for key, group in self._made.items() if key[1] in self.abandoned}
+            self._groups = {key: group for key, group in self._groups.items() if key[1] in self.abandoned}
             self._flying.clear()

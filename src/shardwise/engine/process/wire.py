@@ -105,14 +105,14 @@ class Wire:
         self.store = PrefixStore(f"shardwise/{next(_wires)}", dist.distributed_c10d._get_default_store())
         self.sequence = 0
         self.guard: Guard | None = None
-        self.groups = Groups(self._made)
+        self.groups = Groups(self._make_group)
         self._accelerator: torch.device | None = None  # the last that was used
 
     def group(self, ranks: tuple[int, ...], device: str = "cpu") -> Any:
         """Return the process group of some ranks, in order: of gloo for the host, of NCCL for accelerators."""
         return self.groups.get(ranks, device)
 
-    def _made(self, ranks: tuple[int, ...], device: str) -> Any:
+    def _make_group(self, ranks: tuple[int, ...], device: str) -> Any:
         if len(ranks) == self.size:
             return dist.group.WORLD._get_backend(torch.device(device))  # type: ignore[union-attr]
         store = PrefixStore(f"{device}/{'_'.join(map(str, ranks))}", self.store)
@@ -137,22 +137,22 @@ class Wire:
         if sequence >= self.groups.torn and self.guard is not None:
             raise self.guard.unfinished(int(self.groups.torn))
 
-    def exchange(self, call: Call, out: Bytes, sizes: Sequence[int], given: Bytes, splits: Sequence[int]) -> Pending:
-        """Send every member of the group its split of `given`, in order, and take what they send: one library call."""
+    def exchange(self, call: Call, out: Bytes, sizes: Sequence[int], outgoing: Bytes, splits: Sequence[int]) -> Pending:
+        """Send each member of the group its split of `outgoing`, in order, and take theirs: one library call."""
 
         def start() -> Works:
-            group = self.group(call.ranks, given.device.type)
-            return [group.alltoall_base(out, given, list(sizes), list(splits))], ()
+            group = self.group(call.ranks, outgoing.device.type)
+            return [group.alltoall_base(out, outgoing, list(sizes), list(splits))], ()
 
-        return self._begun(call, start, given.device if given.is_cuda else None)
+        return self._begin(call, start, outgoing.device if outgoing.is_cuda else None)
 
-    def gather(self, call: Call, out: Bytes, given: Bytes) -> Pending:
+    def gather(self, call: Call, out: Bytes, outgoing: Bytes) -> Pending:
         """Gather equally many bytes of every member of the group: one library call."""
 
         def start() -> Works:
-            return [self.group(call.ranks, given.device.type)._allgather_base(out, given)], ()
+            return [self.group(call.ranks, outgoing.device.type)._allgather_base(out, outgoing)], ()
 
-        return self._begun(call, start, given.device if given.is_cuda else None)
+        return self._begin(call, start, outgoing.device if outgoing.is_cuda else None)
 
     def send(
         self, call: Call, receives: Sequence[Letter], sends: Sequence[Letter], device: torch.device | None = None
@@ -165,20 +165,22 @@ class Wire:
 
         def start() -> Works:
             if device is not None:
-                return [self._grouped(call, receives, sends, device)], ()
+                return [self._exchange_letters(call, receives, sends, device)], ()
             world = self.group(tuple(range(self.size)))
             coming = [world.recv([letter], rank, 0) for rank, letter in receives]
             return coming, [world.send([letter], rank, 0) for rank, letter in sends]
 
-        return self._begun(call, start, device)
+        return self._begin(call, start, device)
 
-    def _grouped(self, call: Call, receives: Sequence[Letter], sends: Sequence[Letter], device: torch.device) -> Any:
+    def _exchange_letters(
+        self, call: Call, receives: Sequence[Letter], sends: Sequence[Letter], device: torch.device
+    ) -> Any:
         none = torch.empty(0, dtype=torch.uint8, device=device)
         coming, going = dict(receives), dict(sends)
-        outs, given = [coming.get(rank, none) for rank in call.ranks], [going.get(rank, none) for rank in call.ranks]
-        return self.group(call.ranks, "cuda").alltoall(outs, given)
+        outs, outgoing = [coming.get(rank, none) for rank in call.ranks], [going.get(rank, none) for rank in call.ranks]
+        return self.group(call.ranks, "cuda").alltoall(outs, outgoing)
 
-    def _begun(self, call: Call, start: Callable[[], Works], device: torch.device | None) -> Pending:
+    def _begin(self, call: Call, start: Callable[[], Works], device: torch.device | None) -> Pending:
         self.sequence += 1
         sequence, guard = self.sequence, self.guard
         if guard is not None:
@@ -196,9 +198,9 @@ class Wire:
         if device is None or guard is None:
             return Pending(works, guard, sequence, call)
         self._accelerator = device
-        return Pending(works, guard, sequence, call, lambda: self._queued(sequence, call, device))
+        return Pending(works, guard, sequence, call, lambda: self._track(sequence, call, device))
 
-    def _queued(self, sequence: int, call: Call, device: torch.device) -> None:
+    def _track(self, sequence: int, call: Call, device: torch.device) -> None:
         # What comes is to be waited for on the accelerator from here on.
         event = torch.cuda.Event()
         event.record(torch.cuda.current_stream(device))

@@ -49,7 +49,7 @@ class Out(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Round:
+class MessageRound:
     """One round of messages within a group of processes, or a chunk of one."""
 
     call: Call
@@ -85,7 +85,7 @@ class Leg:
     near: tuple[
         tuple[str, int], ...
     ]  # elements (of the plan's dtype) that devices here receive from each other, by kind
-    rounds: tuple[Round, ...]
+    rounds: tuple[MessageRound, ...]
     op: ReduceOp | None
     filling: ReduceOp | None
     dtype: np.dtype | None = None  # of the arrays that are made, if that is not the program's

@@ -17,8 +17,8 @@ from typing import TypeVar
 from shardwise.caches import cache
 from shardwise.engine.call import Call, meshes_text
 from shardwise.engine.execute import Program, notes
-from shardwise.engine.routes.handover import handover_route
-from shardwise.engine.routes.route import Leg, Message, Out, Part, Round, Route, Sum
+from shardwise.engine.routes.permutation import permutation_route
+from shardwise.engine.routes.route import Leg, Message, MessageRound, Out, Part, Route, Sum
 from shardwise.engine.routes.swap import rounds_of
 from shardwise.engine.storage import Storage, region, storage_of
 from shardwise.layout.device import Accelerator, Device
@@ -43,7 +43,7 @@ def route_of(program: Program, rank: int) -> Route:
     """Return what the process with a rank does in a program."""
     plan = program.plan
     if plan is None:
-        return handover_route(program, rank)
+        return permutation_route(program, rank)
     src, dst = storage_of(plan.src, plan.shape), storage_of(plan.dst, plan.shape)
     starts = {_array_slot(plan, src, i): src.index(i) for i in _own_slots(src, rank)}
     ends: dict[int, int] = {}
@@ -86,7 +86,7 @@ class _LegBuilder:
     filled: dict[int, int] = field(default_factory=dict)  # elements of each slot's new array that are known
     copies: list[Transfer[int]] = field(default_factory=list)
     near: dict[str, int] = field(default_factory=dict)
-    rounds: list[Round] = field(default_factory=list)
+    rounds: list[MessageRound] = field(default_factory=list)
 
     # -- who is who --------------------------------------------------------------------------------
 
@@ -198,7 +198,7 @@ class _LegBuilder:
         self._fill(last)
         handed = [copy for d in last if (copy := self._copy(self.after, d))[0] != copy[1]]
         if handed:
-            self.rounds.append(Round(self._call(step), (), (), handed=tuple(handed), talks=False))
+            self.rounds.append(MessageRound(self._call(step), (), (), handed=tuple(handed), talks=False))
 
     def _add_rounds(self, step: Step, move: Movement, coming: Sequence[Transfer[int]], handed: Sequence[Copy]) -> None:
         storage, ranks = self.givers(move)
@@ -215,7 +215,7 @@ class _LegBuilder:
         for chunk in range(step.chunks):
             sent, received = (list(_chunk(some, step, chunk)) for some in (going, coming))
             self.rounds.append(
-                Round(
+                MessageRound(
                     call,
                     _messages((self.targets[d.target], d, self._part(storage, d.source, d.box)) for d in sent),
                     _messages((ranks[d.source], d, self._part(self.after, d.target, d.box)) for d in received),
@@ -262,8 +262,8 @@ class _LegBuilder:
 
     # -- values ------------------------------------------------------------------------------------
 
-    def _fill(self, made: Iterable[Transfer[int] | Reduction]) -> None:
-        for _, slot, box in made:
+    def _fill(self, parts: Iterable[Transfer[int] | Reduction]) -> None:
+        for _, slot, box in parts:
             self.filled[slot] = self.filled.get(slot, 0) + box_size(box)
 
     def _copy(self, storage: Storage, transfer: Transfer[int]) -> Copy:

@@ -28,9 +28,9 @@ from shardwise.ir.shard.attributes import DYNAMIC_INDEX
 from shardwise.layout.layout import Layout, Shape
 from shardwise.layout.mesh import DeviceMesh
 from shardwise.layout.placement import ReduceOp
-from shardwise.layout.tiling import Box
 from shardwise.plan.movement import Movement
 from shardwise.plan.steps import Step
+from shardwise.plan.transfer import Transfer
 
 
 @dataclass(frozen=True)
@@ -45,7 +45,7 @@ class Piece:
 
 
 @dataclass
-class Round:
+class PieceRound:
     """Pieces of which no two have a source or a target in common."""
 
     pieces: list[Piece] = field(default_factory=list)
@@ -91,13 +91,14 @@ class ShardMove:
     def pieces(self, group: Sequence[int]) -> tuple[list[Piece], list[Piece]] | None:
         """Return the pieces that stay and those that travel in a group; None if one comes from outside of it."""
         at = {device: k for k, device in enumerate(group)}
-        stay = [d for device in group for d in self.move.stays(device)]
-        travel = [d for device in group for d in self.move.arrivals(device)]
-        if any(source not in at for source, _, _ in travel):
+        stay = [transfer for device in group for transfer in self.move.stays(device)]
+        travel = [transfer for device in group for transfer in self.move.arrivals(device)]
+        if any(transfer.source not in at for transfer in travel):
             return None
-        return [self._piece(at, *d) for d in stay], [self._piece(at, *d) for d in travel]
+        return [self._piece(at, transfer) for transfer in stay], [self._piece(at, transfer) for transfer in travel]
 
-    def _piece(self, at: dict[int, int], source: int, target: int, box: Box) -> Piece:
+    def _piece(self, at: dict[int, int], transfer: Transfer[int]) -> Piece:
+        source, target, box = transfer
         old, new = self.src.held_box(self.shape, source), self.dst.held_box(self.shape, target)
         return Piece(
             at[source],
@@ -176,16 +177,16 @@ def _corners(movement: ShardMove, axes: Sequence[int]) -> Iterator[int]:
     return (mesh.index(place) for place in product(*ends))
 
 
-def _coloured(pieces: Sequence[Piece]) -> list[Round]:
+def _coloured(pieces: Sequence[Piece]) -> list[PieceRound]:
     # First fit, those that go equally far and are equally large together.
-    out: list[Round] = []
+    out: list[PieceRound] = []
     for piece in sorted(pieces, key=lambda p: (p.size, p.target - p.source, p.source, p.put)):
         for one in out:
             if one.takes(piece):
                 one.add(piece)
                 break
         else:
-            out.append(Round())
+            out.append(PieceRound())
             out[-1].add(piece)
     return out
 

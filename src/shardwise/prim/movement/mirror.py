@@ -8,7 +8,7 @@ import numpy as np
 from array_api_compat import array_namespace
 
 from shardwise.caches import cache
-from shardwise.engine.execute import compiled
+from shardwise.engine.execute import program_of
 from shardwise.layout.cut import Cut
 from shardwise.layout.device import CPU
 from shardwise.layout.layout import Layout, Shape
@@ -37,7 +37,7 @@ def _mirror(x: Tensor, *, dims: Dims, layout: Layout | None = None) -> Tensor:
         plan = plan_reshard(source, target, shape, x.dtype)
         if plan.steps:
             may_send("flip", x, dims, plan)
-            there = Tensor(x.engine.run(compiled(plan), x.kept), target, shape, x.dtype, x.engine)
+            there = Tensor(x.engine.run(program_of(plan), x.kept), target, shape, x.dtype, x.engine)
             x = taken(there, layout, shape, opposite.__getitem__)
         else:
             x = taken(x, layout, shape)

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from shardwise.caches import cache
-from shardwise.engine.execute import Program, compiled
+from shardwise.engine.execute import Program, program_of
 from shardwise.engine.storage import Region, storage_of
 from shardwise.layout.axis import is_disjoint
 from shardwise.layout.cut import Cut
@@ -78,7 +78,7 @@ def cutting(src: Layout, dst: Layout, shape: Shape, index: Index, dtype: np.dtyp
     """
     found = windowed(src, shape, index)
     plan = plan_reshard(found, dst, tuple([span.length for span in index]), dtype)
-    program = compiled(plan)
+    program = program_of(plan)
     if src.has_halo or len(program.stages) != 1 or program.order is not None:
         return None
     (stage,), own = program.stages, storage_of(src, shape)
@@ -91,7 +91,8 @@ def cutting(src: Layout, dst: Layout, shape: Shape, index: Index, dtype: np.dtyp
         join._replace(terms=tuple((i, inside(spots[i], where)) for i, where in join.terms)) for join in stage.joins
     )
     takes = tuple(take._replace(region=inside(spots[take.source], take.region)) for take in stage.takes)
-    return Program(program.target, dtype, given=(replace(stage, before=own, joins=joins, takes=takes, is_small=True),))
+    stage = replace(stage, before=own, joins=joins, takes=takes, is_small=True)
+    return Program(program.target, dtype, own_stages=(stage,))
 
 
 def inside(outer: Region, inner: Region) -> Region:

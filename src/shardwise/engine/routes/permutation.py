@@ -1,4 +1,4 @@
-"""Handovers: whole arrays that go from device to device, as one process does it."""
+"""Permutations: whole arrays that go from device to device, as one process does it."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ from math import prod
 
 from shardwise.engine.call import Call
 from shardwise.engine.execute import Program
-from shardwise.engine.routes.route import Leg, Message, Out, Part, Round, Route
+from shardwise.engine.routes.route import Leg, Message, MessageRound, Out, Part, Route
 from shardwise.layout.device import Accelerator
 
 
-def handover_route(program: Program, rank: int) -> Route:
+def permutation_route(program: Program, rank: int) -> Route:
     """Return what the process with a rank does; a device that has the array already keeps it."""
     storage, sources = program.target, program.sources
     assert sources is not None, "a program without a plan is a permutation"
@@ -37,25 +37,26 @@ def handover_route(program: Program, rank: int) -> Route:
             coming.setdefault(ranks[source], []).append(Part(target, (), shape))
         elif ranks[source] == rank:
             going.setdefault(ranks[target], []).append(Part(source, (), shape))
-    note = program.given[0].steps
+    note = program.own_stages[0].steps
     digest = sha256(repr((sources, str(storage.layout), repr(mesh))).encode()).hexdigest()[:16]
     text = str(storage.layout)
     group = tuple(sorted(set(ranks)))
     call = Call("permute", group, storage.shape, str(program.dtype), text, text, None, None, digest, repr(mesh))
-    sends, receives = _mail(going), _mail(coming)
+    sends, receives = _messages(going), _messages(coming)
     talks = any(
         s is not None and not stays[t] and ranks[s] != ranks[t] and prod(storage.local_shape(storage.index(t)))
         for t, s in enumerate(sources)
     )
     on_accelerators = all(isinstance(mesh.device(i), Accelerator) for i in range(mesh.num_devices))
-    rounds = (Round(call, sends, receives, straight=True, on_accelerators=on_accelerators),) if talks and own else ()
+    one = MessageRound(call, sends, receives, straight=True, on_accelerators=on_accelerators)
+    rounds = (one,) if talks and own else ()
     moved = (("permute", near),) if near else ()
     leg = Leg(note, tuple(outs), tuple(views), (), moved, rounds, None, None)
     ends = {storage.index(i): i for i in reversed(own)}
     return Route(tuple((i, storage.index(i)) for i in own), (leg,), tuple(ends.items()))
 
 
-def _mail(parts: dict[int, list[Part]]) -> tuple[Message, ...]:
+def _messages(parts: dict[int, list[Part]]) -> tuple[Message, ...]:
     return tuple(
         Message(rank, tuple(some), sum(prod(part.shape) for part in some)) for rank, some in sorted(parts.items())
     )

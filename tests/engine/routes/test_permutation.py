@@ -8,7 +8,7 @@ import pytest
 
 from shardwise import CPU, Accelerator, DeviceMesh, Layout
 from shardwise.engine.execute import Program, permutation
-from shardwise.engine.routes.handover import handover_route
+from shardwise.engine.routes.permutation import permutation_route
 from shardwise.engine.routes.route import Part, Route
 from shardwise.engine.storage import storage_of
 from tests.plan.cases import mesh_of
@@ -28,7 +28,7 @@ def simulated(layout: Layout, shape: tuple[int, ...], sources: tuple[int | None,
     """What each device holds after all processes have done their routes, as the number of the device it came from."""
     program, mesh = handed(layout, shape, sources), layout.mesh
     ranks = [device.id for device in mesh.devices]
-    routes: dict[int, Route] = {rank: handover_route(program, rank) for rank in sorted(set(ranks))}
+    routes: dict[int, Route] = {rank: permutation_route(program, rank) for rank in sorted(set(ranks))}
     mail: dict[tuple[int, int], list[tuple[int, tuple[int, ...]]]] = {}
     for rank, route in routes.items():
         for round_ in route.legs[0].rounds:
@@ -78,7 +78,7 @@ def test_every_device_ends_with_the_array_of_its_source(ids: tuple[int, ...]) ->
 def test_what_is_there_is_kept_and_what_is_near_is_not_sent() -> None:
     mesh = DeviceMesh((4,), ("x",), [CPU(i) for i in (0, 0, 1, 1)])
     layout = Layout(mesh, ["x"])
-    route = handover_route(handed(layout, (8,), (0, 0, 1, 2)), 0)
+    route = permutation_route(handed(layout, (8,), (0, 0, 1, 2)), 0)
     (leg,) = route.legs
     assert leg.views == ((0, Part(0, (), (2,))), (1, Part(0, (), (2,))))
     assert leg.near == (("permute", 2),)  # the second gets what the first of its process has
@@ -87,18 +87,18 @@ def test_what_is_there_is_kept_and_what_is_near_is_not_sent() -> None:
     assert round_.receives == ()
     assert not leg.copies
     assert (leg.op, leg.filling) == (None, None)
-    other = handover_route(handed(layout, (8,), (0, 0, 1, 2)), 1).legs[0]
+    other = permutation_route(handed(layout, (8,), (0, 0, 1, 2)), 1).legs[0]
     assert [(o.slot, o.shape, o.blank) for o in other.outs] == [(2, (2,), False)]
     assert other.views == ((3, Part(2, (), (2,))),)
 
 
 def test_the_call_is_the_same_in_every_process() -> None:
     layout = Layout(MESH, [("x", "y"), None])
-    routes = [handover_route(handed(layout, (8, 3), (1, 2, 3, 0)), rank) for rank in range(4)]
+    routes = [permutation_route(handed(layout, (8, 3), (1, 2, 3, 0)), rank) for rank in range(4)]
     (call,) = {round_.call for route in routes for round_ in route.legs[0].rounds}
     assert call[:8] == ("permute", (0, 1, 2, 3), (8, 3), "int8", "[x y|-]", "[x y|-]", None, None)
     assert call.meshes == "DeviceMesh(x=2, y=2)"
-    (other,) = handover_route(handed(layout, (8, 3), (1, 0, 3, 2)), 0).legs[0].rounds
+    (other,) = permutation_route(handed(layout, (8, 3), (1, 0, 3, 2)), 0).legs[0].rounds
     assert other.call._replace(plan=call.plan) == call
     assert other.call.plan != call.plan
     assert len(call.plan) == 16
@@ -110,27 +110,27 @@ def test_the_call_is_the_same_in_every_process() -> None:
 def test_without_anything_to_send_there_is_no_call(shape: tuple[int, ...], sources: Any) -> None:
     layout = Layout(MESH, [("x", "y"), *[None] * (len(shape) - 1)])
     for rank in range(4):
-        assert handover_route(handed(layout, shape, sources), rank).legs[0].rounds == ()
+        assert permutation_route(handed(layout, shape, sources), rank).legs[0].rounds == ()
 
 
 def test_all_take_part_even_those_that_have_nothing_to_send() -> None:
     layout = Layout(MESH, [("x", "y")])
     program = handed(layout, (8,), (1, 1, 2, 3))
     for rank in range(4):
-        (round_,) = handover_route(program, rank).legs[0].rounds
+        (round_,) = permutation_route(program, rank).legs[0].rounds
         assert [m.rank for m in round_.sends] == ([0] if rank == 1 else [])
         assert [m.rank for m in round_.receives] == ([1] if rank == 0 else [])
-    outside = handover_route(program, 7)
+    outside = permutation_route(program, 7)
     assert outside.starts == outside.ends == ()
     assert outside.legs[0].rounds == ()
 
 
 def test_arrays_start_and_end_where_they_are_stored() -> None:
     mesh = DeviceMesh((2, 2), ("x", "y"), [CPU(i) for i in (0, 0, 1, 1)])
-    route = handover_route(handed(Layout(mesh, ["y"]), (8,), (1, 0, 3, 2)), 1)
+    route = permutation_route(handed(Layout(mesh, ["y"]), (8,), (1, 0, 3, 2)), 1)
     assert route.starts == ((2, 0), (3, 1))
     assert sorted(route.ends) == [(0, 2), (1, 3)]
-    replicated = handover_route(handed(Layout(mesh, [None]), (8,), (0, 0, 0, 0)), 1)
+    replicated = permutation_route(handed(Layout(mesh, [None]), (8,), (0, 0, 0, 0)), 1)
     assert replicated.ends == ((0, 2),)  # the first of its devices that hold it
 
 
@@ -141,14 +141,14 @@ def test_accelerators_are_told_of_only_where_all_are_ones() -> None:
         ([CPU(0), CPU(1)], False),
     ):
         layout = Layout(DeviceMesh((2,), ("x",), devices), ["x"])
-        (round_,) = handover_route(handed(layout, (4,), (1, 0)), 0).legs[0].rounds
+        (round_,) = permutation_route(handed(layout, (4,), (1, 0)), 0).legs[0].rounds
         assert round_.on_accelerators is want
 
 
 def test_messages_are_in_the_order_of_ranks_whatever_the_order_of_devices() -> None:
     turned = Layout(DeviceMesh((4,), ("x",), [CPU(i) for i in (3, 2, 1, 0)]), ["x"])
-    (round_,) = handover_route(handed(turned, (8,), (3, 3, 3, 3)), 0).legs[0].rounds
+    (round_,) = permutation_route(handed(turned, (8,), (3, 3, 3, 3)), 0).legs[0].rounds
     assert [(m.rank, m.size) for m in round_.sends] == [(1, 2), (2, 2), (3, 2)]
     several = Layout(DeviceMesh((4,), ("x",), [CPU(i) for i in (0, 0, 2, 1)]), ["x"])
-    (round_,) = handover_route(handed(several, (8,), (2, 3, 2, 3)), 0).legs[0].rounds
+    (round_,) = permutation_route(handed(several, (8,), (2, 3, 2, 3)), 0).legs[0].rounds
     assert [(m.rank, [part.slot for part in m.parts]) for m in round_.receives] == [(1, [1]), (2, [0])]
