@@ -83,9 +83,10 @@ def test_passes_run_in_the_order_in_which_they_are_written(monkeypatch: pytest.M
     ran: list[str] = []
 
     def note(name: str):
-        def step(module: ModuleOp) -> None:
+        def step(module: ModuleOp) -> ModuleOp:
             ran.append(name)
             module.attributes["ran"] = StringAttr(name)
+            return module
 
         return step
 

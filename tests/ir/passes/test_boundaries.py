@@ -3,6 +3,7 @@
 import pytest
 from xdsl.dialects.func import FuncOp
 
+from shardwise.errors import ProgramError
 from shardwise.ir import parse_module
 from shardwise.ir.passes.boundaries import Boundary, annotations_of, boundary_of, made_as, producer, said
 from shardwise.ir.passes.layouts import grids_of
@@ -48,6 +49,29 @@ USE = "%u = shard.shard %x to %b annotate_for_users : tensor<6x6xi32>"
 )
 def test_arguments_are_spread_as_they_are_made_and_results_as_they_are_seen(body: str, result: str, want) -> None:
     assert texts(function(body, result)[1]) == want
+
+
+def test_constants_may_be_values() -> None:
+    _, boundary = function(
+        """%c = arith.constant 2 : i64
+        %halo = shard.sharding @g split_axes = [[0]] halo_sizes = [%c, 1] : !shard.sharding
+        %y = shard.shard %x to %halo : tensor<6x6xi32>""",
+        "%y",
+    )
+    layout = boundary.results[0]
+    assert layout is not None
+    assert [cut.halo for cut in layout.dims] == [(2, 1), (0, 0)]
+
+
+def test_shardings_that_depend_on_values_are_known_too_late() -> None:
+    with pytest.raises(ProgramError, match="has halos or offsets that are values, so shards are not known before"):
+        function(
+            """%c = arith.constant 2 : i64
+            %d = arith.addi %c, %c : i64
+            %halo = shard.sharding @g split_axes = [[0]] halo_sizes = [%d, 1] : !shard.sharding
+            %y = shard.shard %x to %halo : tensor<6x6xi32>""",
+            "%y",
+        )
 
 
 def test_annotations_are_listed_in_the_order_of_the_text() -> None:

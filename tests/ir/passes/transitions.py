@@ -10,7 +10,7 @@ from xdsl.dialects.func import FuncOp, ReturnOp
 from xdsl.ir import Block, Region
 
 from shardwise.ir import execute_on_devices, verify
-from shardwise.ir.interpret.boundary import cut
+from shardwise.ir.interpret.shards import cut
 from shardwise.ir.module.shardings import Sharding
 from shardwise.ir.passes.layouts import local_type
 from shardwise.ir.passes.partitioning import Reshard, partitioned
@@ -62,7 +62,7 @@ def check(grid: tuple[int, ...], shape: tuple[int, ...], src: Split, dst: Split)
     local = made_of.module
     verify(local)
     whole = np.arange(prod(shape), dtype="int32").reshape(shape)
-    a, b = (Sharding("g", grid, split) for split in (src, dst))
+    a, b = (Sharding("g", grid, split).layout(len(shape)) for split in (src, dst))
     with counted() as traffic:
         made = execute_on_devices(local, cut(whole, a, prod(grid)))
     for device, (got, wanted) in enumerate(zip(made, cut(whole, b, prod(grid)), strict=True)):

@@ -11,9 +11,9 @@ from xdsl.dialects.linalg.abstract_ops import LinalgStructuredOperation
 from xdsl.ir import Block, Operation
 
 from shardwise.errors import ProgramError
+from shardwise.ir.elementwise.table import ELEMENTWISE, elementwise
 from shardwise.ir.interpret.communication import COMMUNICATION
 from shardwise.ir.interpret.constants import constant
-from shardwise.ir.interpret.elementwise import ELEMENTWISE, elementwise
 from shardwise.ir.interpret.linalgs import LINALGS, structured
 from shardwise.ir.interpret.positions import POSITIONS
 from shardwise.ir.interpret.request import Request

@@ -8,8 +8,8 @@ import numpy as np
 from xdsl.ir import Block, Operation, SSAValue
 
 from shardwise.errors import ProgramError
+from shardwise.ir.elementwise.table import ELEMENTWISE, elementwise
 from shardwise.ir.interpret.constants import constant
-from shardwise.ir.interpret.elementwise import ELEMENTWISE, elementwise
 from shardwise.ir.module.program import Scope, integer, op_text, property_of, require_defined
 from shardwise.ir.module.values import Value, dtype_of
 

@@ -8,38 +8,18 @@ from typing import Any
 import numpy as np
 from xdsl.dialects.builtin import ModuleOp, TensorType
 from xdsl.dialects.func import FuncOp
-from xdsl.ir import Attribute, Operation
+from xdsl.ir import Attribute
 
 from shardwise.errors import ArgumentError
 from shardwise.ir.interpret.blocks import run_block
-from shardwise.ir.interpret.communication import COMMUNICATION
 from shardwise.ir.interpret.scheduler import Scheduler
 from shardwise.ir.module.program import Scope, program_of
 from shardwise.ir.module.values import Poisoned, Value, defined, dtype_of, fits
 
-Grids = Mapping[str, Sequence[int]]
-
-# What only a module that says what each device does can hold.
-_LOCAL = {*COMMUNICATION, "shard.all_slice", "shard.process_multi_index", "shard.process_linear_index"}
+GridShapes = Mapping[str, Sequence[int]]
 
 
-def is_partitioned(module: ModuleOp) -> bool:
-    """Whether a module says what each device does, rather than what is done to whole tensors.
-
-    >>> from shardwise.ir.text import parse_module
-    >>> text = "func.func @f(%x: tensor<2xf32>) -> tensor<2xf32> { return %x : tensor<2xf32> }"
-    >>> is_partitioned(parse_module(text))
-    False
-    """
-    return any(is_local(op) for op in module.walk())
-
-
-def is_local(op: Operation) -> bool:
-    """Whether an op says what one device does."""
-    return op.name in _LOCAL
-
-
-def execute(module: ModuleOp, *inputs: Any, function: str | None = None, grids: Grids | None = None) -> Any:
+def execute(module: ModuleOp, *inputs: Any, function: str | None = None, grids: GridShapes | None = None) -> Any:
     """Run a module that is not partitioned on global values; annotations do not matter.
 
     `function` is by default `main`, or the first one. `grids` gives the shapes of grids with open sizes. One result
@@ -67,7 +47,7 @@ def execute(module: ModuleOp, *inputs: Any, function: str | None = None, grids: 
 
 
 def execute_on_devices(
-    module: ModuleOp, *inputs: Sequence[Any], function: str | None = None, grids: Grids | None = None
+    module: ModuleOp, *inputs: Sequence[Any], function: str | None = None, grids: GridShapes | None = None
 ) -> list[Any]:
     """Run a partitioned module on every device of its grid; each input is a list with one array per device.
 

@@ -10,13 +10,13 @@ import numpy as np
 from xdsl.dialects.builtin import ModuleOp
 
 from shardwise.errors import ArgumentError
-from shardwise.ir.interpret.run import Grids
+from shardwise.ir.interpret.run import GridShapes
 from shardwise.ir.module.program import program_of
 from shardwise.ir.module.values import defined, fits, sizes_of
 
 
 def stacked_inputs(
-    module: ModuleOp, arrays: Sequence[Any], function: str | None = None, grids: Grids | None = None
+    module: ModuleOp, arrays: Sequence[Any], function: str | None = None, grids: GridShapes | None = None
 ) -> list[list[Any]]:
     """Return one array per device for each input of a partitioned module.
 

@@ -16,6 +16,7 @@ from xdsl.ir import Block, Operation, SSAValue
 from shardwise.errors import ArgumentError, ProgramError, did_you_mean, seal
 from shardwise.ir.module.values import DYNAMIC, Poisoned
 from shardwise.ir.place import place_of
+from shardwise.ir.shard import CollectiveOperation, ProcessLinearIndexOp, ProcessMultiIndexOp, UpdateHaloOp
 
 
 @dataclass(frozen=True)
@@ -111,6 +112,22 @@ def _grid_shape(name: str, declared: tuple[int, ...], given: tuple[int, ...] | N
     ):
         raise ArgumentError(f"the grid @{name} is {text}, which {given} does not fit.")
     return given
+
+
+def is_partitioned(module: ModuleOp) -> bool:
+    """Whether a module says what each device does, rather than what is done to whole tensors.
+
+    >>> from shardwise.ir.text import parse_module
+    >>> text = "func.func @f(%x: tensor<2xf32>) -> tensor<2xf32> { return %x : tensor<2xf32> }"
+    >>> is_partitioned(parse_module(text))
+    False
+    """
+    return any(is_local(op) for op in module.walk())
+
+
+def is_local(op: Operation) -> bool:
+    """Whether an op says what one device does."""
+    return isinstance(op, CollectiveOperation | UpdateHaloOp | ProcessMultiIndexOp | ProcessLinearIndexOp)
 
 
 # -- reading ops -----------------------------------------------------------------------------------------

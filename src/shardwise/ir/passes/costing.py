@@ -11,7 +11,7 @@ from xdsl.dialects.func import FuncOp
 from xdsl.ir import Block, Operation, SSAValue
 
 from shardwise.errors import seal
-from shardwise.ir.interpret.run import is_partitioned
+from shardwise.ir.module.program import is_partitioned
 from shardwise.ir.module.values import dtype_of
 from shardwise.ir.passes.layouts import Grids, grids_of, numbers
 from shardwise.ir.passes.partitioning import partitioned

@@ -14,8 +14,7 @@ from xdsl.dialects.func import FuncOp
 from xdsl.ir import Operation, SSAValue
 
 from shardwise.errors import ProgramError
-from shardwise.ir.interpret.run import is_local
-from shardwise.ir.module.program import op_text
+from shardwise.ir.module.program import is_local, op_text
 from shardwise.ir.passes.boundaries import boundary_of
 from shardwise.ir.passes.device_function import DeviceFunction, Reshard
 from shardwise.ir.passes.layouts import Grids, grids_of

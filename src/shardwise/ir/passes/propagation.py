@@ -16,7 +16,7 @@ from xdsl.dialects.func import CallOp, FuncOp
 from xdsl.ir import Block, Operation, OpResult, SSAValue
 
 from shardwise.errors import ArgumentError
-from shardwise.ir.interpret.run import is_local
+from shardwise.ir.module.program import is_local
 from shardwise.ir.module.values import dtype_of
 from shardwise.ir.passes.boundaries import annotations_of, boundary_of, producer, said
 from shardwise.ir.passes.candidates import End, Way, cheapest

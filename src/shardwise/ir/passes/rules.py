@@ -12,7 +12,7 @@ from xdsl.ir import Attribute, Block, Operation, SSAValue
 from xdsl.ir.affine import AffineDimExpr
 
 from shardwise.errors import seal
-from shardwise.ir.interpret.elementwise import ELEMENTWISE
+from shardwise.ir.elementwise.table import ELEMENTWISE
 from shardwise.ir.module.program import integer, ints, property_of
 from shardwise.ir.module.values import DYNAMIC
 from shardwise.ir.passes.layouts import is_static, shape_of

@@ -7,7 +7,7 @@ All spellings are read; the printer's `spelling` says which one is printed.
 from collections.abc import Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import Any, Protocol
 
 from xdsl.dialects.builtin import (
     DYNAMIC_INDEX,
@@ -21,15 +21,12 @@ from xdsl.dialects.builtin import (
     i16,
     i64,
 )
-from xdsl.ir import Attribute, SSAValue
+from xdsl.ir import Attribute, Operation, SSAValue
 from xdsl.parser import AttrParser, Parser, UnresolvedOperand
 from xdsl.printer import Printer
 
 from shardwise.errors import seal
 from shardwise.ir.shard.attributes import ReductionKind, ReductionKindAttr, ShardAxesArrayAttr
-
-if TYPE_CHECKING:
-    from shardwise.ir.shard.operation import ShardOperation
 
 
 @dataclass(slots=True)
@@ -49,7 +46,7 @@ class Clause(Protocol):
         """Read the part into `found`."""
         ...
 
-    def print(self, printer: Printer, op: "ShardOperation") -> None:
+    def print(self, printer: Printer, op: Operation) -> None:
         """Print the part with a leading space, or nothing."""
         ...
 
@@ -104,7 +101,7 @@ class OperandClause:
             parser.parse_characters(word) if word == "=" else parser.parse_keyword(word)
         found.operands[self.name] = [parser.parse_unresolved_operand()]
 
-    def print(self, printer: Printer, op: "ShardOperation") -> None:
+    def print(self, printer: Printer, op: Operation) -> None:
         """Print the value and the words before it."""
         printer.print_string(f" {self.before} " if self.before else " ")
         printer.print_ssa_value(getattr(op, self.name))
@@ -123,7 +120,7 @@ class OperandsClause:
             parser.Delimiter.SQUARE, parser.parse_unresolved_operand
         )
 
-    def print(self, printer: Printer, op: "ShardOperation") -> None:
+    def print(self, printer: Printer, op: Operation) -> None:
         """Print the values."""
         with printer.in_square_brackets():
             printer.print_list(getattr(op, self.name), printer.print_ssa_value)
@@ -142,7 +139,7 @@ class GridClause:
             parser.parse_keyword(self.before)
         found.properties["grid"] = SymbolRefAttr(parser.parse_symbol_name())
 
-    def print(self, printer: Printer, op: "ShardOperation") -> None:
+    def print(self, printer: Printer, op: Operation) -> None:
         """Print the grid's name."""
         printer.print_string(f" {self.before} " if self.before else " ")
         printer.print_attribute(op.properties["grid"])
@@ -163,7 +160,7 @@ class AxesClause:
         if read_keyword(parser, names, self.optional):
             found.properties[self.name] = read_axes(parser)
 
-    def print(self, printer: Printer, op: "ShardOperation") -> None:
+    def print(self, printer: Printer, op: Operation) -> None:
         """Print the axes."""
         axes = getattr(op, self.name).get_values()
         if not axes and self.optional:
@@ -186,7 +183,7 @@ class AxisListsClause:
         lists = parser.parse_comma_separated_list(parser.Delimiter.SQUARE, lambda: read_axes(parser))
         found.properties[self.name] = ShardAxesArrayAttr(ArrayAttr(lists))
 
-    def print(self, printer: Printer, op: "ShardOperation") -> None:
+    def print(self, printer: Printer, op: Operation) -> None:
         """Print the lists."""
         lists: ShardAxesArrayAttr = getattr(op, self.name)
         printer.print_string(f" {self.name} = ")
@@ -208,7 +205,7 @@ class IntClause:
         read_keyword(parser, [self.name, *self.also], optional=False)
         found.properties[self.name] = IntegerAttr(read_int(parser), self.kind)
 
-    def print(self, printer: Printer, op: "ShardOperation") -> None:
+    def print(self, printer: Printer, op: Operation) -> None:
         """Print the int."""
         printer.print_string(f" {self.name} = {getattr(op, self.name).value.data}")
 
@@ -227,7 +224,7 @@ class ReductionClause:
         if bracketed:
             parser.parse_punctuation(">")
 
-    def print(self, printer: Printer, op: "ShardOperation") -> None:
+    def print(self, printer: Printer, op: Operation) -> None:
         """Print the reduction."""
         kind: ReductionKind = getattr(op, "reduction").data  # noqa: B009
         if kind is ReductionKind.SUM:
@@ -248,7 +245,7 @@ class PartialClause:
             found.attributes["partial_type"] = ReductionKindAttr(parser.parse_str_enum(ReductionKind))
             found.attributes["partial_axes"] = read_axes(parser)
 
-    def print(self, printer: Printer, op: "ShardOperation") -> None:
+    def print(self, printer: Printer, op: Operation) -> None:
         """Print nothing: newer tools have no such clause."""
 
 
@@ -282,7 +279,7 @@ class MixedClause:
             parser.raise_error("the int stands for a value, which is written in its place", start, parser.pos)
         return number
 
-    def print(self, printer: Printer, op: "ShardOperation") -> None:
+    def print(self, printer: Printer, op: Operation) -> None:
         """Print the list with the values in their places."""
         static: DenseArrayBase[Any] | None = getattr(op, self.static)
         if static is None or (self.optional and not static.get_values() and not self._keeps_empty(op)):
@@ -296,7 +293,7 @@ class MixedClause:
         with printer.in_square_brackets():
             printer.print_list(entries, lambda entry: _print_entry(printer, entry))
 
-    def _keeps_empty(self, op: "ShardOperation") -> bool:
+    def _keeps_empty(self, op: Operation) -> bool:
         # `source = []` (from anyone in a group of one) is not the same as no source.
         return self.static == "source"
 
@@ -320,7 +317,7 @@ class FlagClause:
         if parser.parse_optional_keyword(self.name):
             found.properties[self.name] = UnitAttr()
 
-    def print(self, printer: Printer, op: "ShardOperation") -> None:
+    def print(self, printer: Printer, op: Operation) -> None:
         """Print the word."""
         if self.name in op.properties:
             printer.print_string(f" {self.name}")

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from xdsl.dialects.builtin import I64, IndexType, LocationAttr, MemRefType, TensorType, UnitAttr
-from xdsl.ir import Attribute, SSAValue
+from xdsl.ir import Attribute, Operation, SSAValue
 from xdsl.irdl import (
     AttrSizedOperandSegments,
     operand_def,
@@ -128,7 +128,7 @@ class AnnotationClause:
         parser.parse_punctuation(">")
         found.values["sharding"] = [made.result]
 
-    def print(self, printer: Printer, op: ShardOperation) -> None:
+    def print(self, printer: Printer, op: Operation) -> None:
         """Print the value."""
         printer.print_string(" to ")
         printer.print_ssa_value(op.operands[1])

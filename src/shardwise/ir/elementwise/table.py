@@ -12,7 +12,7 @@ import numpy as np
 from xdsl.ir import Operation
 
 from shardwise.errors import ProgramError
-from shardwise.ir.interpret.scalars import (
+from shardwise.ir.elementwise.scalars import (
     BINARY,
     FLOATS,
     INTEGERS,
@@ -23,7 +23,7 @@ from shardwise.ir.interpret.scalars import (
     trailing_zeros,
     unsigned,
 )
-from shardwise.ir.interpret.tosas import TOSA
+from shardwise.ir.elementwise.tosas import TOSA
 from shardwise.ir.module.program import integer, op_text, property_of
 from shardwise.ir.module.values import dtype_of
 from shardwise.prim.arithmetic.elementwise import power

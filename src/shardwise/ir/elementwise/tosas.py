@@ -8,7 +8,7 @@ import numpy as np
 from xdsl.ir import Operation
 
 from shardwise.errors import ProgramError
-from shardwise.ir.interpret.scalars import INTEGERS, UNARY, Function, as_unsigned, leading_zeros, sigmoid, truncated
+from shardwise.ir.elementwise.scalars import INTEGERS, UNARY, Function, as_unsigned, leading_zeros, sigmoid, truncated
 from shardwise.ir.module.program import op_text, property_of
 from shardwise.ir.module.values import dtype_of
 

@@ -9,10 +9,15 @@ from typing import Any
 import numpy as np
 from xdsl.dialects.builtin import ModuleOp
 
-from shardwise.ir.interpret.boundary import Boundary, boundary_of, cut, joined, owned
-from shardwise.ir.interpret.run import Grids, arguments, execute, execute_on_devices
-from shardwise.ir.module.program import Program, program_of
+from shardwise.errors import ProgramError
+from shardwise.ir.interpret.run import GridShapes, arguments, execute, execute_on_devices
+from shardwise.ir.interpret.shards import cut, joined, owned
+from shardwise.ir.module.program import program_of
 from shardwise.ir.module.values import Poisoned, Value
+from shardwise.ir.passes import partition, propagate
+from shardwise.ir.passes.boundaries import Boundary, boundary_of
+from shardwise.ir.passes.layouts import Grids
+from shardwise.layout.layout import Layout
 
 SHOWN = 5  # differences listed
 
@@ -70,7 +75,9 @@ class Comparison:
         return "\n".join(lines)
 
 
-def execute_partitioned(module: ModuleOp, *inputs: Any, function: str | None = None, grids: Grids | None = None) -> Any:
+def execute_partitioned(
+    module: ModuleOp, *inputs: Any, function: str | None = None, grids: GridShapes | None = None
+) -> Any:
     """Partition a module, run it on every device of its grid, and return the whole results.
 
     >>> from shardwise.ir.text import parse_module
@@ -86,14 +93,12 @@ def execute_partitioned(module: ModuleOp, *inputs: Any, function: str | None = N
     array([0., 2., 4., 6.], dtype=float32)
     """
     made, boundary = _run(module, inputs, function, grids)
-    whole = [
-        joined([values[i] for values in made], sharding, f"result {i}") for i, sharding in enumerate(boundary.results)
-    ]
+    whole = [joined([values[i] for values in made], layout, f"result {i}") for i, layout in enumerate(boundary.results)]
     return None if not whole else whole[0] if len(whole) == 1 else tuple(whole)
 
 
 def check_partition(
-    module: ModuleOp, *inputs: Any, function: str | None = None, grids: Grids | None = None
+    module: ModuleOp, *inputs: Any, function: str | None = None, grids: GridShapes | None = None
 ) -> Comparison:
     """Run a module on the whole and, partitioned, on every device, and compare what each device returns.
 
@@ -113,9 +118,9 @@ def check_partition(
     made, boundary = _run(module, inputs, function, grids)
     differences = [
         difference
-        for i, (value, sharding) in enumerate(zip(whole, boundary.results, strict=True))
+        for i, (value, layout) in enumerate(zip(whole, boundary.results, strict=True))
         for device, values in enumerate(made)
-        if (difference := _difference(i, device, values[i], value, sharding)) is not None
+        if (difference := _difference(i, device, values[i], value, layout)) is not None
     ]
     return Comparison(tuple(whole), len(made), tuple(differences))
 
@@ -125,28 +130,25 @@ def _listed(values: Any) -> list[Any]:
 
 
 def _run(
-    module: ModuleOp, inputs: Sequence[Any], function: str | None, grids: Grids | None
+    module: ModuleOp, inputs: Sequence[Any], function: str | None, grids: GridShapes | None
 ) -> tuple[list[list[Value]], Boundary]:
-    whole, local = partitioned(module, grids)
-    found = whole.function(function)
-    boundary = boundary_of(whole, found)
-    arrays = [np.asarray(x) for x in arguments(found, inputs)]
-    cuts = [cut(x, sharding, whole.devices) for x, sharding in zip(arrays, boundary.arguments, strict=True)]
-    made = execute_on_devices(local, *cuts, function=found.sym_name.data, grids=grids)
+    annotated = propagate(module, grids=grids)
+    local, whole = partition(annotated, grids), program_of(annotated, grids)
+    called = whole.function(function)
+    boundary = boundary_of(called, Grids(whole.grids))
+    kinds = (*called.function_type.inputs, *called.function_type.outputs)
+    for kind, layout in zip(kinds, (*boundary.arguments, *boundary.results), strict=True):
+        if layout is not None and layout.partial:
+            raise ProgramError(f"{kind} is still to be reduced, so no device holds its part of the whole.")
+    arrays = [np.asarray(x) for x in arguments(called, inputs)]
+    cuts = [cut(x, layout, whole.devices) for x, layout in zip(arrays, boundary.arguments, strict=True)]
+    made = execute_on_devices(local, *cuts, function=called.sym_name.data, grids=grids)
     return [_listed(values) for values in made], boundary
 
 
-def partitioned(module: ModuleOp, grids: Grids | None = None) -> tuple[Program, ModuleOp]:
-    """Return a module with all its shardings worked out, ready to run, and the module of each of its devices."""
-    from shardwise.ir.passes import partition, propagate  # which read programs with this package
-
-    said = propagate(module, grids=grids)
-    return program_of(said, grids), partition(said, grids)
-
-
-def _difference(result: int, device: int, value: Value, whole: Any, sharding: Any) -> Difference | None:
-    part = whole if sharding is None else whole[tuple(slice(a, b) for a, b in sharding.owned(whole.shape, device))]
-    made = owned(value, sharding, np.shape(whole), device)
+def _difference(result: int, device: int, value: Value, whole: Any, layout: Layout | None) -> Difference | None:
+    part = whole if layout is None else whole[tuple(slice(a, b) for a, b in layout.box(whole.shape, device))]
+    made = owned(value, layout, np.shape(whole), device)
     if isinstance(made, Poisoned):
         return Difference(result, device, f"undefined: {made.origin} left it so")
     if np.shape(made) != np.shape(part):

@@ -6,7 +6,7 @@ from math import erf, trunc
 import numpy as np
 import pytest
 
-from shardwise.ir.interpret.scalars import (
+from shardwise.ir.elementwise.scalars import (
     BINARY,
     FLOATS,
     INTEGERS,
