@@ -1,7 +1,7 @@
 """Elementwise ops of `linalg` that xDSL lacks; each has the body and the maps of a linalg.generic."""
 
 from collections.abc import Callable, Sequence
-from typing import Any, ClassVar, Self
+from typing import ClassVar, Self
 
 from xdsl.builder import ImplicitBuilder
 from xdsl.dialects import arith, math
@@ -23,6 +23,7 @@ from shardwise.ir.dialects.linalg_text import (
     read_operands,
     read_results,
 )
+from shardwise.ir.dialects.merge import make_operation
 
 Body = Callable[..., SSAValue]
 
@@ -71,21 +72,7 @@ BODIES: dict[str, tuple[int, Body]] = {
     "select": (3, lambda condition, x, y: arith.SelectOp(condition, x, y).result),
 }
 
-NAMED = [
-    "abs",
-    "ceil",
-    "floor",
-    "negf",
-    "reciprocal",
-    "round",
-    "rsqrt",
-    "square",
-    "tanh",
-    "erf",
-    "div",
-    "div_unsigned",
-    "powf",
-]
+NAMED = "abs ceil floor negf reciprocal round rsqrt square tanh erf div div_unsigned powf"
 
 
 def body_of(kind: str, inputs: Sequence[SSAValue], outputs: Sequence[SSAValue]) -> Region:
@@ -121,17 +108,6 @@ class NamedElementwise(ElementwiseOperation, NamedOperation):
     def get_hidden_region(cls, inputs: Sequence[SSAValue], outputs: Sequence[SSAValue]) -> Region:
         """Return the body."""
         return body_of(cls.KIND, inputs, outputs)
-
-
-def _named(kind: str) -> type[Operation]:
-    fields: dict[str, Any] = {
-        "__doc__": NamedElementwise.__doc__,
-        "__module__": __name__,
-        "__annotations__": {"KIND": ClassVar[str]},
-        "name": f"linalg.{kind}",
-        "KIND": kind,
-    }
-    return irdl_op_definition(type(f"Linalg{kind.title().replace('_', '')}Op", (NamedElementwise,), fields))
 
 
 @irdl_attr_definition
@@ -234,4 +210,7 @@ def usual_body(op: NamedOperation) -> Region:
     return op.get_hidden_region(op.inputs, op.outputs)
 
 
-ELEMENTWISE: list[type[Operation]] = [*map(_named, NAMED), ElementwiseOp]
+ELEMENTWISE: list[type[Operation]] = [
+    *(make_operation(NamedElementwise, f"linalg.{kind}", KIND=kind) for kind in NAMED.split()),
+    ElementwiseOp,
+]

@@ -27,7 +27,7 @@ from xdsl.irdl import (
 from xdsl.traits import Pure
 from xdsl.utils.exceptions import VerifyException
 
-from shardwise.ir.dialects.merge import merged
+from shardwise.ir.dialects.merge import make_operation, merged
 
 FORMAT = "operands attr-dict `:` functional-type(operands, results)"
 
@@ -118,24 +118,9 @@ class TosaBinary(TosaOperation):
         super().__init__(operands=[input1, input2], result_types=[output])
 
 
-def _made(rows: dict[str, str], kind: type[TosaOperation]) -> list[type[TosaOperation]]:
-    return [
-        irdl_op_definition(
-            type(
-                f"Tosa{name.title().replace('_', '')}Op",
-                (kind,),
-                {
-                    "__doc__": kind.__doc__,
-                    "__module__": __name__,
-                    "__annotations__": {"TAKES": ClassVar[str]},
-                    "name": f"tosa.{name}",
-                    "TAKES": takes,
-                },
-            )
-        )
-        for takes, names in rows.items()
-        for name in names.split()
-    ]
+def _rows(rows: dict[str, str], kind: type[TosaOperation]) -> list[type[IRDLOperation]]:
+    pairs = [(takes, name) for takes, names in rows.items() for name in names.split()]
+    return [make_operation(kind, f"tosa.{name}", TAKES=takes) for takes, name in pairs]
 
 
 @irdl_op_definition
@@ -301,8 +286,8 @@ class ConstOp(IRDLOperation):
 TOSA = merged(
     tosa.TOSA,
     [
-        *_made(UNARY, TosaUnary),
-        *_made(BINARY, TosaBinary),
+        *_rows(UNARY, TosaUnary),
+        *_rows(BINARY, TosaBinary),
         ArithmeticRightShiftOp,
         SelectOp,
         MulOp,
