@@ -28,10 +28,10 @@ from xdsl.rewriter import InsertPoint, Rewriter
 from xdsl.utils.lexer import Input
 from xdsl.utils.mlir_lexer import MLIRLexer
 
+from shardwise.ir.constants import splat
 from shardwise.ir.shard import Sharding19Attr, ShardingOp, ShardOp, ShardOperation
 from shardwise.ir.shard.sharding_ops import sharding_of
 from shardwise.ir.source import Source
-from shardwise.ir.splat import splat
 
 # LLVM 19's words for what newer tools call otherwise.
 OP_NAMES = {"mesh.mesh": "shard.grid", "mesh.mesh_shape": "shard.grid_shape"}

@@ -16,7 +16,6 @@ from xdsl.parser import AttrParser, Parser
 from xdsl.printer import Printer
 
 from shardwise.ir.dialects.linalg_text import (
-    element_of,
     print_operands,
     print_results,
     read_maps,
@@ -24,6 +23,7 @@ from shardwise.ir.dialects.linalg_text import (
     read_results,
 )
 from shardwise.ir.dialects.merge import make_operation
+from shardwise.ir.types import element_type
 
 Body = Callable[..., SSAValue]
 
@@ -80,7 +80,7 @@ def body_of(kind: str, inputs: Sequence[SSAValue], outputs: Sequence[SSAValue]) 
     arity, apply = BODIES[kind]
     if len(inputs) != arity or len(outputs) != 1:
         raise ValueError(f"{kind} has {arity} inputs and one output, got {len(inputs)} and {len(outputs)}")
-    block = Block(arg_types=[element_of(value) for value in (*inputs, *outputs)])
+    block = Block(arg_types=[element_type(value) for value in (*inputs, *outputs)])
     with ImplicitBuilder(block):
         ops.YieldOp(apply(*block.args[:arity]))
     return Region(block)

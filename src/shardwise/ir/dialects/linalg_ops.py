@@ -25,7 +25,6 @@ from xdsl.printer import Printer
 
 from shardwise.ir.dialects.linalg_elementwise import BODIES, ELEMENTWISE, ElementwiseKindAttr
 from shardwise.ir.dialects.linalg_text import (
-    element_of,
     print_operands,
     print_results,
     read_maps,
@@ -33,6 +32,7 @@ from shardwise.ir.dialects.linalg_text import (
     read_results,
 )
 from shardwise.ir.dialects.merge import merged
+from shardwise.ir.types import element_type
 
 
 def _widen(value: SSAValue, target: Attribute) -> SSAValue:
@@ -53,7 +53,7 @@ def _widen(value: SSAValue, target: Attribute) -> SSAValue:
 def _product_body(inputs: Sequence[SSAValue], outputs: Sequence[SSAValue]) -> Region:
     if len(inputs) != 2 or len(outputs) != 1:
         raise ValueError(f"a product has two inputs and one output, got {len(inputs)} and {len(outputs)}")
-    block = Block(arg_types=[element_of(value) for value in (*inputs, *outputs)])
+    block = Block(arg_types=[element_type(value) for value in (*inputs, *outputs)])
     with ImplicitBuilder(block):
         x, y = (_widen(value, block.args[2].type) for value in block.args[:2])
         ops.YieldOp(BODIES["add"][1](block.args[2], BODIES["mul"][1](x, y)))
@@ -161,7 +161,7 @@ class ReduceOp(ops.ReduceOp):
         parser.parse_keyword("dimensions")
         parser.parse_punctuation("=")
         dims = parser.parse_comma_separated_list(parser.Delimiter.SQUARE, parser.parse_integer)
-        block = Block(arg_types=[element_of(value) for value in (*inputs, *outputs)])
+        block = Block(arg_types=[element_type(value) for value in (*inputs, *outputs)])
         combined = payload.create(
             operands=[block.args[1], block.args[0]], result_types=[block.args[1].type], attributes=attributes
         )

@@ -16,6 +16,7 @@ from shardwise.ir.interpret.positions import grid_of, sharding_lists, sliced
 from shardwise.ir.interpret.request import Collective, Receiving, Request, Sending
 from shardwise.ir.module.groups import Group, group_of
 from shardwise.ir.module.program import Scope, integer, ints, mixed, op_text, property_of, require_defined, symbol
+from shardwise.ir.module.reductions import BY_WORD
 from shardwise.ir.module.values import Value, dtype_of, fits, moved, type_text, undefined
 
 Run = Generator[Request, Value, list[Value]]
@@ -142,23 +143,12 @@ def _update_halo(scope: Scope, op: Operation, operands: list[Value]) -> Run:
 
 # -- reductions ------------------------------------------------------------------------------------------
 
-REDUCTIONS: dict[str, Callable[[Any, Any], Any]] = {
-    "sum": lambda a, b: a ^ b if a.dtype.kind == "b" else a + b,
-    "product": lambda a, b: a * b,
-    "max": np.maximum,
-    "min": np.minimum,
-    "average": lambda a, b: a + b,
-    "bitwise_and": np.bitwise_and,
-    "bitwise_or": np.bitwise_or,
-    "bitwise_xor": np.bitwise_xor,
-}
-
 
 def _kind(op: Operation) -> str:
     given = property_of(op, "reduction")
     kind = "sum" if given is None else str(getattr(given.data, "value", given.data))
     floats = dtype_of(op.results[0].type).kind not in "iub"
-    if kind not in REDUCTIONS:
+    if kind not in BY_WORD:
         raise ProgramError(f"{op_text(op)}: the reduction {kind} does not say what to do; {_known(floats)}.")
     if kind.startswith("bitwise") if floats else kind == "average":
         raise ProgramError(f"{op_text(op)}: {kind} is not defined for {op.results[0].type}; {_known(floats)}.")
@@ -166,7 +156,7 @@ def _kind(op: Operation) -> str:
 
 
 def _known(floats: bool) -> str:
-    names = [n for n in REDUCTIONS if not (n.startswith("bitwise") if floats else n == "average")]
+    names = [n for n in BY_WORD if not (n.startswith("bitwise") if floats else n == "average")]
     return f"use {', '.join(names[:-1])} or {names[-1]}"
 
 
@@ -180,7 +170,8 @@ def _reduced(op: Operation, values: Sequence[Value], kind: str) -> Value:
     terms, wide = [np.asarray(x).astype(dtype) for x in values], accumulator(dtype)
     if wide != dtype:
         terms = [x.astype(wide) for x in terms]
-    total = reduce(REDUCTIONS[kind], terms)
+    combine = np.bitwise_xor if kind == "sum" and dtype.kind == "b" else BY_WORD[kind].combine
+    total = reduce(combine, terms)
     total = total / wide.type(len(terms)) if kind == "average" else total
     return total.astype(dtype, copy=False)
 

@@ -20,6 +20,7 @@ from shardwise.errors import ProgramError
 from shardwise.ir.interpret.bodies import body_values
 from shardwise.ir.interpret.loops import Map, View, loop_indices, loop_sizes, view
 from shardwise.ir.module.program import Scope, op_text, require_defined
+from shardwise.ir.module.reductions import BY_COMBINER
 from shardwise.ir.module.values import Poisoned, Value, dtype_of, moved
 from shardwise.prim.arithmetic.contract import as_matmul
 from shardwise.prim.kernel import MANY
@@ -28,19 +29,9 @@ LETTERS = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"
 
 # Ops that combine in any order, as what NumPy reduces with.
 _COMBINERS: dict[str, np.ufunc] = {
-    "arith.addf": np.add,
-    "arith.addi": np.add,
-    "arith.mulf": np.multiply,
-    "arith.muli": np.multiply,
-    "arith.maximumf": np.maximum,
-    "arith.minimumf": np.minimum,
+    **{name: row.combine for name, row in BY_COMBINER.items()},
     "arith.maxnumf": np.fmax,
     "arith.minnumf": np.fmin,
-    "arith.maxsi": np.maximum,
-    "arith.minsi": np.minimum,
-    "arith.andi": np.bitwise_and,
-    "arith.ori": np.bitwise_or,
-    "arith.xori": np.bitwise_xor,
 }
 
 

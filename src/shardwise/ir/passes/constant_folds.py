@@ -11,6 +11,7 @@ from xdsl.dialects import arith
 from xdsl.dialects.builtin import DYNAMIC_INDEX, IndexType, IntegerAttr
 from xdsl.ir import Operation, SSAValue
 
+from shardwise.ir.constants import constant_int
 from shardwise.ir.passes.folding import Folding
 from shardwise.ir.shard import (
     BroadcastOp,
@@ -51,16 +52,9 @@ def only_position(f: Folding, op: ProcessMultiIndexOp) -> SSAValue | None:
 # -- constants -------------------------------------------------------------------------------------------
 
 
-def _number(value: SSAValue) -> int | None:
-    op = value.owner
-    if isinstance(op, arith.ConstantOp) and isinstance(op.value, IntegerAttr):
-        return op.value.value.data
-    return None
-
-
 def _filled(static: Sequence[int], dynamic: Sequence[SSAValue]) -> tuple[list[int], list[SSAValue]] | None:
     # Values that are constants, written down; None if there are none.
-    found = [_number(x) for x in dynamic]
+    found = [constant_int(x) for x in dynamic]
     if all(n is None for n in found):
         return None
     rest, numbers, left = iter(zip(found, dynamic, strict=True)), [], []

@@ -14,17 +14,19 @@ from xdsl.dialects.func import CallOp, FuncOp, ReturnOp
 from xdsl.ir import Block, Operation, Region, SSAValue
 
 from shardwise.errors import ProgramError, seal
+from shardwise.ir.constants import constant_int
 from shardwise.ir.module.program import op_text
 from shardwise.ir.module.values import dtype_of
 from shardwise.ir.passes.boundaries import Boundary, made_as, producer, said
 from shardwise.ir.passes.candidates import End, cheapest
-from shardwise.ir.passes.layouts import Grids, is_static, local_type, shape_of
+from shardwise.ir.passes.layouts import Grids, local_type
 from shardwise.ir.passes.local_ops import localized
 from shardwise.ir.passes.resharding import resharded
 from shardwise.ir.passes.rules import rule_of
 from shardwise.ir.passes.sources import is_source, made
 from shardwise.ir.passes.writer import Writer
 from shardwise.ir.shard import GetShardingOp, ShardingOp, ShardOp
+from shardwise.ir.types import is_static, shape_of
 from shardwise.layout.layout import Layout, Shape
 from shardwise.layout.mesh import DeviceMesh
 from shardwise.plan.plan import Plan
@@ -174,11 +176,8 @@ class DeviceFunction:
 
     def _known_dim(self, op: Operation) -> bool:
         # The size of the whole, not that of a shard.
-        dim, source = op.operands[1].owner, op.operands[0]
-        if not isinstance(dim, arith.ConstantOp) or not isinstance(dim.value, IntegerAttr):
-            return False
-        assert isinstance(source.type, TensorType)
-        size = source.type.get_shape()[dim.value.value.data]
+        dim = constant_int(op.operands[1])
+        size = -1 if dim is None else shape_of(op.operands[0])[dim]
         if size < 0:
             return False
         self.plain[op.results[0]] = self.writer.add(arith.ConstantOp(IntegerAttr(size, IndexType())))

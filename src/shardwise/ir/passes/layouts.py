@@ -6,12 +6,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from xdsl.dialects import arith
-from xdsl.dialects.builtin import DYNAMIC_INDEX, DenseArrayBase, IntegerAttr, ModuleOp, TensorType
+from xdsl.dialects.builtin import DYNAMIC_INDEX, DenseArrayBase, ModuleOp, TensorType
 from xdsl.ir import Attribute, SSAValue
 
 from shardwise.errors import ProgramError
-from shardwise.ir.module.program import op_text
+from shardwise.ir.constants import constant_int
+from shardwise.ir.module import reductions
+from shardwise.ir.module.program import ints, mixed, op_text
 from shardwise.ir.module.shardings import Sharding
 from shardwise.ir.shard import GetShardingOp, GridOp, ReductionKindAttr, ShardingOp, ShardOp
 from shardwise.ir.shard.attributes import axes_attribute, reduction_attribute
@@ -21,16 +22,7 @@ from shardwise.layout.mesh import DeviceMesh
 from shardwise.layout.placement import ReduceOp
 
 # The words of the dialect for reductions that layouts can have pending.
-REDUCTIONS: dict[ReduceOp, str] = {
-    ReduceOp.SUM: "sum",
-    ReduceOp.AVG: "average",
-    ReduceOp.MAX: "max",
-    ReduceOp.MIN: "min",
-    ReduceOp.PROD: "product",
-    ReduceOp.BAND: "bitwise_and",
-    ReduceOp.BOR: "bitwise_or",
-    ReduceOp.BXOR: "bitwise_xor",
-}
+REDUCTIONS: dict[ReduceOp, str] = {row.op: row.word for row in reductions.REDUCTIONS}
 
 
 @dataclass(frozen=True)
@@ -81,18 +73,13 @@ def sharding_op(sharding: SSAValue) -> ShardingOp:
 
 
 def _numbers(op: ShardingOp, static: DenseArrayBase[Any], dynamic: Sequence[SSAValue]) -> tuple[int, ...]:
-    rest = iter(dynamic)
-    return tuple(_constant(op, next(rest)) if n == DYNAMIC_INDEX else int(n) for n in static.get_values())
-
-
-def _constant(op: ShardingOp, value: SSAValue) -> int:
-    made = value.owner
-    if isinstance(made, arith.ConstantOp) and isinstance(made.value, IntegerAttr):
-        return made.value.value.data
-    raise ProgramError(
-        f"{op_text(op)} has halos or offsets that are values, so shards are not known before the program runs.\n"
-        "  use constants."
-    )
+    values = [constant_int(value) for value in dynamic]
+    if None in values:
+        raise ProgramError(
+            f"{op_text(op)} has halos or offsets that are values, so shards are not known before the program runs.\n"
+            "  use constants."
+        )
+    return mixed(ints(static), values)
 
 
 def _with_partial(op: ShardingOp, layout: Layout) -> Layout:
@@ -100,10 +87,10 @@ def _with_partial(op: ShardingOp, layout: Layout) -> Layout:
     axes, kind = op.attributes.get("partial_axes"), op.attributes.get("partial_type")
     if not isinstance(axes, DenseArrayBase) or not isinstance(kind, ReductionKindAttr):
         return layout
-    how = next((ours for ours, theirs in REDUCTIONS.items() if theirs == kind.data.value), None)
-    if how is None:
+    row = reductions.BY_WORD.get(str(kind.data))
+    if row is None:
         raise ProgramError(f"{op_text(op)} is partial with the reduction {kind.data.value}, which is none to resolve.")
-    return Layout(layout.mesh, layout.dims, [f"axis{a}" for a in axes.get_values()], how)
+    return Layout(layout.mesh, layout.dims, [f"axis{a}" for a in axes.get_values()], row.op)
 
 
 # -- and back --------------------------------------------------------------------------------------------
@@ -150,17 +137,6 @@ def is_sayable(layout: Layout) -> bool:
 
 
 # -- types -----------------------------------------------------------------------------------------------
-
-
-def shape_of(value: SSAValue) -> Shape:
-    """Return the shape of a tensor."""
-    assert isinstance(value.type, TensorType)
-    return tuple(value.type.get_shape())
-
-
-def is_static(kind: Attribute) -> bool:
-    """Whether a type is a tensor with known sizes."""
-    return isinstance(kind, TensorType) and all(n >= 0 for n in kind.get_shape())
 
 
 def local_sizes(layout: Layout, shape: Shape) -> Shape:

@@ -12,10 +12,11 @@ from shardwise.engine.arrays import identity
 from shardwise.ir.module.program import ints, property_of
 from shardwise.ir.module.values import dtype_of
 from shardwise.ir.passes.candidates import Way
-from shardwise.ir.passes.layouts import local_type, numbers, shape_of
+from shardwise.ir.passes.layouts import local_type, numbers
 from shardwise.ir.passes.rules import OpRule
 from shardwise.ir.passes.sources import splat_value
-from shardwise.ir.passes.writer import Writer, element_of
+from shardwise.ir.passes.writer import Writer
+from shardwise.ir.types import element_type, shape_of
 from shardwise.layout.layout import Layout
 from shardwise.layout.placement import ReduceOp
 
@@ -34,7 +35,9 @@ def localized(
         if layout.partial and rule.inits is not None:
             at = rule.inits + k
             given[at] = _begun(w, op.operands[at], given[at], layout, rule.combine[k])
-    kinds = [local_type(layout, shape_of(x), element_of(x)) for x, layout in zip(op.results, way.results, strict=True)]
+    kinds = [
+        local_type(layout, shape_of(x), element_type(x)) for x, layout in zip(op.results, way.results, strict=True)
+    ]
     properties = dict(op.properties)
     if op.name in SIZES:
         given, properties = _resized(w, op, way, given, properties)
@@ -60,7 +63,7 @@ def copied(region: Region, captured: Mapping[SSAValue, SSAValue]) -> Region:
 
 def _begun(w: Writer, old: SSAValue, init: SSAValue, layout: Layout, how: ReduceOp) -> SSAValue:
     # What is accumulated into counts once: on the first device along the axes of the loop, and nothing elsewhere.
-    element = element_of(init)
+    element = element_type(init)
     neutral = identity(how, dtype_of(element))
     found = splat_value(old)
     if found is not None and found == neutral:

@@ -20,10 +20,11 @@ from shardwise.ir.module.program import is_local
 from shardwise.ir.module.values import dtype_of
 from shardwise.ir.passes.boundaries import annotations_of, boundary_of, producer, said
 from shardwise.ir.passes.candidates import End, Way, cheapest
-from shardwise.ir.passes.layouts import Grids, grids_of, is_static, shape_of, sharding_of
+from shardwise.ir.passes.layouts import Grids, grids_of, sharding_of
 from shardwise.ir.passes.rules import rule_of
 from shardwise.ir.passes.sources import is_source
 from shardwise.ir.shard import ShardingOp, ShardOp
+from shardwise.ir.types import is_static, shape_of
 from shardwise.layout.layout import Layout, Shape
 
 Direction = Literal["forward", "backward", "both"]

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from xdsl.dialects.builtin import IntegerType, TensorType
+from xdsl.dialects.builtin import TensorType, i1
 from xdsl.dialects.linalg.abstract_ops import LinalgStructuredOperation
 from xdsl.ir import Attribute, Block, Operation, SSAValue
 from xdsl.ir.affine import AffineDimExpr
@@ -14,8 +14,9 @@ from xdsl.ir.affine import AffineDimExpr
 from shardwise.errors import seal
 from shardwise.ir.elementwise.table import ELEMENTWISE
 from shardwise.ir.module.program import integer, ints, property_of
+from shardwise.ir.module.reductions import BY_COMBINER, Reduction
 from shardwise.ir.module.values import DYNAMIC
-from shardwise.ir.passes.layouts import is_static, shape_of
+from shardwise.ir.types import is_static, shape_of
 from shardwise.layout.placement import ReduceOp
 from shardwise.prim.arithmetic.contract import contraction_rule
 from shardwise.prim.arithmetic.reduce import reduction_rule
@@ -113,20 +114,6 @@ def _reducing(
     return OpRule(tuple(dims), results, reduced, known, frozenset({*whole, *lost}), inits=inits)
 
 
-# What the last op of a body does to what has been accumulated.
-COMBINATIONS: dict[str, ReduceOp] = {
-    "arith.addf": ReduceOp.SUM,
-    "arith.addi": ReduceOp.SUM,
-    "arith.mulf": ReduceOp.PROD,
-    "arith.muli": ReduceOp.PROD,
-    "arith.maximumf": ReduceOp.MAX,
-    "arith.maxsi": ReduceOp.MAX,
-    "arith.minimumf": ReduceOp.MIN,
-    "arith.minsi": ReduceOp.MIN,
-    "arith.andi": ReduceOp.BAND,
-    "arith.ori": ReduceOp.BOR,
-    "arith.xori": ReduceOp.BXOR,
-}
 # On bits, of which the larger is -1.
 OF_BITS = {
     ReduceOp.SUM: ReduceOp.BXOR,
@@ -146,13 +133,13 @@ def _combination(body: Block, accumulator: int) -> ReduceOp | None:
     uses = list(held.uses)
     if not isinstance(made, Operation) or len(uses) != 1 or uses[0].operation is not made or made.parent is not body:
         return None
-    return _reduction(COMBINATIONS.get(made.name), held.type)
+    return _reduction(BY_COMBINER.get(made.name), held.type)
 
 
-def _reduction(how: ReduceOp | None, element: Attribute) -> ReduceOp | None:
-    if how is not None and isinstance(element, IntegerType) and element.width.data == 1:
-        return OF_BITS.get(how, how)
-    return how
+def _reduction(row: Reduction | None, element: Attribute) -> ReduceOp | None:
+    if row is None:
+        return None
+    return OF_BITS.get(row.op, row.op) if element == i1 else row.op
 
 
 def _linalg_reduce(op: Operation) -> OpRule | None:

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from xdsl.dialects import arith
 from xdsl.dialects.builtin import DYNAMIC_INDEX, DenseIntOrFPElementsAttr, FloatAttr, IntegerAttr, TensorType
-from xdsl.ir import Attribute, Operation, SSAValue
+from xdsl.ir import Operation, SSAValue
 
-from shardwise.ir.passes.layouts import is_static, local_sizes, shape_of
+from shardwise.ir.constants import constant_attribute, number_of, splat
+from shardwise.ir.passes.layouts import local_sizes
 from shardwise.ir.passes.resharding import sliced
 from shardwise.ir.passes.writer import Writer
-from shardwise.ir.splat import number_of, splat
+from shardwise.ir.types import is_static, shape_of
 from shardwise.layout.layout import Layout
 
 CONSTANTS = ("arith.constant", "tosa.const")
@@ -21,17 +22,13 @@ def is_source(op: Operation) -> bool:
     return known and bool(op.results) and is_static(op.results[0].type)
 
 
-def _constant_value(op: Operation) -> Attribute:
-    return op.properties.get("value") or op.properties.get("values") or op.attributes["value"]
-
-
 def splat_value(value: SSAValue) -> float | int | None:
     """Return the number that a constant, splat or filled tensor has everywhere; None if it is not known."""
     op = value.owner
     if not isinstance(op, Operation):
         return None
     if op.name in CONSTANTS:
-        given = _constant_value(op)
+        given = constant_attribute(op)
         if isinstance(given, DenseIntOrFPElementsAttr):
             return number_of(given)
         return given.value.data if isinstance(given, IntegerAttr | FloatAttr) else None
@@ -49,7 +46,7 @@ def made(w: Writer, op: Operation, operands: list[SSAValue], layout: Layout) -> 
         return w.empty(w.sizes(layout, shape), element)
     if op.name == "tensor.splat":
         return w.splat(operands[0], w.sizes(layout, shape), element)
-    given, sizes = _constant_value(op), local_sizes(layout, shape)
+    given, sizes = constant_attribute(op), local_sizes(layout, shape)
     number = number_of(given) if layout.sharded_axes else None
     if number is not None:
         if DYNAMIC_INDEX in sizes:

@@ -10,8 +10,9 @@ from xdsl.dialects.builtin import ArrayAttr, DenseArrayBase, IntegerAttr, Tensor
 from xdsl.ir import SSAValue
 
 from shardwise.ir.passes.layouts import local_sizes, number, numbers
-from shardwise.ir.passes.writer import Writer, element_of
+from shardwise.ir.passes.writer import Writer
 from shardwise.ir.shard import AllToAllOp
+from shardwise.ir.types import element_type, shape_of
 from shardwise.layout.axis import Axis
 from shardwise.layout.layout import Layout, Shape
 
@@ -75,13 +76,13 @@ def _expanded(w: Writer, x: SSAValue, parts: Sequence[Sequence[int]]) -> SSAValu
     for part in parts:
         groups.append(list(range(place, place + len(part))))
         place += len(part)
-    return w.add(tensor.ExpandShapeOp(x, [], _groups(groups), shape, TensorType(element_of(x), shape)))
+    return w.add(tensor.ExpandShapeOp(x, [], _groups(groups), shape, TensorType(element_type(x), shape)))
 
 
 def _collapsed(w: Writer, x: SSAValue, groups: Sequence[Sequence[int]], shape: Sequence[int]) -> SSAValue:
     if all(len(group) == 1 for group in groups):
         return x
-    kind = TensorType(element_of(x), shape)
+    kind = TensorType(element_type(x), shape)
     return w.add(
         tensor.CollapseShapeOp.build(operands=[x], result_types=[kind], properties={"reassociation": _groups(groups)})
     )
@@ -90,7 +91,6 @@ def _collapsed(w: Writer, x: SSAValue, groups: Sequence[Sequence[int]], shape: S
 def _transposed(w: Writer, x: SSAValue, order: Sequence[int]) -> SSAValue:
     if list(order) == sorted(order):
         return x
-    assert isinstance(x.type, TensorType)
-    shape = [x.type.get_shape()[k] for k in order]
-    into = w.empty(shape, element_of(x))
+    shape = [shape_of(x)[k] for k in order]
+    into = w.empty(shape, element_type(x))
     return w.add(linalg.ops.TransposeOp(x, into, DenseArrayBase.from_list(i64, list(order)), into.type))

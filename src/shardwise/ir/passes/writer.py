@@ -25,11 +25,13 @@ from xdsl.ir import Attribute, Block, Operation, SSAValue
 
 from shardwise.ir.passes.layouts import local_sizes, numbers
 from shardwise.ir.shard import ProcessMultiIndexOp
+from shardwise.ir.types import element_type
 from shardwise.layout.axis import Axis
 from shardwise.layout.layout import Layout, Shape
 from shardwise.layout.mesh import DeviceMesh
 
 Number = int | SSAValue
+element_of = element_type
 
 
 class Writer:
@@ -211,7 +213,7 @@ class Writer:
 
     def slice(self, x: SSAValue, offsets: Sequence[Number], sizes: Sequence[Number]) -> SSAValue:
         """Return a box of a tensor."""
-        kind = typed(sizes, element_of(x))
+        kind = typed(sizes, element_type(x))
         if all(o == 0 for o in offsets) and kind == x.type and DYNAMIC_INDEX not in kind.get_shape():
             return x
         return self.add(tensor.ExtractSliceOp(x, list(offsets), list(sizes), [1] * len(sizes), kind))
@@ -241,12 +243,6 @@ class Writer:
 def typed(sizes: Sequence[Number], element: Attribute) -> TensorType[Any]:
     """Return the type of a tensor of these sizes."""
     return TensorType(element, [n if isinstance(n, int) else DYNAMIC_INDEX for n in sizes])
-
-
-def element_of(x: SSAValue) -> Attribute:
-    """Return the type of the elements of a tensor."""
-    assert isinstance(x.type, TensorType)
-    return x.type.element_type
 
 
 def _open(given: Sequence[Number]) -> list[SSAValue]:

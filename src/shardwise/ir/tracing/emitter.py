@@ -31,6 +31,7 @@ from xdsl.ir import Attribute, Block, Operation, Region, SSAValue
 from xdsl.ir.affine import AffineExpr, AffineMap
 
 from shardwise.errors import ProgramError
+from shardwise.ir.types import element_type, shape_of
 from shardwise.layout.layout import Shape
 
 ELEMENTS: dict[str, Any] = {
@@ -213,17 +214,6 @@ class Emitter:
 
 
 # -- types -----------------------------------------------------------------------------------------------
-
-
-def shape_of(x: SSAValue) -> Shape:
-    """Return the shape of a tensor."""
-    assert isinstance(x.type, TensorType)
-    return tuple(x.type.get_shape())
-
-
-def element_type(x: SSAValue) -> Any:
-    """Return the type of a scalar, or of the elements of a tensor."""
-    return x.type.element_type if isinstance(x.type, TensorType) else x.type
 
 
 def _dtype(element: Any) -> np.dtype:

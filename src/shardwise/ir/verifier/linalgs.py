@@ -8,7 +8,7 @@ from xdsl.dialects.linalg.abstract_ops import LinalgStructuredOperation
 from xdsl.dialects.linalg.ops import BroadcastOp, CopyOp, FillOp, ReduceOp, TransposeOp, YieldOp
 from xdsl.ir import Operation, SSAValue
 
-from shardwise.ir.dialects.linalg_text import element_of
+from shardwise.ir.types import element_type
 from shardwise.ir.verifier.complaint import Complaints, counted, shape_of
 
 SHORT = (BroadcastOp, ReduceOp)
@@ -57,10 +57,10 @@ def _body(op: Operation, operands: Sequence[SSAValue], outputs: Sequence[SSAValu
     if block is None or not isinstance(last := block.last_op, YieldOp):
         yield "the body ends with linalg.yield."
         return
-    taken, given = [arg.type for arg in block.args], [element_of(value) for value in operands]
+    taken, given = [arg.type for arg in block.args], [element_type(value) for value in operands]
     if taken != given:
         yield f"the body takes {_listed(taken)}, but the operands have elements of {_listed(given)}."
-    made, wanted = [value.type for value in last.operands], [element_of(value) for value in outputs]
+    made, wanted = [value.type for value in last.operands], [element_type(value) for value in outputs]
     # What xDSL makes for these two leaves out the conversion to the elements of the output.
     if made != wanted and not (isinstance(op, FillOp | CopyOp) and len(made) == len(wanted)):
         yield f"the body yields {_listed(made)}, but the outputs have elements of {_listed(wanted)}."
