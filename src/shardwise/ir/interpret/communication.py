@@ -12,12 +12,23 @@ from xdsl.ir import Operation
 from shardwise.engine.arrays import accumulator
 from shardwise.errors import ProgramError
 from shardwise.ir.interpret.halos import updated
-from shardwise.ir.interpret.positions import grid_of, sharding_lists, sliced
+from shardwise.ir.interpret.positions import grid_of, sliced
 from shardwise.ir.interpret.request import Collective, Receiving, Request, Sending
 from shardwise.ir.module.groups import Group, group_of
-from shardwise.ir.module.program import Scope, integer, ints, mixed, op_text, property_of, require_defined, symbol
+from shardwise.ir.module.program import (
+    Scope,
+    int_of,
+    integer,
+    ints_of,
+    mixed,
+    op_text,
+    property_of,
+    require_defined,
+    symbol,
+)
 from shardwise.ir.module.reductions import BY_WORD
 from shardwise.ir.module.values import Value, dtype_of, fits, moved, type_text, undefined
+from shardwise.ir.shard.attributes import split_dims
 
 Run = Generator[Request, Value, list[Value]]
 Finish = Callable[[Sequence[Value]], Sequence[Value]]
@@ -28,7 +39,7 @@ def _group(scope: Scope, op: Operation, axes: tuple[int, ...] | None = None) -> 
     shape = grid_of(scope, op)
     scope.coordinates(shape, op)
     assert scope.device is not None
-    group = group_of(shape, ints(property_of(op, "grid_axes")) if axes is None else axes, scope.device)
+    group = group_of(shape, ints_of(op, "grid_axes") if axes is None else axes, scope.device)
     return group, group.position(scope.device)
 
 
@@ -36,7 +47,7 @@ def _collective(
     scope: Scope, op: Operation, group: Group, value: Value, details: tuple[Any, ...], finish: Finish
 ) -> Run:
     assert scope.device is not None
-    named = (symbol(property_of(op, "grid")), ints(property_of(op, "grid_axes")), *details)
+    named = (symbol(property_of(op, "grid")), ints_of(op, "grid_axes"), *details)
     made = yield Collective(op, scope.device, group.devices, value, named, finish)
     return [_checked(op, made)]
 
@@ -56,7 +67,7 @@ def _joined(values: Sequence[Value], dim: int) -> Value:
 
 def _all_gather(scope: Scope, op: Operation, operands: list[Value]) -> Run:
     group, _ = _group(scope, op)
-    dim = integer(property_of(op, "gather_axis"))
+    dim = int_of(op, "gather_axis")
 
     def finish(values: Sequence[Value]) -> Sequence[Value]:
         return [_joined(values, dim)] * len(values)
@@ -87,7 +98,7 @@ def _reduce_scatter(scope: Scope, op: Operation, operands: list[Value]) -> Run:
 
 def _all_to_all(scope: Scope, op: Operation, operands: list[Value]) -> Run:
     group, _ = _group(scope, op)
-    split, concat = (integer(property_of(op, name)) for name in ("split_axis", "concat_axis"))
+    split, concat = (int_of(op, name) for name in ("split_axis", "concat_axis"))
 
     def finish(values: Sequence[Value]) -> Sequence[Value]:
         count = range(len(values))
@@ -99,9 +110,9 @@ def _all_to_all(scope: Scope, op: Operation, operands: list[Value]) -> Run:
 def _shift(scope: Scope, op: Operation, operands: list[Value]) -> Run:
     group, _ = _group(scope, op)
     axes, axis, offset = (
-        ints(property_of(op, "grid_axes")),
-        integer(property_of(op, "shift_axis")),
-        integer(property_of(op, "offset")),
+        ints_of(op, "grid_axes"),
+        int_of(op, "shift_axis"),
+        int_of(op, "offset"),
     )
     if axis not in axes:
         raise ProgramError(f"{op_text(op)} shifts along axis {axis}, which is not among its grid_axes {list(axes)}.")
@@ -126,9 +137,9 @@ def _none(op: Operation, like: Value, why: str) -> Value:
 
 
 def _update_halo(scope: Scope, op: Operation, operands: list[Value]) -> Run:
-    value, halos = operands[0], list(mixed(ints(property_of(op, "static_halo_sizes")), operands[1:]))
+    value, halos = operands[0], list(mixed(ints_of(op, "static_halo_sizes"), operands[1:]))
     # One dim after the other, so that corners come from the neighbours of neighbours.
-    for dim, axes in enumerate(sharding_lists(op)):
+    for dim, axes in enumerate(split_dims(property_of(op, "split_axes"))):
         if not axes or not halos:
             continue
         low, high = halos.pop(0), halos.pop(0)
@@ -185,7 +196,7 @@ def _scatter_dim(op: Operation) -> int:
 
 
 def _coordinates(op: Operation, name: str, group: Group, dynamic: Sequence[Value]) -> tuple[int, ...]:
-    index = mixed(ints(property_of(op, name)), dynamic)
+    index = mixed(ints_of(op, name), dynamic)
     if len(index) != len(group.sizes) or any(i >= n for i, n in zip(index, group.sizes, strict=True)):
         raise ProgramError(
             f"{op_text(op)}: {name} {list(index)} is not in its groups, whose axes have sizes {list(group.sizes)}."
@@ -217,7 +228,7 @@ def _broadcast(scope: Scope, op: Operation, operands: list[Value]) -> Run:
 
 def _gather(scope: Scope, op: Operation, operands: list[Value]) -> Run:
     group, _ = _group(scope, op)
-    root, dim = _root(op, group, operands[1:]), integer(property_of(op, "gather_axis"))
+    root, dim = _root(op, group, operands[1:]), int_of(op, "gather_axis")
 
     def finish(values: Sequence[Value]) -> Sequence[Value]:
         return _only(op, _joined(values, dim), root, len(values))

@@ -105,8 +105,8 @@ def _check(op: Operation, terms: dict[int, int], dim: int, shape: Sequence[int],
 
 
 def _gathered(op: Operation, array: np.ndarray, indices: Map, sizes: Sequence[int]) -> View:
-    grids = loop_indices(sizes)
-    places = tuple(np.asarray(_evaluated(expr, grids)) for expr in indices)
+    grids: Any = loop_indices(sizes)
+    places = tuple(np.asarray(expr.eval(grids, [])) for expr in indices)
     for k, place in enumerate(places):
         if np.any(place < 0) or np.any(place >= array.shape[k]):
             raise ProgramError(f"{op_text(op)} reaches outside dim {k}, which has {array.shape[k]} elements.")
@@ -118,23 +118,3 @@ def loop_indices(sizes: Sequence[int]) -> list[np.ndarray]:
     """Return the index of each loop, as arrays that broadcast against one another."""
     rank = len(sizes)
     return [np.arange(n).reshape([-1 if k == j else 1 for j in range(rank)]) for k, n in enumerate(sizes)]
-
-
-def _evaluated(expr: AffineExpr, grids: list[np.ndarray]) -> Any:
-    if isinstance(expr, AffineDimExpr):
-        return grids[expr.position]
-    if isinstance(expr, AffineConstantExpr):
-        return expr.value
-    assert isinstance(expr, AffineBinaryOpExpr)
-    a, b = _evaluated(expr.lhs, grids), _evaluated(expr.rhs, grids)
-    match expr.kind:
-        case AffineBinaryOpKind.Add:
-            return a + b
-        case AffineBinaryOpKind.Mul:
-            return a * b
-        case AffineBinaryOpKind.Mod:
-            return a % b
-        case AffineBinaryOpKind.FloorDiv:
-            return a // b
-        case AffineBinaryOpKind.CeilDiv:
-            return -(-a // b)

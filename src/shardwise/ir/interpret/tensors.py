@@ -10,7 +10,18 @@ from xdsl.ir import Operation
 
 from shardwise.errors import ProgramError
 from shardwise.ir.interpret.bodies import body_values
-from shardwise.ir.module.program import Scope, integer, ints, mixed, op_text, property_of
+from shardwise.ir.interpret.loops import loop_indices
+from shardwise.ir.module.program import (
+    Scope,
+    int_of,
+    ints,
+    ints_of,
+    kept_dims,
+    mixed,
+    mixed_lists,
+    op_text,
+    property_of,
+)
 from shardwise.ir.module.values import (
     DYNAMIC,
     Poisoned,
@@ -27,8 +38,7 @@ Row = Callable[[Scope, Operation, list[Value]], Sequence[Value]]
 
 
 def _filled_shape(op: Operation, dynamic: Sequence[Any]) -> tuple[int, ...]:
-    rest = iter(dynamic)
-    shape = tuple(int(next(rest)) if n == DYNAMIC else n for n in sizes_of(op.results[0].type))
+    shape = mixed(sizes_of(op.results[0].type), dynamic)
     if any(n < 0 for n in shape):
         raise ProgramError(f"{op_text(op)} has a size below zero: {list(shape)}.")
     return shape
@@ -61,13 +71,7 @@ def _cast(scope: Scope, op: Operation, operands: list[Value]) -> list[Value]:
 
 def _region(op: Operation, dynamic: list[Value], shape: tuple[int, ...]) -> tuple[tuple[slice, ...], tuple[int, ...]]:
     # The slices that offsets, sizes and strides describe, and the sizes.
-    lists, rest = [], list(dynamic)
-    for name in ("static_offsets", "static_sizes", "static_strides"):
-        static = ints(property_of(op, name))
-        count = sum(n == DYNAMIC for n in static)
-        lists.append(mixed(static, rest[:count]))
-        rest = rest[count:]
-    offsets, sizes, strides = lists
+    offsets, sizes, strides = mixed_lists(op, ("static_offsets", "static_sizes", "static_strides"), dynamic)
     for k, (start, size, step) in enumerate(zip(offsets, sizes, strides, strict=True)):
         last = start + max(size - 1, 0) * step
         if size < 0 or start < 0 or last < 0 or max(start, last) + (size > 0) > shape[k]:
@@ -81,23 +85,10 @@ def _region(op: Operation, dynamic: list[Value], shape: tuple[int, ...]) -> tupl
     return tuple(slices), sizes
 
 
-def _rank_reduced(sizes: tuple[int, ...], wanted: Sequence[int]) -> tuple[int, ...]:
-    # The sizes without as many ones as the result has fewer dims.
-    out: list[int] = []
-    spare = len(sizes) - len(wanted)
-    for size in sizes:
-        k = len(out)
-        if spare and size == 1 and (k >= len(wanted) or wanted[k] != 1):
-            spare -= 1
-        else:
-            out.append(size)
-    return tuple(out)
-
-
 def _extract_slice(scope: Scope, op: Operation, operands: list[Value]) -> list[Value]:
     source = operands[0]
     slices, sizes = _region(op, operands[1:], source.shape)
-    shape = _rank_reduced(sizes, sizes_of(op.results[0].type))
+    shape = [sizes[k] for k in kept_dims(sizes, sizes_of(op.results[0].type))]
     return [moved(lambda x: x[slices].reshape(shape), source)]
 
 
@@ -148,7 +139,7 @@ def _collapse(scope: Scope, op: Operation, operands: list[Value]) -> list[Value]
 
 
 def _expand(scope: Scope, op: Operation, operands: list[Value]) -> list[Value]:
-    static = ints(property_of(op, "static_output_shape"))
+    static = ints_of(op, "static_output_shape")
     if static:
         shape = mixed(static, operands[1:])
     else:  # older text leaves the open sizes to be worked out, one per group
@@ -173,7 +164,7 @@ def _reshaped(op: Operation, x: Value, shape: tuple[int, ...]) -> list[Value]:
 
 
 def _concat(scope: Scope, op: Operation, operands: list[Value]) -> list[Value]:
-    dim = integer(property_of(op, "axis" if op.name == "tosa.concat" else "dim"))
+    dim = int_of(op, "axis" if op.name == "tosa.concat" else "dim")
     return [moved(lambda parts: np.concatenate(parts, axis=dim), list(operands))]
 
 
@@ -184,14 +175,11 @@ def _from_elements(scope: Scope, op: Operation, operands: list[Value]) -> list[V
 
 def _pad(scope: Scope, op: Operation, operands: list[Value]) -> list[Value]:
     source = operands[0]
-    static = [ints(property_of(op, name)) for name in ("static_low", "static_high")]
-    first = sum(n == DYNAMIC for n in static[0])
-    low, high = mixed(static[0], operands[1 : 1 + first]), mixed(static[1], operands[1 + first :])
+    low, high = mixed_lists(op, ("static_low", "static_high"), operands[1:])
     if min((*low, *high), default=0) < 0:
         raise ProgramError(f"{op_text(op)} pads by sizes below zero: low {list(low)}, high {list(high)}.")
     shape = tuple(a + n + b for a, n, b in zip(low, source.shape, high, strict=True))
-    grid = [np.arange(n).reshape([-1 if k == j else 1 for j in range(len(shape))]) for k, n in enumerate(shape)]
-    (filler,) = body_values(scope, op.regions[0].block, grid, [])
+    (filler,) = body_values(scope, op.regions[0].block, loop_indices(shape), [])
     inside = tuple(slice(a, a + n) for a, n in zip(low, source.shape, strict=True))
 
     def put(small: Any, around: Any) -> Any:

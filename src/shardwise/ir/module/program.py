@@ -147,6 +147,16 @@ def ints(attribute: Any) -> tuple[int, ...]:
     return tuple(integer(n) for n in attribute.data)
 
 
+def ints_of(op: Operation, name: str) -> tuple[int, ...]:
+    """Return the ints that a property of an op lists."""
+    return ints(property_of(op, name))
+
+
+def int_of(op: Operation, name: str) -> int:
+    """Return the int that a property of an op is."""
+    return integer(property_of(op, name))
+
+
 def integer(attribute: Any) -> int:
     """Return the int of an attribute."""
     while not isinstance(attribute, int):
@@ -169,6 +179,30 @@ def mixed(static: Sequence[int], dynamic: Sequence[Any]) -> tuple[int, ...]:
     """
     rest = iter(dynamic)
     return tuple(int(next(rest)) if n == DYNAMIC else int(n) for n in static)
+
+
+def mixed_lists(op: Operation, names: Sequence[str], dynamic: Sequence[Any]) -> list[tuple[int, ...]]:
+    """Return several lists of an op as `mixed` does, whose open places are filled one list after the other."""
+    rest = list(dynamic)
+    lists = [ints_of(op, name) for name in names]
+    return [mixed(static, [rest.pop(0) for n in static if n == DYNAMIC]) for static in lists]
+
+
+def kept_dims(sizes: Sequence[int], result: Sequence[int]) -> list[int]:
+    """Return which dims of a slice its result has, if that has fewer: dims of size one are dropped, the first first.
+
+    >>> kept_dims((1, 4, 1), (4, 1)), kept_dims((1, 1), (1,))
+    ([1, 2], [0])
+    """
+    out: list[int] = []
+    spare = len(sizes) - len(result)
+    for k, size in enumerate(sizes):
+        place = len(out)
+        if spare and size == 1 and (place >= len(result) or result[place] != 1):
+            spare -= 1
+        else:
+            out.append(k)
+    return out
 
 
 def op_text(op: Operation) -> str:

@@ -25,12 +25,12 @@ from shardwise.ir.shard import (
     ShardingOp,
     UpdateHaloOp,
 )
-from shardwise.ir.shard.attributes import ints_attribute
+from shardwise.ir.shard.attributes import ints_attribute, split_dims
 
 
 def known_shape(f: Folding, op: GridShapeOp) -> SSAValue | None:
     """A size of a grid that is known is a constant."""
-    shape = f.grids.shapes[op.grid.root_reference.data]
+    shape = f.grids.shapes[op.grid_name]
     axes = [int(a) for a in op.axes.get_values()] or list(range(len(shape)))
     if any(shape[a] < 0 for a in axes):
         return None
@@ -41,7 +41,7 @@ def known_shape(f: Folding, op: GridShapeOp) -> SSAValue | None:
 
 def only_position(f: Folding, op: ProcessMultiIndexOp) -> SSAValue | None:
     """Along an axis of one device every device is at 0."""
-    shape = f.grids.shapes[op.grid.root_reference.data]
+    shape = f.grids.shapes[op.grid_name]
     axes = [int(a) for a in op.axes.get_values()] or list(range(len(shape)))
     found = [k for k, a in enumerate(axes) if shape[a] == 1 and op.results[k].first_use is not None]
     for k in found:
@@ -119,11 +119,9 @@ def known_sharding(f: Folding, op: ShardingOp) -> SSAValue | None:
 
 
 def _are_equal(f: Folding, op: ShardingOp, offsets: list[int]) -> bool:
-    shape, rest = f.grids.shapes[op.grid.root_reference.data], list(offsets)
-    for axes in op.split_axes.axes:
-        parts = prod(shape[a] for a in axes.get_values())
-        if not len(axes.get_values()):
-            continue
+    shape, rest = f.grids.shapes[op.grid_name], list(offsets)
+    for axes in filter(None, split_dims(op.split_axes)):
+        parts = prod(shape[a] for a in axes)
         row, rest = rest[: parts + 1], rest[parts + 1 :]
         if len({b - a for a, b in pairwise(row)}) > 1:
             return False

@@ -17,6 +17,7 @@ from shardwise.ir.passes.layouts import Grids, grids_of, numbers
 from shardwise.ir.passes.partitioning import partitioned
 from shardwise.ir.place import place_of
 from shardwise.ir.shard import CollectiveOperation, UpdateHaloOp
+from shardwise.ir.shard.attributes import split_dims
 from shardwise.layout.mesh import DeviceMesh
 from shardwise.plan.cost import Link, Links, move_time
 from shardwise.plan.steps import Step
@@ -131,7 +132,7 @@ def _lines(module: ModuleOp, grids: Grids, links: Links) -> Iterator[Line]:
             yield _halo_line(op, grids, links)
         elif isinstance(op, CollectiveOperation) and op.name in COUNTS:
             axes = tuple(int(a) for a in op.grid_axes.get_values())
-            mesh = grids.mesh(op.grid.root_reference.data)
+            mesh = grids.mesh(op.grid_name)
             count = prod(mesh.mesh_shape[a] for a in axes)
             a, b = size_of(op.operands[0]), size_of(op.results[0])
             known = None if a is None or b is None else COUNTS[op.name](count, a, b)
@@ -151,8 +152,8 @@ def _line(
 
 def _halo_line(op: UpdateHaloOp, grids: Grids, links: Links) -> Line:
     # Each device is taken to have neighbours on both sides.
-    mesh = grids.mesh(op.grid.root_reference.data)
-    lists = [tuple(int(a) for a in axes.get_values()) for axes in op.split_axes.axes]
+    mesh = grids.mesh(op.grid_name)
+    lists = split_dims(op.split_axes)
     halos, whole = list(op.static_halo_sizes.get_values()), size_of(op.destination)
     inner = list(op.destination.type.get_shape()) if isinstance(op.destination.type, TensorType) else []
     for dim, axes in enumerate(lists):

@@ -41,7 +41,7 @@ class Folding:
 
     def count(self, op: CollectiveOperation) -> int | None:
         """Return how many devices a group has; None if that is not known."""
-        shape = self.grids.shapes.get(op.grid.root_reference.data, ())
+        shape = self.grids.shapes.get(op.grid_name, ())
         sizes = [shape[axis] for axis in axes_of(op) if axis < len(shape)]
         return None if len(sizes) < len(axes_of(op)) or any(n < 0 for n in sizes) else prod(sizes)
 

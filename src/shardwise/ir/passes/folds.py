@@ -44,7 +44,7 @@ def alone(f: Folding, op: CollectiveOperation) -> SSAValue | None:
 
 def unmoved(f: Folding, op: ShiftOp) -> SSAValue | None:
     """A shift by nothing, or once around, gives what it is given."""
-    size = f.grids.shapes[op.grid.root_reference.data][op.shift_axis.value.data]
+    size = f.grids.shapes[op.grid_name][op.shift_axis.value.data]
     offset = op.offset.value.data
     if offset == 0 or (op.rotate and size > 0 and offset % size == 0):
         return op.input
@@ -111,7 +111,7 @@ def gather_of_slice(f: Folding, op: AllGatherOp) -> SSAValue | None:
         return None
     if axes_of(inner) != axes_of(op) or inner.input.type != op.result.type:
         return None
-    same = f.replication.is_along(inner.input, op.grid.root_reference.data, axes_of(op))
+    same = f.replication.is_along(inner.input, op.grid_name, axes_of(op))
     return inner.input if same else None
 
 
@@ -180,7 +180,7 @@ def same_everywhere(f: Folding, op: AllReduceOp | BroadcastOp) -> SSAValue | Non
         return None
     if op.input.type != op.result.type:
         return None
-    same = f.replication.is_along(op.input, op.grid.root_reference.data, axes_of(op))
+    same = f.replication.is_along(op.input, op.grid_name, axes_of(op))
     return op.input if same else None
 
 

@@ -15,7 +15,7 @@ from shardwise.ir.module import reductions
 from shardwise.ir.module.program import ints, mixed, op_text
 from shardwise.ir.module.shardings import Sharding
 from shardwise.ir.shard import GetShardingOp, GridOp, ReductionKindAttr, ShardingOp, ShardOp
-from shardwise.ir.shard.attributes import axes_attribute, reduction_attribute
+from shardwise.ir.shard.attributes import axes_attribute, reduction_attribute, split_dims
 from shardwise.layout.axis import Axis
 from shardwise.layout.layout import Layout, Shape
 from shardwise.layout.mesh import DeviceMesh
@@ -39,12 +39,12 @@ class Grids:
     def layout(self, sharding: SSAValue, rank: int) -> Layout:
         """Return the layout that a sharding gives to tensors of a rank."""
         op = sharding_op(sharding)
-        name = op.grid.root_reference.data
+        name = op.grid_name
         if name not in self.shapes:
             raise ProgramError(f"{op_text(op)} names the grid @{name}, which the module does not have.")
         if any(size < 0 for size in self.shapes[name]):
             raise ProgramError(f"the grid @{name} has open sizes, so {op_text(op)} says nothing yet; give it a shape.")
-        lists = tuple(tuple(int(a) for a in axes.get_values()) for axes in op.split_axes.axes)
+        lists = split_dims(op.split_axes)
         halos = _numbers(op, op.static_halo_sizes, op.dynamic_halo_sizes)
         offsets = _numbers(op, op.static_sharded_dims_offsets, op.dynamic_sharded_dims_offsets)
         whole = Sharding(name, self.shapes[name], lists, halos, offsets).layout(rank)

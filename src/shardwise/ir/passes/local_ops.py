@@ -9,7 +9,7 @@ from xdsl.dialects.builtin import DYNAMIC_INDEX, DenseArrayBase, i64
 from xdsl.ir import Operation, Region, SSAValue
 
 from shardwise.engine.arrays import identity
-from shardwise.ir.module.program import ints, property_of
+from shardwise.ir.module.program import ints, ints_of, property_of
 from shardwise.ir.module.values import dtype_of
 from shardwise.ir.passes.candidates import Way
 from shardwise.ir.passes.layouts import local_type, numbers
@@ -94,7 +94,7 @@ def _resized(
     at = 0 if op.name == "tensor.extract_slice" else 1
     layout, shape = way.operands[at], shape_of(op.operands[at])
     assert layout is not None
-    old = ints(property_of(op, "static_sizes"))
+    old = ints_of(op, "static_sizes")
     sizes = [w.size(layout, shape, k) if layout.dims[k].axes else n for k, n in enumerate(old)]
     counts = list(ints(segments))
     before = sum(counts[: at + 2])

@@ -13,7 +13,7 @@ from xdsl.ir.affine import AffineDimExpr
 
 from shardwise.errors import seal
 from shardwise.ir.elementwise.table import ELEMENTWISE
-from shardwise.ir.module.program import integer, ints, property_of
+from shardwise.ir.module.program import int_of, integer, ints, ints_of, kept_dims, property_of
 from shardwise.ir.module.reductions import BY_COMBINER, Reduction
 from shardwise.ir.module.values import DYNAMIC
 from shardwise.ir.types import is_static, shape_of
@@ -144,18 +144,18 @@ def _reduction(row: Reduction | None, element: Attribute) -> ReduceOp | None:
 
 def _linalg_reduce(op: Operation) -> OpRule | None:
     count = len(op.operands) // 2
-    over, names = ints(property_of(op, "dimensions")), _names(len(shape_of(op.operands[0])))
+    over, names = ints_of(op, "dimensions"), _names(len(shape_of(op.operands[0])))
     kept = tuple(n for k, n in enumerate(names) if k not in over)
     return _reducing(op, [names] * count + [kept] * count, count, [names[k] for k in over], op.regions[0].block, set())
 
 
 def _linalg_broadcast(op: Operation) -> OpRule:
-    added, names = ints(property_of(op, "dimensions")), _names(len(shape_of(op.operands[1])))
+    added, names = ints_of(op, "dimensions"), _names(len(shape_of(op.operands[1])))
     return OpRule((tuple(n for k, n in enumerate(names) if k not in added), names), (names,))
 
 
 def _linalg_transpose(op: Operation) -> OpRule:
-    order, names = ints(property_of(op, "permutation")), _names(len(shape_of(op.operands[0])))
+    order, names = ints_of(op, "permutation"), _names(len(shape_of(op.operands[0])))
     out = tuple(names[k] for k in order)
     return OpRule((names, out), (out,))
 
@@ -171,7 +171,7 @@ def _tosa_matmul(op: Operation) -> OpRule:
 
 def _tosa_reduce(how: ReduceOp) -> Callable[[Operation], OpRule]:
     def made(op: Operation) -> OpRule:
-        axis, rank = integer(property_of(op, "axis")), len(shape_of(op.operands[0]))
+        axis, rank = int_of(op, "axis"), len(shape_of(op.operands[0]))
         rule = reduction_rule(rank, (axis,), how)
         out = (*rule.out[:axis], None, *rule.out[axis:])
         return OpRule(rule.operands, (out,), (f"d{axis}",), (how,))
@@ -188,7 +188,7 @@ def _same(op: Operation) -> OpRule:
 
 
 def _concat(op: Operation) -> OpRule:
-    dim = integer(property_of(op, "axis" if op.name == "tosa.concat" else "dim"))
+    dim = int_of(op, "axis" if op.name == "tosa.concat" else "dim")
     names = tuple(None if k == dim else n for k, n in enumerate(_names(len(shape_of(op.results[0])))))
     return OpRule((names,) * len(op.operands), (names,))
 
@@ -215,47 +215,34 @@ def _regrouped(op: Operation) -> OpRule:
 
 
 def _is_whole(op: Operation, shape: Sequence[int]) -> list[bool]:
-    offsets, sizes, strides = (ints(property_of(op, f"static_{n}")) for n in ("offsets", "sizes", "strides"))
+    offsets, sizes, strides = (ints_of(op, f"static_{n}") for n in ("offsets", "sizes", "strides"))
     return [o == 0 and n == size and s == 1 for o, n, s, size in zip(offsets, sizes, strides, shape, strict=True)]
 
 
-def _kept_dims(sizes: Sequence[int], wanted: Sequence[int]) -> list[int] | None:
-    # Which dims of a slice its result has, ones being dropped from the front first.
-    out: list[int] = []
-    spare = len(sizes) - len(wanted)
-    for k, size in enumerate(sizes):
-        place = len(out)
-        if spare and size == 1 and (place >= len(wanted) or wanted[place] != 1):
-            spare -= 1
-        else:
-            out.append(k)
-    return out if len(out) == len(wanted) else None
+def _slice_names(op: Operation, whole: SSAValue, part: SSAValue) -> tuple[Dims, Dims] | None:
+    # The factors of a tensor and of a slice of it; dims that the slice takes whole have one.
+    shape, sizes = shape_of(whole), ints_of(op, "static_sizes")
+    kept = kept_dims(sizes, shape_of(part))
+    if DYNAMIC in sizes or len(kept) != len(shape_of(part)):
+        return None
+    names = tuple(n if is_whole else None for n, is_whole in zip(_names(len(shape)), _is_whole(op, shape), strict=True))
+    return names, tuple(names[k] for k in kept)
 
 
 def _extract_slice(op: Operation) -> OpRule | None:
-    shape, out = shape_of(op.operands[0]), shape_of(op.results[0])
-    sizes = ints(property_of(op, "static_sizes"))
-    kept = None if DYNAMIC in sizes else _kept_dims(sizes, out)
-    if kept is None:
-        return None
-    names = tuple(n if whole else None for n, whole in zip(_names(len(shape)), _is_whole(op, shape), strict=True))
+    names = _slice_names(op, op.operands[0], op.results[0])
     rest = (None,) * (len(op.operands) - 1)
-    return OpRule((names, *rest), (tuple(names[k] for k in kept),))
+    return None if names is None else OpRule((names[0], *rest), (names[1],))
 
 
 def _insert_slice(op: Operation) -> OpRule | None:
-    small, shape = shape_of(op.operands[0]), shape_of(op.operands[1])
-    sizes = ints(property_of(op, "static_sizes"))
-    kept = None if DYNAMIC in sizes else _kept_dims(sizes, small)
-    if kept is None:
-        return None
-    names = tuple(n if whole else None for n, whole in zip(_names(len(shape)), _is_whole(op, shape), strict=True))
+    names = _slice_names(op, op.operands[1], op.operands[0])
     rest = (None,) * (len(op.operands) - 2)
-    return OpRule((tuple(names[k] for k in kept), names, *rest), (names,))
+    return None if names is None else OpRule((names[1], names[0], *rest), (names[0],))
 
 
 def _pad(op: Operation) -> OpRule:
-    low, high = (ints(property_of(op, f"static_{n}")) for n in ("low", "high"))
+    low, high = (ints_of(op, f"static_{n}") for n in ("low", "high"))
     names = _names(len(low))
     out = tuple(n if a == b == 0 else None for n, a, b in zip(names, low, high, strict=True))
     if any(arg.uses for block in op.regions[0].blocks for arg in block.args):  # what is filled in depends on the place

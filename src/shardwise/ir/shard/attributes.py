@@ -118,6 +118,15 @@ def axis_lists_attribute(axes: AxisListsLike) -> ShardAxesArrayAttr:
     return ShardAxesArrayAttr(ArrayAttr(lists))
 
 
+def split_dims(axes: ShardAxesArrayAttr) -> tuple[tuple[int, ...], ...]:
+    """Return the grid axes of each dim.
+
+    >>> split_dims(axis_lists_attribute([[0], []]))
+    ((0,), ())
+    """
+    return tuple(tuple(int(axis) for axis in dim.get_values()) for dim in axes.axes)
+
+
 def ints_attribute(values: IntsLike | None, what: str) -> DenseArrayBase[Any]:
     """Return 64-bit ints as an attribute; None is the empty list, DYNAMIC_INDEX stands for a value.
 

@@ -199,11 +199,16 @@ class GridUser(ShardOperation):
 
     >>> from shardwise.ir.shard import ProcessLinearIndexOp
     >>> op = ProcessLinearIndexOp("g")
-    >>> isinstance(op, GridUser), op.grid.root_reference.data
+    >>> isinstance(op, GridUser), op.grid_name
     (True, 'g')
     """
 
     grid = prop_def(SymbolRefAttr)
+
+    @property
+    def grid_name(self) -> str:
+        """The name of the grid."""
+        return self.grid.root_reference.data
 
 
 class CollectiveOperation(GridUser):

@@ -19,6 +19,7 @@ from shardwise.ir.shard import (
     ShardShapeOp,
     UpdateHaloOp,
 )
+from shardwise.ir.shard.attributes import split_dims
 from shardwise.ir.verifier.complaint import Check, Complaints, Sizes, counted, mixed_complaints, shape_of, static_sizes
 from shardwise.ir.verifier.grids import Grid, axes_complaints
 
@@ -36,11 +37,6 @@ def grid_name_of(op: Operation) -> str | None:
     """Return the name of an op's grid: its own, or that of the sharding it names."""
     grid = (sharding_op(op) or op).properties.get("grid")
     return grid.root_reference.data if isinstance(grid, SymbolRefAttr) else None
-
-
-def split_dims(axes: ShardAxesArrayAttr) -> list[tuple[int, ...]]:
-    """Return the axes of each dim."""
-    return [tuple(dim.get_values()) for dim in axes.axes]
 
 
 def _split_axes(op: ShardingOp | UpdateHaloOp, grid: Grid) -> Complaints:
@@ -106,7 +102,7 @@ def offset_counts(op: ShardingOp, grid: Grid) -> list[int]:
     return [prod(grid.shape[axis] or 0 for axis in dim) + 1 for dim in split_dims(op.split_axes) if dim]
 
 
-def _split_numbers(op: ShardingOp) -> list[int]:
+def _split_numbers(op: ShardingOp | UpdateHaloOp) -> list[int]:
     return [number for number, dim in enumerate(split_dims(op.split_axes)) if dim]
 
 
@@ -162,7 +158,7 @@ def meaning(sharding: SSAValue) -> Any:
     op = sharding.owner
     if not isinstance(op, ShardingOp):
         return sharding
-    dims = split_dims(op.split_axes)
+    dims = list(split_dims(op.split_axes))
     while dims and not dims[-1]:
         dims.pop()
     partial = tuple(op.attributes.get(name) for name in ("partial_axes", "partial_type"))
@@ -199,8 +195,7 @@ def _halo_update(op: UpdateHaloOp, _: Grid) -> Complaints:
 
 def _halo_room(op: UpdateHaloOp, _: Grid) -> Complaints:
     shape, halos = shape_of(op.destination), static_sizes(op.static_halo_sizes)
-    numbers = [number for number, dim in enumerate(split_dims(op.split_axes)) if dim]
-    for number, low, high in zip(numbers, halos[::2], halos[1::2], strict=False):
+    for number, low, high in zip(_split_numbers(op), halos[::2], halos[1::2], strict=False):
         size = shape[number]
         if size is not None and (low or 0) + (high or 0) > size:
             yield f"halos of {low or 0} and {high or 0} do not fit in dim {number}, which has size {size}."
