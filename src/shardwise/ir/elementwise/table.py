@@ -6,9 +6,11 @@ that a scalar takes over all iterations.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
+from xdsl.dialects.arith import CMPF_COMPARISON_OPERATIONS, CMPI_COMPARISON_OPERATIONS
 from xdsl.ir import Operation
 
 from shardwise.errors import ProgramError
@@ -56,15 +58,10 @@ _COMPARISONS: dict[str, Function] = {
     "le": np.less_equal,
     "ne": np.not_equal,
 }
-# In the order of their numbers.
-CMPI = ["eq", "ne", "slt", "sle", "sgt", "sge", "ult", "ule", "ugt", "uge"]
-CMPF = [
-    "false", "oeq", "ogt", "oge", "olt", "ole", "one", "ord", "ueq", "ugt", "uge", "ult", "ule", "une", "uno", "true"
-]  # fmt: skip
 
 
 def _cmpi(op: Operation, a: Any, b: Any) -> Any:
-    name = _predicate(op, CMPI)
+    name = _predicate(op, CMPI_COMPARISON_OPERATIONS)
     if name in ("eq", "ne"):
         return _COMPARISONS[name](a, b)
     how = _COMPARISONS[name[1:]]
@@ -72,7 +69,7 @@ def _cmpi(op: Operation, a: Any, b: Any) -> Any:
 
 
 def _cmpf(op: Operation, a: Any, b: Any) -> Any:
-    name = _predicate(op, CMPF)
+    name = _predicate(op, CMPF_COMPARISON_OPERATIONS)
     both = ~(np.isnan(a) | np.isnan(b))
     if name in ("false", "true"):
         return np.full(np.broadcast_shapes(np.shape(a), np.shape(b)), name == "true")
@@ -82,7 +79,7 @@ def _cmpf(op: Operation, a: Any, b: Any) -> Any:
     return found & both if name[0] == "o" else found | ~both
 
 
-def _predicate(op: Operation, names: list[str]) -> str:
+def _predicate(op: Operation, names: Sequence[str]) -> str:
     given = property_of(op, "predicate")
     if given is None:
         given = property_of(op, "pred")

@@ -59,43 +59,25 @@ def _quotient(op: Operation, a: Any, b: Any) -> Any:
     return truncated(a, b)
 
 
-def _invert(x: Any) -> Any:
-    return ~x
-
-
 UNARY_OPS: dict[str, Function] = {
+    **{name: UNARY[name] for name in ("ceil", "cos", "erf", "exp", "floor", "log", "rsqrt", "sin", "tanh")},
     "abs": np.abs,
-    "bitwise_not": _invert,
-    "ceil": np.ceil,
-    "cos": np.cos,
-    "erf": UNARY["erf"],
-    "exp": np.exp,
-    "floor": np.floor,
+    "bitwise_not": np.invert,
     "identity": lambda x: x,
-    "log": np.log,
     "logical_not": np.logical_not,
     "negate": np.negative,
     "reciprocal": lambda x: 1 / x,
-    "rsqrt": UNARY["rsqrt"],
     "sigmoid": sigmoid,
-    "sin": np.sin,
-    "tanh": np.tanh,
 }
+# Those that NumPy has by the same name.
+SHARED = (
+    "bitwise_and bitwise_or bitwise_xor equal greater greater_equal logical_and logical_or logical_xor maximum minimum"
+)
 BINARY_OPS: dict[str, Function] = {
+    **{name: getattr(np, name) for name in SHARED.split()},
     "add": INTEGERS["add"],
     "sub": INTEGERS["sub"],
-    "maximum": np.maximum,
-    "minimum": np.minimum,
     "pow": np.power,
-    "equal": np.equal,
-    "greater": np.greater,
-    "greater_equal": np.greater_equal,
-    "logical_and": np.logical_and,
-    "logical_or": np.logical_or,
-    "logical_xor": np.logical_xor,
-    "bitwise_and": np.bitwise_and,
-    "bitwise_or": np.bitwise_or,
-    "bitwise_xor": np.bitwise_xor,
     "logical_left_shift": np.left_shift,
     "logical_right_shift": as_unsigned(np.right_shift),
 }

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Generator, Sequence
-from functools import reduce
+from functools import partial, reduce
 from typing import Any
 
 import numpy as np
@@ -31,25 +31,37 @@ from shardwise.ir.module.values import Value, dtype_of, fits, moved, type_text, 
 from shardwise.ir.shard.attributes import split_dims
 
 Run = Generator[Request, Value, list[Value]]
+Row = Callable[[Scope, Operation, list[Value]], Run]
+# What makes the results of a group of its values, in the order of the group.
 Finish = Callable[[Sequence[Value]], Sequence[Value]]
+Prepared = tuple[tuple[Any, ...], Finish]
+# Of an op, a group and the values that name a root: what all members have to agree on, and how they finish.
+Prepare = Callable[[Operation, Group, Sequence[Value]], Prepared]
 
 
-def _group(scope: Scope, op: Operation, axes: tuple[int, ...] | None = None) -> tuple[Group, int]:
-    # The group of this device, and its position there.
+def _group(scope: Scope, op: Operation, axes: tuple[int, ...]) -> Group:
+    # The group of this device.
     shape = grid_of(scope, op)
     scope.coordinates(shape, op)
     assert scope.device is not None
-    group = group_of(shape, ints_of(op, "grid_axes") if axes is None else axes, scope.device)
-    return group, group.position(scope.device)
+    return group_of(shape, axes, scope.device)
 
 
-def _collective(
-    scope: Scope, op: Operation, group: Group, value: Value, details: tuple[Any, ...], finish: Finish
-) -> Run:
+def _gathered(scope: Scope, op: Operation, group: Group, value: Value, details: tuple[Any, ...], finish: Finish) -> Run:
     assert scope.device is not None
     named = (symbol(property_of(op, "grid")), ints_of(op, "grid_axes"), *details)
     made = yield Collective(op, scope.device, group.devices, value, named, finish)
     return [_checked(op, made)]
+
+
+def _collective(prepare: Prepare) -> Row:
+    # A row for an op of which the whole group takes part at once.
+    def run(scope: Scope, op: Operation, operands: list[Value]) -> Run:
+        group = _group(scope, op, ints_of(op, "grid_axes"))
+        details, finish = prepare(op, group, operands[1:])
+        return (yield from _gathered(scope, op, group, operands[0], details, finish))
+
+    return run
 
 
 def _checked(op: Operation, made: Value) -> Value:
@@ -62,58 +74,40 @@ def _joined(values: Sequence[Value], dim: int) -> Value:
     return moved(lambda parts: np.concatenate(parts, axis=dim), list(values))
 
 
+def _pieces(x: Value, dim: int, parts: int) -> list[Value]:
+    return [sliced(x, dim, part, parts) for part in range(parts)]
+
+
 # -- the whole group -------------------------------------------------------------------------------------
 
 
-def _all_gather(scope: Scope, op: Operation, operands: list[Value]) -> Run:
-    group, _ = _group(scope, op)
+def _all_gather(op: Operation, group: Group, dynamic: Sequence[Value]) -> Prepared:
     dim = int_of(op, "gather_axis")
-
-    def finish(values: Sequence[Value]) -> Sequence[Value]:
-        return [_joined(values, dim)] * len(values)
-
-    return (yield from _collective(scope, op, group, operands[0], (dim,), finish))
+    return (dim,), lambda values: [_joined(values, dim)] * len(values)
 
 
-def _all_reduce(scope: Scope, op: Operation, operands: list[Value]) -> Run:
-    group, _ = _group(scope, op)
+def _all_reduce(op: Operation, group: Group, dynamic: Sequence[Value]) -> Prepared:
     kind = _kind(op)
-
-    def finish(values: Sequence[Value]) -> Sequence[Value]:
-        return [_reduced(op, values, kind)] * len(values)
-
-    return (yield from _collective(scope, op, group, operands[0], (kind,), finish))
+    return (kind,), lambda values: [_reduced(op, values, kind)] * len(values)
 
 
-def _reduce_scatter(scope: Scope, op: Operation, operands: list[Value]) -> Run:
-    group, _ = _group(scope, op)
+def _reduce_scatter(op: Operation, group: Group, dynamic: Sequence[Value]) -> Prepared:
     kind, dim = _kind(op), _scatter_dim(op)
+    return (kind, dim), lambda values: _pieces(_reduced(op, values, kind), dim, len(values))
+
+
+def _all_to_all(op: Operation, group: Group, dynamic: Sequence[Value]) -> Prepared:
+    split, concat = int_of(op, "split_axis"), int_of(op, "concat_axis")
 
     def finish(values: Sequence[Value]) -> Sequence[Value]:
-        whole = _reduced(op, values, kind)
-        return [sliced(whole, dim, i, len(values)) for i in range(len(values))]
+        rows = [_pieces(x, split, len(values)) for x in values]
+        return [_joined(parts, concat) for parts in zip(*rows, strict=True)]
 
-    return (yield from _collective(scope, op, group, operands[0], (kind, dim), finish))
-
-
-def _all_to_all(scope: Scope, op: Operation, operands: list[Value]) -> Run:
-    group, _ = _group(scope, op)
-    split, concat = (int_of(op, name) for name in ("split_axis", "concat_axis"))
-
-    def finish(values: Sequence[Value]) -> Sequence[Value]:
-        count = range(len(values))
-        return [_joined([sliced(x, split, i, len(values)) for x in values], concat) for i in count]
-
-    return (yield from _collective(scope, op, group, operands[0], (split, concat), finish))
+    return (split, concat), finish
 
 
-def _shift(scope: Scope, op: Operation, operands: list[Value]) -> Run:
-    group, _ = _group(scope, op)
-    axes, axis, offset = (
-        ints_of(op, "grid_axes"),
-        int_of(op, "shift_axis"),
-        int_of(op, "offset"),
-    )
+def _shift(op: Operation, group: Group, dynamic: Sequence[Value]) -> Prepared:
+    axes, axis, offset = ints_of(op, "grid_axes"), int_of(op, "shift_axis"), int_of(op, "offset")
     if axis not in axes:
         raise ProgramError(f"{op_text(op)} shifts along axis {axis}, which is not among its grid_axes {list(axes)}.")
     spot, rotate = axes.index(axis), property_of(op, "rotate") is not None
@@ -129,7 +123,7 @@ def _shift(scope: Scope, op: Operation, operands: list[Value]) -> Run:
             made.append(values[i + (source - at) * step] if inside else _none(op, own, "no device shifts to it"))
         return made
 
-    return (yield from _collective(scope, op, group, operands[0], (axis, offset, rotate), finish))
+    return (axis, offset, rotate), finish
 
 
 def _none(op: Operation, like: Value, why: str) -> Value:
@@ -143,12 +137,9 @@ def _update_halo(scope: Scope, op: Operation, operands: list[Value]) -> Run:
         if not axes or not halos:
             continue
         low, high = halos.pop(0), halos.pop(0)
-        group, _ = _group(scope, op, axes)
-
-        def finish(values: Sequence[Value], dim: int = dim, low: int = low, high: int = high) -> Sequence[Value]:
-            return updated(op, values, dim, low, high)
-
-        (value,) = yield from _collective(scope, op, group, value, (dim, axes, low, high), finish)
+        finish = partial(updated, op, dim=dim, low=low, high=high)
+        group = _group(scope, op, axes)
+        (value,) = yield from _gathered(scope, op, group, value, (dim, axes, low, high), finish)
     return [value]
 
 
@@ -216,48 +207,28 @@ def _only(op: Operation, made: Value, root: int, count: int) -> list[Value]:
     return [made if i == root else _none(op, made, "only the root has the result") for i in range(count)]
 
 
-def _broadcast(scope: Scope, op: Operation, operands: list[Value]) -> Run:
-    group, _ = _group(scope, op)
-    root = _root(op, group, operands[1:])
-
-    def finish(values: Sequence[Value]) -> Sequence[Value]:
-        return [values[root]] * len(values)
-
-    return (yield from _collective(scope, op, group, operands[0], (root,), finish))
+def _broadcast(op: Operation, group: Group, dynamic: Sequence[Value]) -> Prepared:
+    root = _root(op, group, dynamic)
+    return (root,), lambda values: [values[root]] * len(values)
 
 
-def _gather(scope: Scope, op: Operation, operands: list[Value]) -> Run:
-    group, _ = _group(scope, op)
-    root, dim = _root(op, group, operands[1:]), int_of(op, "gather_axis")
-
-    def finish(values: Sequence[Value]) -> Sequence[Value]:
-        return _only(op, _joined(values, dim), root, len(values))
-
-    return (yield from _collective(scope, op, group, operands[0], (root, dim), finish))
+def _gather(op: Operation, group: Group, dynamic: Sequence[Value]) -> Prepared:
+    root, dim = _root(op, group, dynamic), int_of(op, "gather_axis")
+    return (root, dim), lambda values: _only(op, _joined(values, dim), root, len(values))
 
 
-def _rooted_reduce(scope: Scope, op: Operation, operands: list[Value]) -> Run:
-    group, _ = _group(scope, op)
-    root, kind = _root(op, group, operands[1:]), _kind(op)
-
-    def finish(values: Sequence[Value]) -> Sequence[Value]:
-        return _only(op, _reduced(op, values, kind), root, len(values))
-
-    return (yield from _collective(scope, op, group, operands[0], (root, kind), finish))
+def _rooted_reduce(op: Operation, group: Group, dynamic: Sequence[Value]) -> Prepared:
+    root, kind = _root(op, group, dynamic), _kind(op)
+    return (root, kind), lambda values: _only(op, _reduced(op, values, kind), root, len(values))
 
 
-def _scatter(scope: Scope, op: Operation, operands: list[Value]) -> Run:
-    group, _ = _group(scope, op)
-    root, dim = _root(op, group, operands[1:]), _scatter_dim(op)
-
-    def finish(values: Sequence[Value]) -> Sequence[Value]:
-        return [sliced(values[root], dim, i, len(values)) for i in range(len(values))]
-
-    return (yield from _collective(scope, op, group, operands[0], (root, dim), finish))
+def _scatter(op: Operation, group: Group, dynamic: Sequence[Value]) -> Prepared:
+    root, dim = _root(op, group, dynamic), _scatter_dim(op)
+    return (root, dim), lambda values: _pieces(values[root], dim, len(values))
 
 
 def _send(scope: Scope, op: Operation, operands: list[Value]) -> Run:
-    group, _ = _group(scope, op)
+    group = _group(scope, op, ints_of(op, "grid_axes"))
     index = _coordinates(op, "destination", group, operands[1:])
     assert scope.device is not None
     if min(index, default=0) >= 0:  # below zero there is no neighbour, and nothing is sent
@@ -266,7 +237,7 @@ def _send(scope: Scope, op: Operation, operands: list[Value]) -> Run:
 
 
 def _recv(scope: Scope, op: Operation, operands: list[Value]) -> Run:
-    group, _ = _group(scope, op)
+    group = _group(scope, op, ints_of(op, "grid_axes"))
     assert scope.device is not None
     nothing = _none(op, operands[0], "nothing was sent to it")
     if property_of(op, "source") is None and len(operands) == 1:
@@ -279,17 +250,17 @@ def _recv(scope: Scope, op: Operation, operands: list[Value]) -> Run:
     return [_checked(op, (yield Receiving(op, scope.device, (source,), nothing)))]
 
 
-COMMUNICATION: dict[str, Callable[[Scope, Operation, list[Value]], Run]] = {
-    "shard.all_gather": _all_gather,
-    "shard.all_reduce": _all_reduce,
-    "shard.all_to_all": _all_to_all,
-    "shard.broadcast": _broadcast,
-    "shard.gather": _gather,
+COMMUNICATION: dict[str, Row] = {
+    "shard.all_gather": _collective(_all_gather),
+    "shard.all_reduce": _collective(_all_reduce),
+    "shard.all_to_all": _collective(_all_to_all),
+    "shard.broadcast": _collective(_broadcast),
+    "shard.gather": _collective(_gather),
     "shard.recv": _recv,
-    "shard.reduce": _rooted_reduce,
-    "shard.reduce_scatter": _reduce_scatter,
-    "shard.scatter": _scatter,
+    "shard.reduce": _collective(_rooted_reduce),
+    "shard.reduce_scatter": _collective(_reduce_scatter),
+    "shard.scatter": _collective(_scatter),
     "shard.send": _send,
-    "shard.shift": _shift,
+    "shard.shift": _collective(_shift),
     "shard.update_halo": _update_halo,
 }

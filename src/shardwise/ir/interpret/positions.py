@@ -59,15 +59,8 @@ def _neighbors(scope: Scope, op: Operation, operands: list[Value]) -> list[Value
 
 def _sharding(scope: Scope, op: Operation, operands: list[Value]) -> list[Value]:
     offsets, halos = mixed_lists(op, ("static_sharded_dims_offsets", "static_halo_sizes"), operands)
-    return [
-        Sharding(
-            symbol(property_of(op, "grid")),
-            grid_of(scope, op),
-            tuple(split_dims(property_of(op, "split_axes"))),
-            halos,
-            offsets,
-        )
-    ]
+    lists = split_dims(property_of(op, "split_axes"))
+    return [Sharding(symbol(property_of(op, "grid")), grid_of(scope, op), lists, halos, offsets)]
 
 
 def _shard(scope: Scope, op: Operation, operands: list[Value]) -> list[Value]:

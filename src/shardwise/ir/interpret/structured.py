@@ -21,7 +21,7 @@ from shardwise.ir.interpret.bodies import body_values
 from shardwise.ir.interpret.loops import Map, View, loop_indices, loop_sizes, view
 from shardwise.ir.module.program import Scope, op_text, require_defined
 from shardwise.ir.module.reductions import BY_COMBINER
-from shardwise.ir.module.values import Poisoned, Value, dtype_of, moved
+from shardwise.ir.module.values import Value, data_of, dtype_of, moved
 from shardwise.prim.arithmetic.contract import as_matmul
 from shardwise.prim.kernel import MANY
 
@@ -50,7 +50,7 @@ class Structure:
 def run_structure(scope: Scope, structure: Structure) -> list[Value]:
     """Return the results of a structured op."""
     op, values = structure.op, (*structure.inputs, *structure.outputs)
-    sizes = loop_sizes(op, len(structure.reduced), structure.maps, [np.shape(_data(x)) for x in values])
+    sizes = loop_sizes(op, len(structure.reduced), structure.maps, [np.shape(data_of(x)) for x in values])
     if (copied := _copied(structure)) is not None:
         return [_arranged(structure, sizes, copied)]
     used = [bool(arg.uses) for arg in structure.body.args]
@@ -60,10 +60,6 @@ def run_structure(scope: Scope, structure: Structure) -> list[Value]:
     if len(structure.outputs) == 1 and (combine := _combination(structure.body)) is not None:
         return [_combined(scope, structure, sizes, combine)]
     return _stepwise(scope, structure, sizes)
-
-
-def _data(x: Value) -> Any:
-    return x.data if isinstance(x, Poisoned) else x
 
 
 # -- no reduction ----------------------------------------------------------------------------------------
@@ -84,7 +80,7 @@ def _arranged(structure: Structure, sizes: Sequence[int], spot: int) -> Value:
 
     def arrange(x: Any) -> Any:
         seen = view(op, x, structure.maps[spot], sizes).over(len(sizes))
-        return _written(op, np.broadcast_to(seen, tuple(sizes)), into, np.shape(_data(structure.outputs[0])))
+        return _written(op, np.broadcast_to(seen, tuple(sizes)), into, np.shape(data_of(structure.outputs[0])))
 
     return moved(arrange, structure.inputs[spot])
 
@@ -104,7 +100,7 @@ def _written(op: Operation, made: np.ndarray, indices: Map, shape: tuple[int, ..
 def _views(structure: Structure, sizes: Sequence[int]) -> list[np.ndarray]:
     values = (*structure.inputs, *structure.outputs)
     pairs = zip(values, structure.maps, strict=True)
-    return [view(structure.op, _data(x), indices, sizes).over(len(sizes)) for x, indices in pairs]
+    return [view(structure.op, data_of(x), indices, sizes).over(len(sizes)) for x, indices in pairs]
 
 
 def _parallel(scope: Scope, structure: Structure, sizes: Sequence[int]) -> list[Value]:
@@ -112,7 +108,7 @@ def _parallel(scope: Scope, structure: Structure, sizes: Sequence[int]) -> list[
     out = []
     for value, indices, init in zip(made, structure.maps[len(structure.inputs) :], structure.outputs, strict=True):
         whole = np.broadcast_to(value, tuple(sizes))
-        out.append(_written(structure.op, whole, indices, np.shape(_data(init))))
+        out.append(_written(structure.op, whole, indices, np.shape(data_of(init))))
     return out
 
 
@@ -133,7 +129,7 @@ def _combination(body: Block) -> tuple[Operation, SSAValue] | None:
 
 def _combined(scope: Scope, structure: Structure, sizes: Sequence[int], how: tuple[Operation, SSAValue]) -> np.ndarray:
     combiner, new = how
-    init = _data(structure.outputs[0])
+    init = data_of(structure.outputs[0])
     if any(reduced and size == 0 for size, reduced in zip(sizes, structure.reduced, strict=True)):
         return np.array(init)  # a loop that never runs leaves the output as it was
     function = _COMBINERS[combiner.name]
@@ -149,7 +145,7 @@ def _combined(scope: Scope, structure: Structure, sizes: Sequence[int], how: tup
 
 
 def _ending(structure: Structure, function: np.ufunc, made: np.ndarray, init: Any, sizes: Sequence[int]) -> np.ndarray:
-    whole = np.broadcast_to(made, tuple(1 if r else n for n, r in zip(sizes, structure.reduced, strict=True)))
+    whole = np.broadcast_to(made, _kept(structure, sizes))
     placed = _written(structure.op, whole, structure.maps[-1], np.shape(init))
     if init.dtype.kind == "b" and function is np.add:
         return placed ^ init
@@ -201,7 +197,7 @@ def _contracted(structure: Structure, sizes: Sequence[int], new: SSAValue) -> np
     made = (
         fast(*(v.array for v in seen)) if fast else np.einsum(f"{terms[0]},{terms[1]}->{out}", *(v.array for v in seen))
     )
-    return made.reshape([1 if r else n for n, r in zip(sizes, structure.reduced, strict=True)])
+    return made.reshape(_kept(structure, sizes))
 
 
 _WIDENING = ("arith.extf", "arith.extsi", "arith.sitofp")
@@ -231,7 +227,7 @@ def _stepwise(scope: Scope, structure: Structure, sizes: Sequence[int]) -> list[
         made = body_values(scope, structure.body, [*inputs, *state], [g[_within(at, g)] for g in grids])
         state = [np.array(np.broadcast_to(m, s.shape)) for m, s in zip(made, state, strict=True)]
     pairs = zip(state, structure.maps[count:], structure.outputs, strict=True)
-    return [_written(structure.op, s, indices, np.shape(_data(init))) for s, indices, init in pairs]
+    return [_written(structure.op, s, indices, np.shape(data_of(init))) for s, indices, init in pairs]
 
 
 def _kept(structure: Structure, sizes: Sequence[int]) -> tuple[int, ...]:
