@@ -30,7 +30,7 @@ from shardwise.ir.verifier.complaint import (
     shape_of,
     static_sizes,
 )
-from shardwise.ir.verifier.grids import Grid, axes_complaints
+from shardwise.ir.verifier.grids import Grid, axes_complaints, index_complaints
 
 
 def _group(op: CollectiveOperation, grid: Grid) -> Complaints:
@@ -130,11 +130,7 @@ def _device_complaints(
     if len(indices) != len(axes):
         yield f"{what} has {counted(len(indices), 'index')}, but the group has {counted(len(axes), 'axis')}."
         return
-    for axis, index in zip(axes, indices, strict=True):
-        size = grid.shape[axis]
-        if index is not None and (index < 0 or (size is not None and index >= size)):
-            known = "" if size is None else f", which has {counted(size, 'device')}"
-            yield f"{what} index {index} is outside of axis {axis}{known}."
+    yield from index_complaints(indices, axes, grid, what)
 
 
 def _root(op: BroadcastOp | GatherOp | ReduceOp | ScatterOp, grid: Grid) -> Complaints:

@@ -125,6 +125,15 @@ def axes_complaints(axes: Sequence[int], grid: Grid, what: str) -> Complaints:
         yield f"{what} {list(axes)} names axis {axis} twice."
 
 
+def index_complaints(indices: Sizes, axes: Sequence[int], grid: Grid, what: str) -> Complaints:
+    """Complain about positions along axes that the grid does not have."""
+    for axis, index in zip(axes, indices, strict=True):
+        size = grid.shape[axis]
+        if index is not None and (index < 0 or (size is not None and index >= size)):
+            known = "" if size is None else f", which has {counted(size, 'device')}"
+            yield f"{what} index {index} is outside of axis {axis}{known}."
+
+
 def _grid(op: GridOp, _: Any) -> Complaints:
     grid = Grid.of(op)
     if not grid.shape:

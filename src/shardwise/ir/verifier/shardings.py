@@ -21,7 +21,7 @@ from shardwise.ir.shard import (
 )
 from shardwise.ir.shard.attributes import split_dims
 from shardwise.ir.verifier.complaint import Check, Complaints, Sizes, counted, mixed_complaints, shape_of, static_sizes
-from shardwise.ir.verifier.grids import Grid, axes_complaints
+from shardwise.ir.verifier.grids import Grid, axes_complaints, index_complaints
 
 
 def sharding_op(op: Operation) -> ShardingOp | None:
@@ -222,10 +222,7 @@ def _shard_device(op: ShardShapeOp, grid: Grid | None) -> Complaints:
     if len(device) != len(grid.shape):
         yield f"device has {counted(len(device), 'index')}, but the grid has {counted(len(grid.shape), 'axis')}."
         return
-    for axis, (index, size) in enumerate(zip(device, grid.shape, strict=True)):
-        if index is not None and (index < 0 or (size is not None and index >= size)):
-            known = "" if size is None else f", which has {counted(size, 'device')}"
-            yield f"device index {index} is outside of axis {axis}{known}."
+    yield from index_complaints(device, range(len(device)), grid, "device")
 
 
 SHARDINGS: dict[type[ShardOperation], tuple[Check, ...]] = {
