@@ -11,7 +11,7 @@ from xdsl.dialects.builtin import ModuleOp
 
 from shardwise.errors import ProgramError
 from shardwise.ir.interpret.run import GridShapes, arguments, execute, execute_on_devices
-from shardwise.ir.interpret.shards import cut, joined, owned
+from shardwise.ir.interpret.shards import cut, join, own_part
 from shardwise.ir.module.program import program_of
 from shardwise.ir.module.values import Poisoned, Value
 from shardwise.ir.passes import partition, propagate
@@ -92,8 +92,9 @@ def execute_partitioned(
     >>> execute_partitioned(module, np.arange(4, dtype="float32"))
     array([0., 2., 4., 6.], dtype=float32)
     """
-    made, boundary = _run(module, inputs, function, grids)
-    whole = [joined([values[i] for values in made], layout, f"result {i}") for i, layout in enumerate(boundary.results)]
+    results, boundary = _run(module, inputs, function, grids)
+    columns = [[values[i] for values in results] for i in range(len(boundary.results))]
+    whole = [join(shards, boundary.results[i], f"result {i}") for i, shards in enumerate(columns)]
     return None if not whole else whole[0] if len(whole) == 1 else tuple(whole)
 
 
@@ -114,18 +115,18 @@ def check_partition(
     >>> print(check_partition(module, np.arange(4, dtype="float32")))
     1 result agrees on 2 devices
     """
-    whole = _listed(execute(module, *inputs, function=function, grids=grids))
-    made, boundary = _run(module, inputs, function, grids)
+    whole = _as_list(execute(module, *inputs, function=function, grids=grids))
+    results, boundary = _run(module, inputs, function, grids)
     differences = [
         difference
         for i, (value, layout) in enumerate(zip(whole, boundary.results, strict=True))
-        for device, values in enumerate(made)
+        for device, values in enumerate(results)
         if (difference := _difference(i, device, values[i], value, layout)) is not None
     ]
-    return Comparison(tuple(whole), len(made), tuple(differences))
+    return Comparison(tuple(whole), len(results), tuple(differences))
 
 
-def _listed(values: Any) -> list[Any]:
+def _as_list(values: Any) -> list[Any]:
     return [] if values is None else list(values) if isinstance(values, tuple) else [values]
 
 
@@ -142,33 +143,33 @@ def _run(
             raise ProgramError(f"{kind} is still to be reduced, so no device holds its part of the whole.")
     arrays = [np.asarray(x) for x in arguments(called, inputs)]
     cuts = [cut(x, layout, whole.devices) for x, layout in zip(arrays, boundary.arguments, strict=True)]
-    made = execute_on_devices(local, *cuts, function=called.sym_name.data, grids=grids)
-    return [_listed(values) for values in made], boundary
+    results = execute_on_devices(local, *cuts, function=called.sym_name.data, grids=grids)
+    return [_as_list(values) for values in results], boundary
 
 
 def _difference(result: int, device: int, value: Value, whole: Any, layout: Layout | None) -> Difference | None:
     part = whole if layout is None else whole[tuple(slice(a, b) for a, b in layout.box(whole.shape, device))]
-    made = owned(value, layout, np.shape(whole), device)
-    if isinstance(made, Poisoned):
-        return Difference(result, device, f"undefined: {made.origin} left it so")
-    if np.shape(made) != np.shape(part):
-        return Difference(result, device, f"shape {np.shape(made)} instead of {np.shape(part)}")
-    far = _far(np.asarray(made), np.asarray(part), np.asarray(whole))
+    own = own_part(value, layout, np.shape(whole), device)
+    if isinstance(own, Poisoned):
+        return Difference(result, device, f"undefined: {own.origin} left it so")
+    if np.shape(own) != np.shape(part):
+        return Difference(result, device, f"shape {np.shape(own)} instead of {np.shape(part)}")
+    far = _far(np.asarray(own), np.asarray(part), np.asarray(whole))
     if not far.any():
         return None
     first = tuple(int(i[0]) for i in np.nonzero(far)) if far.ndim else ()
-    got, wanted = np.asarray(made)[first], np.asarray(part)[first]
+    got, wanted = np.asarray(own)[first], np.asarray(part)[first]
     count = int(far.sum())
     return Difference(
         result, device, f"{count} of {far.size} elements differ, the first at {first}: {got}, not {wanted}"
     )
 
 
-def _far(made: np.ndarray, part: np.ndarray, whole: np.ndarray) -> np.ndarray:
+def _far(own: np.ndarray, part: np.ndarray, whole: np.ndarray) -> np.ndarray:
     tolerance = TOLERANCES.get(str(whole.dtype))
     if tolerance is None:
-        return made != part
+        return own != part
     wide = "complex128" if whole.dtype.kind == "c" else "float64"
-    a, b, all_ = made.astype(wide), part.astype(wide), whole.astype(wide)
+    a, b, all_ = own.astype(wide), part.astype(wide), whole.astype(wide)
     finite = np.abs(all_[np.isfinite(all_)])
     return ~np.isclose(a, b, rtol=tolerance, atol=tolerance * (finite.max() if finite.size else 0), equal_nan=True)

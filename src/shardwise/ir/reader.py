@@ -110,10 +110,10 @@ class Reader(Parser):
             module.location = self._location(0)
         for op in list(module.walk()):
             # The sharding is the last operand, also of an op that lacks others and is the verifier's to report.
-            made = op.operands[-1].owner if isinstance(op, ShardOp) and op.operands else None
-            if isinstance(made, ShardingOp) and made.parent is None:
-                made.location = op.location
-                Rewriter.insert_op(made, InsertPoint.before(op))
+            sharding = op.operands[-1].owner if isinstance(op, ShardOp) and op.operands else None
+            if isinstance(sharding, ShardingOp) and sharding.parent is None:
+                sharding.location = op.location
+                Rewriter.insert_op(sharding, InsertPoint.before(op))
         return module
 
     def _read_location_aliases(self) -> None:
@@ -165,8 +165,8 @@ class Reader(Parser):
             for old, new in PROPERTY_NAMES.items():
                 _rename(op, old, new)
         if isinstance(op, ShardOp) and isinstance(op.properties.get("shard"), Sharding19Attr):
-            made = sharding_of(cast("Sharding19Attr", op.properties.pop("shard")))
-            op.operands = [*op.operands, made.result]
+            sharding = sharding_of(cast("Sharding19Attr", op.properties.pop("shard")))
+            op.operands = [*op.operands, sharding.result]
         return op
 
     def parse_optional_builtin_int_or_float_attr(self) -> IntegerAttr | FloatAttr | None:
@@ -226,6 +226,6 @@ class Reader(Parser):
 
 def _rename(op: ShardOperation, old: str, new: str) -> None:
     known = op.get_irdl_definition().properties
-    for given in (op.properties, op.attributes):
-        if old in given and old not in known and new in known:
-            op.properties[new] = given.pop(old)
+    for attributes in (op.properties, op.attributes):
+        if old in attributes and old not in known and new in known:
+            op.properties[new] = attributes.pop(old)

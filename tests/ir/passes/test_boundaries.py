@@ -5,7 +5,7 @@ from xdsl.dialects.func import FuncOp
 
 from shardwise.errors import ProgramError
 from shardwise.ir import parse_module
-from shardwise.ir.passes.boundaries import Boundary, annotations_of, boundary_of, made_as, producer, said
+from shardwise.ir.passes.boundaries import Boundary, annotation_of, annotations_of, boundary_of, layout_of, producer
 from shardwise.ir.passes.layouts import grids_of
 
 HEAD = """
@@ -84,10 +84,10 @@ def test_annotations_are_listed_in_the_order_of_the_text() -> None:
     made = producer(x)
     assert made is not None
     assert not made.annotate_for_users
-    assert made_as(x) is made
+    assert annotation_of(x) is made
     assert annotations_of(n) == []
     assert producer(n) is None
-    assert made_as(n) is None
+    assert annotation_of(n) is None
 
 
 def test_a_function_without_a_body_takes_and_returns_the_whole() -> None:
@@ -98,4 +98,4 @@ def test_a_function_without_a_body_takes_and_returns_the_whole() -> None:
 
 def test_nothing_said_is_no_layout() -> None:
     module = parse_module(HEAD + "return %x : tensor<6x6xi32>\n}")
-    assert said(None, grids_of(module)) is None
+    assert layout_of(None, grids_of(module)) is None

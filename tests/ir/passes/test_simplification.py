@@ -9,7 +9,7 @@ import pytest
 from xdsl.dialects.builtin import ModuleOp
 
 from shardwise.ir import execute, execute_on_devices, parse_module, print_module, trace, verify
-from shardwise.ir.interpret.shards import cut, joined
+from shardwise.ir.interpret.shards import cut, join
 from shardwise.ir.module.program import program_of
 from shardwise.ir.passes import cost, partition, propagate, simplify
 from shardwise.ir.passes.boundaries import boundary_of
@@ -39,7 +39,7 @@ def test_traced_programs(name):
     inputs = [cut(np.asarray(x), layout, whole.devices) for x, layout in zip(leaves, boundary.arguments, strict=True)]
     made = [x if isinstance(x, tuple) else (x,) for x in execute_on_devices(simple, *inputs)]
     for i, (layout, wanted) in enumerate(zip(boundary.results, optree.tree_leaves(fn(*args)), strict=True)):
-        got = joined([values[i] for values in made], layout, f"result {i}")
+        got = join([values[i] for values in made], layout, f"result {i}")
         np.testing.assert_allclose(got, np.asarray(wanted), rtol=1e-9, atol=1e-12)
 
 

@@ -13,7 +13,7 @@ from shardwise.ir import execute_on_devices, verify
 from shardwise.ir.interpret.shards import cut
 from shardwise.ir.module.shardings import Sharding
 from shardwise.ir.passes.layouts import local_type
-from shardwise.ir.passes.partitioning import Reshard, partitioned
+from shardwise.ir.passes.partitioning import Reshard, partition_with_plans
 from shardwise.ir.passes.resharding import resharded
 from shardwise.ir.passes.writer import Writer
 from shardwise.ir.shard import GridOp, ShardingOp, ShardOp
@@ -58,7 +58,7 @@ def module_of(grid: tuple[int, ...], shape: Sequence[int], src: Split, dst: Spli
 
 def check(grid: tuple[int, ...], shape: tuple[int, ...], src: Split, dst: Split) -> None:
     """Partition one transition and run it: every device gets its part, and the bytes are those of the plan."""
-    made_of = partitioned(module_of(grid, shape, src, dst))
+    made_of = partition_with_plans(module_of(grid, shape, src, dst))
     local = made_of.module
     verify(local)
     whole = np.arange(prod(shape), dtype="int32").reshape(shape)

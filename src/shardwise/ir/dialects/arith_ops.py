@@ -12,7 +12,7 @@ from xdsl.irdl import IRDLOperation, irdl_op_definition, operand_def, result_def
 from xdsl.traits import Pure
 from xdsl.utils.exceptions import VerifyException
 
-from shardwise.ir.dialects.merge import make_operation, merged
+from shardwise.ir.dialects.merge import make_operation, merge_dialect
 
 
 class Conversion(IRDLOperation):
@@ -88,4 +88,4 @@ class RemfOp(arith.FloatingPointLikeBinaryOperation):
     traits = traits_def(Pure())
 
 
-Arith = merged(arith.Arith, [*(_conversion(name, *row) for name, row in CONVERSIONS.items()), RemfOp])
+Arith = merge_dialect(arith.Arith, [*(_conversion(name, *row) for name, row in CONVERSIONS.items()), RemfOp])

@@ -147,11 +147,11 @@ class ElementwiseOp(NamedOperation):
         indexing_maps: ArrayAttr[AffineMapAttr] | None = None,
         res: Sequence[Attribute] | None = None,
     ) -> None:
-        made = [value.type for value in outputs if isinstance(value.type, TensorType)] if res is None else list(res)
+        kinds = [value.type for value in outputs if isinstance(value.type, TensorType)] if res is None else list(res)
         super().__init__(
             ins=inputs,
             outs=outputs,
-            result_types=[made],
+            result_types=[kinds],
             properties={"kind": ElementwiseKindAttr(kind), "indexing_maps": indexing_maps},
             hidden_region=body_of(kind, inputs, outputs),
         )

@@ -7,13 +7,13 @@ from xdsl.ir import Attribute, Dialect, Operation
 from xdsl.irdl import IRDLOperation, irdl_op_definition
 
 
-def merged(
+def merge_dialect(
     dialect: Dialect, operations: Sequence[type[Operation]], attributes: Sequence[type[Attribute]] = ()
 ) -> Dialect:
     """Return the dialect with our ops, which replace those of the same name."""
     ours = {op.name for op in operations}
-    kept = [op for op in dialect.operations if op.name not in ours]
-    return Dialect(dialect.name, [*kept, *operations], [*dialect.attributes, *attributes])
+    others = [op for op in dialect.operations if op.name not in ours]
+    return Dialect(dialect.name, [*others, *operations], [*dialect.attributes, *attributes])
 
 
 def make_operation(kind: type[IRDLOperation], name: str, **fields: Any) -> type[IRDLOperation]:

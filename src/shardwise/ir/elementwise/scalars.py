@@ -16,7 +16,7 @@ def unsigned(x: Any) -> Any:
     return x.view(f"uint{8 * x.dtype.itemsize}") if x.dtype.kind == "i" else x
 
 
-def as_unsigned(function: Function) -> Function:
+def on_unsigned(function: Function) -> Function:
     """Return a function of ints that takes them without a sign."""
     return lambda *operands: function(*map(unsigned, operands))
 
@@ -38,21 +38,21 @@ def _multiply(a: Any, b: Any) -> Any:
     return a & b if a.dtype.kind == "b" else a * b
 
 
-def truncated(a: Any, b: Any) -> Any:
+def truncating_divide(a: Any, b: Any) -> Any:
     """Return a quotient rounded towards zero, exactly, where NumPy's goes down."""
     down = a // b
     return down + ((a % b != 0) & ((a < 0) != (b < 0)))
 
 
 def _remainder(a: Any, b: Any) -> Any:
-    return a - truncated(a, b) * b
+    return a - truncating_divide(a, b) * b
 
 
 def _ceiling(a: Any, b: Any) -> Any:
     return a // b + (a % b != 0)
 
 
-def ones(x: Any) -> Any:
+def as_signed(x: Any) -> Any:
     """Return ints with their sign: a true i1 is -1."""
     return -x.astype("int8") if x.dtype.kind == "b" else x
 
@@ -76,23 +76,23 @@ INTEGERS: dict[str, Function] = {
     "add": _add,
     "sub": _subtract,
     "mul": _multiply,
-    "divs": truncated,
-    "divu": as_unsigned(np.floor_divide),
+    "divs": truncating_divide,
+    "divu": on_unsigned(np.floor_divide),
     "floordivs": np.floor_divide,
     "ceildivs": _ceiling,
-    "ceildivu": as_unsigned(_ceiling),
+    "ceildivu": on_unsigned(_ceiling),
     "rems": _remainder,
-    "remu": as_unsigned(np.remainder),
+    "remu": on_unsigned(np.remainder),
     "mins": np.minimum,
     "maxs": np.maximum,
-    "minu": as_unsigned(np.minimum),
-    "maxu": as_unsigned(np.maximum),
+    "minu": on_unsigned(np.minimum),
+    "maxu": on_unsigned(np.maximum),
     "and": np.bitwise_and,
     "or": np.bitwise_or,
     "xor": np.bitwise_xor,
     "shl": np.left_shift,
     "shrs": np.right_shift,
-    "shru": as_unsigned(np.right_shift),
+    "shru": on_unsigned(np.right_shift),
 }
 # -- floats --------------------------------------------------------------------------------------------
 

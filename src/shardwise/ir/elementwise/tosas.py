@@ -8,7 +8,15 @@ import numpy as np
 from xdsl.ir import Operation
 
 from shardwise.errors import ProgramError
-from shardwise.ir.elementwise.scalars import INTEGERS, UNARY, Function, as_unsigned, leading_zeros, sigmoid, truncated
+from shardwise.ir.elementwise.scalars import (
+    INTEGERS,
+    UNARY,
+    Function,
+    leading_zeros,
+    on_unsigned,
+    sigmoid,
+    truncating_divide,
+)
 from shardwise.ir.module.program import op_text, property_of
 from shardwise.ir.module.values import dtype_of
 
@@ -37,12 +45,12 @@ def _cast(op: Operation, x: Any) -> Any:
     return np.rint(x) if to.kind in "iu" and x.dtype.kind not in "iub" else x
 
 
-def _shifted(op: Operation, x: Any, by: Any) -> Any:
-    made = x >> by
+def _shift_right(op: Operation, x: Any, by: Any) -> Any:
+    shifted = x >> by
     rounded = property_of(op, "round")
     if rounded is None or not rounded.value.data:
-        return made
-    return made + np.where(by > 0, (x >> np.maximum(by - 1, 0)) & 1, 0)
+        return shifted
+    return shifted + np.where(by > 0, (x >> np.maximum(by - 1, 0)) & 1, 0)
 
 
 def _product(op: Operation, a: Any, b: Any, *shift: Any) -> Any:
@@ -56,7 +64,7 @@ def _product(op: Operation, a: Any, b: Any, *shift: Any) -> Any:
 def _quotient(op: Operation, a: Any, b: Any) -> Any:
     if not np.all(b):
         raise ProgramError(f"{op_text(op)} divides by zero.")
-    return truncated(a, b)
+    return truncating_divide(a, b)
 
 
 UNARY_OPS: dict[str, Function] = {
@@ -79,14 +87,14 @@ BINARY_OPS: dict[str, Function] = {
     "sub": INTEGERS["sub"],
     "pow": np.power,
     "logical_left_shift": np.left_shift,
-    "logical_right_shift": as_unsigned(np.right_shift),
+    "logical_right_shift": on_unsigned(np.right_shift),
 }
 
 
 TOSA: dict[str, Function] = {
     **{f"tosa.{name}": _first(1, function) for name, function in UNARY_OPS.items()},
     **{f"tosa.{name}": _first(2, function) for name, function in BINARY_OPS.items()},
-    "tosa.arithmetic_right_shift": _shifted,
+    "tosa.arithmetic_right_shift": _shift_right,
     "tosa.cast": _cast,
     "tosa.clamp": _clamp,
     "tosa.clz": _first(1, leading_zeros),

@@ -11,23 +11,23 @@ from xdsl.ir import Operation
 
 from shardwise.engine.arrays import accumulator
 from shardwise.errors import ProgramError
-from shardwise.ir.interpret.halos import updated
-from shardwise.ir.interpret.positions import grid_of, sliced
+from shardwise.ir.interpret.halos import fill_halos
+from shardwise.ir.interpret.positions import grid_of, take_piece
 from shardwise.ir.interpret.request import Collective, Receiving, Request, Sending
 from shardwise.ir.module.groups import Group, group_of
 from shardwise.ir.module.program import (
     Scope,
+    fill_open,
     int_of,
     integer,
     ints_of,
-    mixed,
     op_text,
     property_of,
     require_defined,
     symbol,
 )
 from shardwise.ir.module.reductions import BY_WORD
-from shardwise.ir.module.values import Value, dtype_of, fits, moved, type_text, undefined
+from shardwise.ir.module.values import Value, dtype_of, fits, move, type_text, undefined_tensor
 from shardwise.ir.shard.attributes import split_dims
 
 Run = Generator[Request, Value, list[Value]]
@@ -47,11 +47,13 @@ def _group(scope: Scope, op: Operation, axes: tuple[int, ...]) -> Group:
     return group_of(shape, axes, scope.device)
 
 
-def _gathered(scope: Scope, op: Operation, group: Group, value: Value, details: tuple[Any, ...], finish: Finish) -> Run:
+def _await_group(
+    scope: Scope, op: Operation, group: Group, value: Value, details: tuple[Any, ...], finish: Finish
+) -> Run:
     assert scope.device is not None
     named = (symbol(property_of(op, "grid")), ints_of(op, "grid_axes"), *details)
-    made = yield Collective(op, scope.device, group.devices, value, named, finish)
-    return [_checked(op, made)]
+    result = yield Collective(op, scope.device, group.devices, value, named, finish)
+    return [_check_result(op, result)]
 
 
 def _collective(prepare: Prepare) -> Row:
@@ -59,23 +61,23 @@ def _collective(prepare: Prepare) -> Row:
     def run(scope: Scope, op: Operation, operands: list[Value]) -> Run:
         group = _group(scope, op, ints_of(op, "grid_axes"))
         details, finish = prepare(op, group, operands[1:])
-        return (yield from _gathered(scope, op, group, operands[0], details, finish))
+        return (yield from _await_group(scope, op, group, operands[0], details, finish))
 
     return run
 
 
-def _checked(op: Operation, made: Value) -> Value:
-    if not fits(made, op.results[0].type):
-        raise ProgramError(f"{op_text(op)} makes {type_text(made)}, but its type is {op.results[0].type}.")
-    return made
+def _check_result(op: Operation, result: Value) -> Value:
+    if not fits(result, op.results[0].type):
+        raise ProgramError(f"{op_text(op)} makes {type_text(result)}, but its type is {op.results[0].type}.")
+    return result
 
 
-def _joined(values: Sequence[Value], dim: int) -> Value:
-    return moved(lambda parts: np.concatenate(parts, axis=dim), list(values))
+def _concatenate(values: Sequence[Value], dim: int) -> Value:
+    return move(lambda parts: np.concatenate(parts, axis=dim), list(values))
 
 
 def _pieces(x: Value, dim: int, parts: int) -> list[Value]:
-    return [sliced(x, dim, part, parts) for part in range(parts)]
+    return [take_piece(x, dim, part, parts) for part in range(parts)]
 
 
 # -- the whole group -------------------------------------------------------------------------------------
@@ -83,17 +85,17 @@ def _pieces(x: Value, dim: int, parts: int) -> list[Value]:
 
 def _all_gather(op: Operation, group: Group, dynamic: Sequence[Value]) -> Prepared:
     dim = int_of(op, "gather_axis")
-    return (dim,), lambda values: [_joined(values, dim)] * len(values)
+    return (dim,), lambda values: [_concatenate(values, dim)] * len(values)
 
 
 def _all_reduce(op: Operation, group: Group, dynamic: Sequence[Value]) -> Prepared:
     kind = _kind(op)
-    return (kind,), lambda values: [_reduced(op, values, kind)] * len(values)
+    return (kind,), lambda values: [_combine(op, values, kind)] * len(values)
 
 
 def _reduce_scatter(op: Operation, group: Group, dynamic: Sequence[Value]) -> Prepared:
     kind, dim = _kind(op), _scatter_dim(op)
-    return (kind, dim), lambda values: _pieces(_reduced(op, values, kind), dim, len(values))
+    return (kind, dim), lambda values: _pieces(_combine(op, values, kind), dim, len(values))
 
 
 def _all_to_all(op: Operation, group: Group, dynamic: Sequence[Value]) -> Prepared:
@@ -101,7 +103,7 @@ def _all_to_all(op: Operation, group: Group, dynamic: Sequence[Value]) -> Prepar
 
     def finish(values: Sequence[Value]) -> Sequence[Value]:
         rows = [_pieces(x, split, len(values)) for x in values]
-        return [_joined(parts, concat) for parts in zip(*rows, strict=True)]
+        return [_concatenate(parts, concat) for parts in zip(*rows, strict=True)]
 
     return (split, concat), finish
 
@@ -115,31 +117,33 @@ def _shift(op: Operation, group: Group, dynamic: Sequence[Value]) -> Prepared:
     step = group.at([int(k == spot) for k in range(len(axes))])
 
     def finish(values: Sequence[Value]) -> Sequence[Value]:
-        made = []
+        results = []
         for i, own in enumerate(values):
             at = i // step % size
             source = (at - offset) % size if rotate else at - offset
             inside = 0 <= source < size
-            made.append(values[i + (source - at) * step] if inside else _none(op, own, "no device shifts to it"))
-        return made
+            results.append(
+                values[i + (source - at) * step] if inside else _undefined(op, own, "no device shifts to it")
+            )
+        return results
 
     return (axis, offset, rotate), finish
 
 
-def _none(op: Operation, like: Value, why: str) -> Value:
-    return undefined(like.shape, dtype_of(op.results[0].type), f"{op_text(op)} ({why})")
+def _undefined(op: Operation, like: Value, why: str) -> Value:
+    return undefined_tensor(like.shape, dtype_of(op.results[0].type), f"{op_text(op)} ({why})")
 
 
 def _update_halo(scope: Scope, op: Operation, operands: list[Value]) -> Run:
-    value, halos = operands[0], list(mixed(ints_of(op, "static_halo_sizes"), operands[1:]))
+    value, halos = operands[0], list(fill_open(ints_of(op, "static_halo_sizes"), operands[1:]))
     # One dim after the other, so that corners come from the neighbours of neighbours.
     for dim, axes in enumerate(split_dims(property_of(op, "split_axes"))):
         if not axes or not halos:
             continue
         low, high = halos.pop(0), halos.pop(0)
-        finish = partial(updated, op, dim=dim, low=low, high=high)
+        finish = partial(fill_halos, op, dim=dim, low=low, high=high)
         group = _group(scope, op, axes)
-        (value,) = yield from _gathered(scope, op, group, value, (dim, axes, low, high), finish)
+        (value,) = yield from _await_group(scope, op, group, value, (dim, axes, low, high), finish)
     return [value]
 
 
@@ -147,22 +151,22 @@ def _update_halo(scope: Scope, op: Operation, operands: list[Value]) -> Run:
 
 
 def _kind(op: Operation) -> str:
-    given = property_of(op, "reduction")
-    kind = "sum" if given is None else str(getattr(given.data, "value", given.data))
+    attribute = property_of(op, "reduction")
+    kind = "sum" if attribute is None else str(getattr(attribute.data, "value", attribute.data))
     floats = dtype_of(op.results[0].type).kind not in "iub"
     if kind not in BY_WORD:
-        raise ProgramError(f"{op_text(op)}: the reduction {kind} does not say what to do; {_known(floats)}.")
+        raise ProgramError(f"{op_text(op)}: the reduction {kind} does not say what to do; {_words(floats)}.")
     if kind.startswith("bitwise") if floats else kind == "average":
-        raise ProgramError(f"{op_text(op)}: {kind} is not defined for {op.results[0].type}; {_known(floats)}.")
+        raise ProgramError(f"{op_text(op)}: {kind} is not defined for {op.results[0].type}; {_words(floats)}.")
     return kind
 
 
-def _known(floats: bool) -> str:
+def _words(floats: bool) -> str:
     names = [n for n in BY_WORD if not (n.startswith("bitwise") if floats else n == "average")]
     return f"use {', '.join(names[:-1])} or {names[-1]}"
 
 
-def _reduced(op: Operation, values: Sequence[Value], kind: str) -> Value:
+def _combine(op: Operation, values: Sequence[Value], kind: str) -> Value:
     require_defined(op, values)
     for x in values:
         if x.shape != values[0].shape:
@@ -182,12 +186,12 @@ def _reduced(op: Operation, values: Sequence[Value], kind: str) -> Value:
 
 
 def _scatter_dim(op: Operation) -> int:
-    given = property_of(op, "scatter_axis")
-    return integer(property_of(op, "scatter_dim") if given is None else given)
+    attribute = property_of(op, "scatter_axis")
+    return integer(property_of(op, "scatter_dim") if attribute is None else attribute)
 
 
 def _coordinates(op: Operation, name: str, group: Group, dynamic: Sequence[Value]) -> tuple[int, ...]:
-    index = mixed(ints_of(op, name), dynamic)
+    index = fill_open(ints_of(op, name), dynamic)
     if len(index) != len(group.sizes) or any(i >= n for i, n in zip(index, group.sizes, strict=True)):
         raise ProgramError(
             f"{op_text(op)}: {name} {list(index)} is not in its groups, whose axes have sizes {list(group.sizes)}."
@@ -202,9 +206,9 @@ def _root(op: Operation, group: Group, dynamic: Sequence[Value]) -> int:
     return group.at(index)
 
 
-def _only(op: Operation, made: Value, root: int, count: int) -> list[Value]:
+def _on_root(op: Operation, result: Value, root: int, count: int) -> list[Value]:
     # What is undefined off the root.
-    return [made if i == root else _none(op, made, "only the root has the result") for i in range(count)]
+    return [result if i == root else _undefined(op, result, "only the root has the result") for i in range(count)]
 
 
 def _broadcast(op: Operation, group: Group, dynamic: Sequence[Value]) -> Prepared:
@@ -214,12 +218,12 @@ def _broadcast(op: Operation, group: Group, dynamic: Sequence[Value]) -> Prepare
 
 def _gather(op: Operation, group: Group, dynamic: Sequence[Value]) -> Prepared:
     root, dim = _root(op, group, dynamic), int_of(op, "gather_axis")
-    return (root, dim), lambda values: _only(op, _joined(values, dim), root, len(values))
+    return (root, dim), lambda values: _on_root(op, _concatenate(values, dim), root, len(values))
 
 
-def _rooted_reduce(op: Operation, group: Group, dynamic: Sequence[Value]) -> Prepared:
+def _reduce(op: Operation, group: Group, dynamic: Sequence[Value]) -> Prepared:
     root, kind = _root(op, group, dynamic), _kind(op)
-    return (root, kind), lambda values: _only(op, _reduced(op, values, kind), root, len(values))
+    return (root, kind), lambda values: _on_root(op, _combine(op, values, kind), root, len(values))
 
 
 def _scatter(op: Operation, group: Group, dynamic: Sequence[Value]) -> Prepared:
@@ -239,15 +243,15 @@ def _send(scope: Scope, op: Operation, operands: list[Value]) -> Run:
 def _recv(scope: Scope, op: Operation, operands: list[Value]) -> Run:
     group = _group(scope, op, ints_of(op, "grid_axes"))
     assert scope.device is not None
-    nothing = _none(op, operands[0], "nothing was sent to it")
+    nothing = _undefined(op, operands[0], "nothing was sent to it")
     if property_of(op, "source") is None and len(operands) == 1:
         others = tuple(d for d in group.devices if d != scope.device)
-        return [_checked(op, (yield Receiving(op, scope.device, others, nothing, anyone=True)))]
+        return [_check_result(op, (yield Receiving(op, scope.device, others, nothing, anyone=True)))]
     index = _coordinates(op, "source", group, operands[1:])
     if min(index, default=0) < 0:
         return [nothing]
     source = group.devices[group.at(index)]
-    return [_checked(op, (yield Receiving(op, scope.device, (source,), nothing)))]
+    return [_check_result(op, (yield Receiving(op, scope.device, (source,), nothing)))]
 
 
 COMMUNICATION: dict[str, Row] = {
@@ -257,7 +261,7 @@ COMMUNICATION: dict[str, Row] = {
     "shard.broadcast": _collective(_broadcast),
     "shard.gather": _collective(_gather),
     "shard.recv": _recv,
-    "shard.reduce": _collective(_rooted_reduce),
+    "shard.reduce": _collective(_reduce),
     "shard.reduce_scatter": _collective(_reduce_scatter),
     "shard.scatter": _collective(_scatter),
     "shard.send": _send,

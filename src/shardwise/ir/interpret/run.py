@@ -14,7 +14,7 @@ from shardwise.errors import ArgumentError
 from shardwise.ir.interpret.blocks import run_block
 from shardwise.ir.interpret.scheduler import Scheduler
 from shardwise.ir.module.program import Scope, program_of
-from shardwise.ir.module.values import Poisoned, Value, defined, dtype_of, fits
+from shardwise.ir.module.values import Poisoned, Value, check_defined, dtype_of, fits
 
 GridShapes = Mapping[str, Sequence[int]]
 
@@ -38,12 +38,12 @@ def execute(module: ModuleOp, *inputs: Any, function: str | None = None, grids: 
     array([0., 2., 4., 6.], dtype=float32)
     """
     program = program_of(module, grids)
-    found = program.function(function)
-    values = arguments(found, inputs)
-    run = run_block(Scope(program), program.body(found), values)
+    called = program.function(function)
+    values = arguments(called, inputs)
+    run = run_block(Scope(program), program.body(called), values)
     with np.errstate(all="ignore"):
-        made = Scheduler([run]).finish()[0]
-    return _returned([defined(value, f"result {i}") for i, value in enumerate(made)])
+        results = Scheduler([run]).finish()[0]
+    return _as_result([check_defined(value, f"result {i}") for i, value in enumerate(results)])
 
 
 def execute_on_devices(
@@ -65,21 +65,21 @@ def execute_on_devices(
     [array([3], dtype=int32), array([3], dtype=int32)]
     """
     program = program_of(module, grids)
-    found = program.function(function)
-    for i, given in enumerate(inputs):
-        if not isinstance(given, Sequence | np.ndarray) or len(given) != program.devices:
-            count = len(given) if isinstance(given, Sequence | np.ndarray) else type(given).__name__
+    called = program.function(function)
+    for i, arrays in enumerate(inputs):
+        if not isinstance(arrays, Sequence | np.ndarray) or len(arrays) != program.devices:
+            count = len(arrays) if isinstance(arrays, Sequence | np.ndarray) else type(arrays).__name__
             raise ArgumentError(f"input {i} needs one array for each of {program.devices} devices, got {count}.")
     runs = []
     for device in range(program.devices):
-        values = arguments(found, [given[device] for given in inputs], f" of device {device}")
-        runs.append(run_block(Scope(program, device), program.body(found), values))
+        values = arguments(called, [arrays[device] for arrays in inputs], f" of device {device}")
+        runs.append(run_block(Scope(program, device), program.body(called), values))
     with np.errstate(all="ignore"):
-        made = Scheduler(runs).finish()
-    return [_returned(values) for values in made]
+        results = Scheduler(runs).finish()
+    return [_as_result(values) for values in results]
 
 
-def _returned(values: Sequence[Value]) -> Any:
+def _as_result(values: Sequence[Value]) -> Any:
     if not values:
         return None
     return values[0] if len(values) == 1 else tuple(values)
@@ -99,12 +99,12 @@ def arguments(function: FuncOp, inputs: Sequence[Any], of: str = "") -> list[Val
     ]
 
 
-def _argument(given: Any, kind: Attribute, what: str) -> Value:
-    if isinstance(given, Poisoned):
-        return given
+def _argument(value: Any, kind: Attribute, what: str) -> Value:
+    if isinstance(value, Poisoned):
+        return value
     wanted = dtype_of(kind)
-    loose = not hasattr(given, "dtype")  # plain numbers take the dtype that is wanted
-    array = np.asarray(given, dtype=wanted if loose else None)
+    loose = not hasattr(value, "dtype")  # plain numbers take the dtype that is wanted
+    array = np.asarray(value, dtype=wanted if loose else None)
     if not fits(array, kind):
         raise ArgumentError(
             f"{what} is {kind}, got {array.dtype} of shape {array.shape}."

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from shardwise.errors import ProgramError
-from shardwise.ir.module.values import Value, defined, moved, type_text
+from shardwise.ir.module.values import Value, check_defined, move, type_text
 from shardwise.layout.layout import Layout, Shape
 from shardwise.layout.tiling import Box
 
@@ -30,31 +30,31 @@ def _region(array: np.ndarray, box: Box) -> np.ndarray:
     return np.pad(array[inside], outside) if any(map(any, outside)) else array[inside]
 
 
-def owned(value: Value, layout: Layout | None, shape: Sequence[int], device: int) -> Value:
+def own_part(value: Value, layout: Layout | None, shape: Sequence[int], device: int) -> Value:
     """Return the part of what a device holds that it owns: without the halo."""
     if layout is None:
         return value
-    held, own = layout.held_box(shape, device), layout.box(shape, device)
-    wanted = tuple(b - a for a, b in held)
+    box, own = layout.held_box(shape, device), layout.box(shape, device)
+    wanted = tuple(b - a for a, b in box)
     if value.shape != wanted:
         raise ProgramError(f"device {device} returns {type_text(value)}, but its shard has the shape {list(wanted)}.")
-    where = tuple(slice(a - start, b - start) for (a, b), (start, _) in zip(own, held, strict=True))
-    return moved(lambda x: x[where], value)
+    where = tuple(slice(a - start, b - start) for (a, b), (start, _) in zip(own, box, strict=True))
+    return move(lambda x: x[where], value)
 
 
-def joined(shards: Sequence[Value], layout: Layout | None, what: str) -> np.ndarray:
+def join(shards: Sequence[Value], layout: Layout | None, what: str) -> np.ndarray:
     """Return the whole of which devices hold shards.
 
     >>> from shardwise import DeviceMesh, Layout
-    >>> joined([np.array([0, 1]), np.array([2])], Layout(DeviceMesh((2,), ("x",)), ["x"]), "result 0")
+    >>> join([np.array([0, 1]), np.array([2])], Layout(DeviceMesh((2,), ("x",)), ["x"]), "result 0")
     array([0, 1, 2])
     """
     if layout is None:
-        return defined(shards[0], f"{what} on device 0")
+        return check_defined(shards[0], f"{what} on device 0")
     shape = _whole_shape([x.shape for x in shards], layout)
     out = np.empty(shape, shards[0].dtype)
     for device, shard in enumerate(shards):
-        part = defined(owned(shard, layout, shape, device), f"{what} on device {device}")
+        part = check_defined(own_part(shard, layout, shape, device), f"{what} on device {device}")
         out[tuple(slice(a, b) for a, b in layout.box(shape, device))] = part
     return out
 

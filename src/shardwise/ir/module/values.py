@@ -97,25 +97,25 @@ class Poisoned:
 Value = Any  # an array or scalar of NumPy, Poisoned, or what an op has of its own, such as a sharding
 
 
-def undefined(shape: tuple[int, ...], dtype: np.dtype, origin: str) -> Value:
+def undefined_tensor(shape: tuple[int, ...], dtype: np.dtype, origin: str) -> Value:
     """Return a tensor with no defined element; one without elements has nothing to define."""
     if 0 in shape:
         return np.zeros(shape, dtype)
     return Poisoned(np.zeros(shape, dtype), np.broadcast_to(np.True_, shape), origin)
 
 
-def defined(value: Value, what: str) -> Value:
+def check_defined(value: Value, what: str) -> Value:
     """Return a value, after checking that all of it is defined."""
     if isinstance(value, Poisoned):
         raise ProgramError(f"{what} is undefined: {value.origin} left it so.")
     return value
 
 
-def moved(movement: Callable[..., Any], *values: Value) -> Value:
+def move(movement: Callable[..., Any], *values: Value) -> Value:
     """Apply a function that only moves elements, to data and to what is undefined in it alike.
 
-    >>> whole = undefined((2,), np.dtype("float32"), "%0")
-    >>> moved(np.concatenate, [whole, np.ones(1, "float32")]).mask
+    >>> whole = undefined_tensor((2,), np.dtype("float32"), "%0")
+    >>> move(np.concatenate, [whole, np.ones(1, "float32")]).mask
     array([ True,  True, False])
     """
     trees: Any = values

@@ -43,10 +43,10 @@ def only_position(f: Folding, op: ProcessMultiIndexOp) -> SSAValue | None:
     """Along an axis of one device every device is at 0."""
     shape = f.grids.shapes[op.grid_name]
     axes = [int(a) for a in op.axes.get_values()] or list(range(len(shape)))
-    found = [k for k, a in enumerate(axes) if shape[a] == 1 and op.results[k].first_use is not None]
-    for k in found:
+    single = [k for k, a in enumerate(axes) if shape[a] == 1 and op.results[k].first_use is not None]
+    for k in single:
         op.results[k].replace_all_uses_with(f.add(arith.ConstantOp(IntegerAttr(0, IndexType()))))
-    return op.results[0] if found else None
+    return op.results[0] if single else None
 
 
 # -- constants -------------------------------------------------------------------------------------------
@@ -77,10 +77,10 @@ LISTS: dict[str, str] = {
 def known_numbers(f: Folding, op: Operation) -> SSAValue | None:
     """A device or a halo given by a value that is a constant is given by the constant."""
     name = LISTS[op.name]
-    given: Any = op.properties.get(name)
-    if given is None:
+    attribute: Any = op.properties.get(name)
+    if attribute is None:
         return None
-    numbers, values = _fill(given.get_values(), op.operands[1:])
+    numbers, values = _fill(attribute.get_values(), op.operands[1:])
     if len(values) == len(op.operands) - 1:
         return None
     op.properties[name] = ints_attribute(numbers, name)

@@ -16,7 +16,7 @@ from shardwise.errors import seal
 from shardwise.ir.module.program import is_partitioned
 from shardwise.ir.module.values import dtype_of
 from shardwise.ir.passes.layouts import Grids, grids_of, numbers
-from shardwise.ir.passes.partitioning import partitioned
+from shardwise.ir.passes.partitioning import partition_with_plans
 from shardwise.ir.place import place_of
 from shardwise.ir.shard import CollectiveOperation, UpdateHaloOp
 from shardwise.ir.shard.attributes import split_dims
@@ -94,17 +94,17 @@ def cost(module: ModuleOp, links: Links | Mapping[str, Link] | Link | None = Non
     model, grids = Links.of(links), grids_of(module)
     if is_partitioned(module) or not grids.shapes:
         return Cost(tuple(_lines(module, grids, model)), _memory(module, {}))
-    made = partitioned(module)
+    partition = partition_with_plans(module)
     lines = [
-        _planned(move.op, step, move.plan.src.mesh, model)
-        for move in made.moves
+        _planned_line(move.op, step, move.plan.src.mesh, model)
+        for move in partition.moves
         for step in move.plan.steps
         if not step.is_local
     ]
-    return Cost(tuple(lines), _memory(made.module, made.largest))
+    return Cost(tuple(lines), _memory(partition.module, partition.largest))
 
 
-def _planned(op: Operation, step: Step, mesh: DeviceMesh, links: Links) -> Line:
+def _planned_line(op: Operation, step: Step, mesh: DeviceMesh, links: Links) -> Line:
     levels = links.on(mesh, step.axes) or [(mesh.num_devices, links.default)]
     time = sum(move_time(levels, size) for size in step.estimates)
     received = step.received
@@ -182,10 +182,10 @@ def size_of(value: SSAValue) -> int | None:
 
 
 def _memory(module: ModuleOp, largest: Mapping[SSAValue, int]) -> int | None:
-    found = [
+    peaks = [
         _peak(op.body.blocks[0], largest) for op in module.body.block.ops if isinstance(op, FuncOp) and op.body.blocks
     ]
-    return None if None in found else max((n for n in found if n is not None), default=0)
+    return None if None in peaks else max((n for n in peaks if n is not None), default=0)
 
 
 def _peak(block: Block, largest: Mapping[SSAValue, int]) -> int | None:

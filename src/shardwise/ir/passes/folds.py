@@ -42,7 +42,7 @@ def alone(f: Folding, op: CollectiveOperation) -> SSAValue | None:
     return op.operands[0]
 
 
-def unmoved(f: Folding, op: ShiftOp) -> SSAValue | None:
+def no_shift(f: Folding, op: ShiftOp) -> SSAValue | None:
     """A shift by nothing, or once around, gives what it is given."""
     size = f.grids.shapes[op.grid_name][op.shift_axis.value.data]
     offset = op.offset.value.data
@@ -134,15 +134,15 @@ def slice_of_reduce(f: Folding, op: AllSliceOp) -> SSAValue | None:
         return None
     if not is_static(inner.input.type, op.result.type):
         return None
-    made = f.add(
+    scattered = f.add(
         ReduceScatterOp(
             op.result.type, op.grid, inner.input, op.slice_axis.value.data, grid_axes=cut, reduction=inner.reduction
         )
     )
     rest = [a for a in axes_of(inner) if a not in cut]
     if not rest:
-        return made
-    return f.add(AllReduceOp(op.result.type, op.grid, made, grid_axes=rest, reduction=inner.reduction))
+        return scattered
+    return f.add(AllReduceOp(op.result.type, op.grid, scattered, grid_axes=rest, reduction=inner.reduction))
 
 
 def gather_of_scatter(f: Folding, op: AllGatherOp) -> SSAValue | None:
@@ -197,7 +197,7 @@ ALIKE: dict[str, str] = {
 }
 
 
-def reduced_after(f: Folding, op: Operation) -> SSAValue | None:
+def combine_before_reduce(f: Folding, op: Operation) -> SSAValue | None:
     """What is combined after two reductions can be combined before one."""
     a, b = (maker(x, AllReduceOp) for x in op.operands)
     if a is None or b is None:
@@ -206,10 +206,10 @@ def reduced_after(f: Folding, op: Operation) -> SSAValue | None:
         return None
     if a.reduction.data.value != ALIKE[op.name] or len({x.type for x in (a.input, a.result, b.input, b.result)}) > 1:
         return None
-    made = f.add(
+    combined = f.add(
         type(op).create(operands=[a.input, b.input], result_types=[a.input.type], properties=dict(op.properties))
     )
-    return f.add(AllReduceOp(a.result.type, a.grid, made, grid_axes=axes_of(a), reduction=a.reduction))
+    return f.add(AllReduceOp(a.result.type, a.grid, combined, grid_axes=axes_of(a), reduction=a.reduction))
 
 
 FOLDS: dict[str, tuple[Fold, ...]] = {
@@ -224,11 +224,11 @@ FOLDS: dict[str, tuple[Fold, ...]] = {
     ScatterOp.name: (alone, known_numbers),
     SendOp.name: (known_numbers,),
     RecvOp.name: (known_numbers,),
-    ShiftOp.name: (unmoved,),
+    ShiftOp.name: (no_shift,),
     UpdateHaloOp.name: (known_numbers, no_halo),
     ShardingOp.name: (known_sharding,),
     GridShapeOp.name: (known_shape,),
     ProcessMultiIndexOp.name: (only_position,),
     tensor.CastOp.name: (cast_back,),
-    **dict.fromkeys(ALIKE, (reduced_after,)),
+    **dict.fromkeys(ALIKE, (combine_before_reduce,)),
 }

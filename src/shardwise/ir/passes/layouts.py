@@ -12,7 +12,7 @@ from xdsl.ir import Attribute, SSAValue
 from shardwise.errors import ProgramError
 from shardwise.ir.constants import constant_int
 from shardwise.ir.module import reductions
-from shardwise.ir.module.program import ints, mixed, op_text
+from shardwise.ir.module.program import fill_open, ints, op_text
 from shardwise.ir.module.shardings import Sharding
 from shardwise.ir.shard import GetShardingOp, GridOp, ReductionKindAttr, ShardingOp, ShardOp
 from shardwise.ir.shard.attributes import axes_attribute, reduction_attribute, split_dims
@@ -53,23 +53,23 @@ class Grids:
 
 def grids_of(module: ModuleOp, shapes: Mapping[str, Sequence[int]] | None = None) -> Grids:
     """Return the grids of a module; `shapes` gives those of grids with open sizes."""
-    given = {name: tuple(shape) for name, shape in (shapes or {}).items()}
-    found = {}
+    known = {name: tuple(shape) for name, shape in (shapes or {}).items()}
+    out = {}
     for op in module.body.block.ops:
         if isinstance(op, GridOp):
             name = op.sym_name.data
-            found[name] = given.get(name, tuple(-1 if n == DYNAMIC_INDEX else int(n) for n in op.shape.get_values()))
-    return Grids(found)
+            out[name] = known.get(name, tuple(-1 if n == DYNAMIC_INDEX else int(n) for n in op.shape.get_values()))
+    return Grids(out)
 
 
 def sharding_op(sharding: SSAValue) -> ShardingOp:
     """Return the op that makes a sharding, seen through shard.get_sharding."""
-    made = sharding.owner
-    while isinstance(made, GetShardingOp) and isinstance(made.source.owner, ShardOp):
-        made = made.source.owner.sharding.owner
-    if not isinstance(made, ShardingOp):
+    op = sharding.owner
+    while isinstance(op, GetShardingOp) and isinstance(op.source.owner, ShardOp):
+        op = op.source.owner.sharding.owner
+    if not isinstance(op, ShardingOp):
         raise ProgramError("a sharding is not made by shard.sharding, so it is not known before the program runs.")
-    return made
+    return op
 
 
 def _numbers(op: ShardingOp, static: DenseArrayBase[Any], dynamic: Sequence[SSAValue]) -> tuple[int, ...]:
@@ -79,7 +79,7 @@ def _numbers(op: ShardingOp, static: DenseArrayBase[Any], dynamic: Sequence[SSAV
             f"{op_text(op)} has halos or offsets that are values, so shards are not known before the program runs.\n"
             "  use constants."
         )
-    return mixed(ints(static), values)
+    return fill_open(ints(static), values)
 
 
 def _with_partial(op: ShardingOp, layout: Layout) -> Layout:

@@ -26,8 +26,8 @@ class Replication:
 
     def is_along(self, value: SSAValue, grid: str, axes: tuple[int, ...]) -> bool:
         """Whether all devices that differ only along some grid axes have the same value."""
-        found = self.along(value)
-        return found is None or all((grid, axis) in found or self.grids.shapes[grid][axis] == 1 for axis in axes)
+        known = self.along(value)
+        return known is None or all((grid, axis) in known or self.grids.shapes[grid][axis] == 1 for axis in axes)
 
     def along(self, value: SSAValue) -> Along:
         """Return the grid axes along which a value is the same on all devices."""

@@ -44,8 +44,8 @@ class OpRule:
     @staticmethod
     def of(rule: Rule, op: Operation) -> OpRule:
         """Return the rule of a primitive for an op whose tensors are its operands."""
-        given = iter(rule.operands)
-        operands = tuple(next(given) if isinstance(x.type, TensorType) else None for x in op.operands)
+        dims = iter(rule.operands)
+        operands = tuple(next(dims) if isinstance(x.type, TensorType) else None for x in op.operands)
         combine = (rule.reduced[0][1],) if rule.reduced else ()
         return OpRule(operands, (rule.out,), tuple(f for f, _ in rule.reduced), combine, rule.whole)
 
@@ -61,7 +61,7 @@ def rule_of(op: Operation) -> OpRule | None:
         shapes = tuple(shape_of(x) for x in op.operands if isinstance(x.type, TensorType))
         return OpRule.of(elementwise_rule(shapes), op)
     if isinstance(op, LinalgStructuredOperation):
-        return _structured(op)
+        return _structured_rule(op)
     return None
 
 
@@ -72,7 +72,7 @@ def _names(count: int) -> Dims:
 # -- structured ops --------------------------------------------------------------------------------------
 
 
-def _structured(op: LinalgStructuredOperation) -> OpRule | None:
+def _structured_rule(op: LinalgStructuredOperation) -> OpRule | None:
     maps = [list(m.data.results) for m in op.get_indexing_maps()]
     names = _names(op.get_num_loops())
     whole: set[Factor] = {f"d{integer(inner.properties['dim'])}" for inner in op.body.walk() if _is_index(inner)}
@@ -125,15 +125,17 @@ OF_BITS = {
 
 def _combination(body: Block, accumulator: int) -> ReduceOp | None:
     """Return how a body combines new values with the accumulator; None if it does anything else with it."""
-    last, held = body.last_op, body.args[accumulator]
+    last, argument = body.last_op, body.args[accumulator]
     first = len(body.args) - len(last.operands) if last is not None else 0
     if last is None or accumulator < first:
         return None
-    made = last.operands[accumulator - first].owner
-    uses = list(held.uses)
-    if not isinstance(made, Operation) or len(uses) != 1 or uses[0].operation is not made or made.parent is not body:
+    combiner = last.operands[accumulator - first].owner
+    uses = list(argument.uses)
+    if not isinstance(combiner, Operation) or combiner.parent is not body:
         return None
-    return _reduction(BY_COMBINER.get(made.name), held.type)
+    if len(uses) != 1 or uses[0].operation is not combiner:
+        return None
+    return _reduction(BY_COMBINER.get(combiner.name), argument.type)
 
 
 def _reduction(row: Reduction | None, element: Attribute) -> ReduceOp | None:
@@ -145,8 +147,8 @@ def _reduction(row: Reduction | None, element: Attribute) -> ReduceOp | None:
 def _linalg_reduce(op: Operation) -> OpRule | None:
     count = len(op.operands) // 2
     over, names = ints_of(op, "dimensions"), _names(len(shape_of(op.operands[0])))
-    kept = tuple(n for k, n in enumerate(names) if k not in over)
-    return _reducing(op, [names] * count + [kept] * count, count, [names[k] for k in over], op.regions[0].block, set())
+    left = tuple(n for k, n in enumerate(names) if k not in over)
+    return _reducing(op, [names] * count + [left] * count, count, [names[k] for k in over], op.regions[0].block, set())
 
 
 def _linalg_broadcast(op: Operation) -> OpRule:
@@ -170,13 +172,13 @@ def _tosa_matmul(op: Operation) -> OpRule:
 
 
 def _tosa_reduce(how: ReduceOp) -> Callable[[Operation], OpRule]:
-    def made(op: Operation) -> OpRule:
+    def rule_of_axis(op: Operation) -> OpRule:
         axis, rank = int_of(op, "axis"), len(shape_of(op.operands[0]))
         rule = reduction_rule(rank, (axis,), how)
         out = (*rule.out[:axis], None, *rule.out[axis:])
         return OpRule(rule.operands, (out,), (f"d{axis}",), (how,))
 
-    return made
+    return rule_of_axis
 
 
 # -- tensor ----------------------------------------------------------------------------------------------
@@ -193,7 +195,7 @@ def _concat(op: Operation) -> OpRule:
     return OpRule((names,) * len(op.operands), (names,))
 
 
-def _regrouped(op: Operation) -> OpRule:
+def _regroup_rule(op: Operation) -> OpRule:
     # The first dim of a group that is larger than one goes with the dim that they make up together.
     groups = [ints(group) for group in property_of(op, "reassociation").data]
     many = shape_of(op.results[0] if op.name == "tensor.expand_shape" else op.operands[0])
@@ -222,11 +224,11 @@ def _is_whole(op: Operation, shape: Sequence[int]) -> list[bool]:
 def _slice_names(op: Operation, whole: SSAValue, part: SSAValue) -> tuple[Dims, Dims] | None:
     # The factors of a tensor and of a slice of it; dims that the slice takes whole have one.
     shape, sizes = shape_of(whole), ints_of(op, "static_sizes")
-    kept = kept_dims(sizes, shape_of(part))
-    if DYNAMIC in sizes or len(kept) != len(shape_of(part)):
+    dims = kept_dims(sizes, shape_of(part))
+    if DYNAMIC in sizes or len(dims) != len(shape_of(part)):
         return None
     names = tuple(n if is_whole else None for n, is_whole in zip(_names(len(shape)), _is_whole(op, shape), strict=True))
-    return names, tuple(names[k] for k in kept)
+    return names, tuple(names[k] for k in dims)
 
 
 def _extract_slice(op: Operation) -> OpRule | None:
@@ -256,9 +258,9 @@ RULES: dict[str, Callable[[Any], OpRule | None]] = {
     "linalg.reduce": _linalg_reduce,
     "linalg.transpose": _linalg_transpose,
     "tensor.cast": _same,
-    "tensor.collapse_shape": _regrouped,
+    "tensor.collapse_shape": _regroup_rule,
     "tensor.concat": _concat,
-    "tensor.expand_shape": _regrouped,
+    "tensor.expand_shape": _regroup_rule,
     "tensor.extract_slice": _extract_slice,
     "tensor.insert_slice": _insert_slice,
     "tensor.pad": _pad,

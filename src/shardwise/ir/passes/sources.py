@@ -28,16 +28,16 @@ def splat_value(value: SSAValue) -> float | int | None:
     if not isinstance(op, Operation):
         return None
     if op.name in CONSTANTS:
-        given = constant_attribute(op)
-        if isinstance(given, DenseIntOrFPElementsAttr):
-            return number_of(given)
-        return given.value.data if isinstance(given, IntegerAttr | FloatAttr) else None
+        attribute = constant_attribute(op)
+        if isinstance(attribute, DenseIntOrFPElementsAttr):
+            return number_of(attribute)
+        return attribute.value.data if isinstance(attribute, IntegerAttr | FloatAttr) else None
     if op.name in ("tensor.splat", "linalg.fill", "shard.shard", "tensor.cast"):
         return splat_value(op.operands[0])
     return None
 
 
-def made(w: Writer, op: Operation, operands: list[SSAValue], layout: Layout) -> SSAValue:
+def make_source(w: Writer, op: Operation, operands: list[SSAValue], layout: Layout) -> SSAValue:
     """Return what a device holds of a source in a layout."""
     kind = op.results[0].type
     assert isinstance(kind, TensorType)
@@ -46,8 +46,8 @@ def made(w: Writer, op: Operation, operands: list[SSAValue], layout: Layout) -> 
         return w.empty(w.sizes(layout, shape), element)
     if op.name == "tensor.splat":
         return w.splat(operands[0], w.sizes(layout, shape), element)
-    given, sizes = constant_attribute(op), local_sizes(layout, shape)
-    number = number_of(given) if layout.sharded_axes else None
+    attribute, sizes = constant_attribute(op), local_sizes(layout, shape)
+    number = number_of(attribute) if layout.sharded_axes else None
     if number is not None:
         if DYNAMIC_INDEX in sizes:
             return w.splat(w.scalar(number, element), w.sizes(layout, shape), element)

@@ -139,7 +139,9 @@ class ShardOperation(IRDLOperation):
     @classmethod
     def _read_types(cls, parser: Parser, parts: Parts) -> tuple[dict[str, Sequence[Attribute]], list[Attribute]]:
         types: dict[str, Sequence[Attribute]] = {
-            name: [OPERAND_TYPES[name]] * len(given) for name, given in parts.operands.items() if name in OPERAND_TYPES
+            name: [OPERAND_TYPES[name]] * len(unresolved)
+            for name, unresolved in parts.operands.items()
+            if name in OPERAND_TYPES
         }
         first = next(iter(parts.operands), "")
         if cls.TRAILER == "sharding":
@@ -161,8 +163,8 @@ class ShardOperation(IRDLOperation):
             parser.raise_error(f"expected {sum(map(len, parts.operands.values()))} types of values", position)
         if len(function.outputs.data) != 1:
             parser.raise_error(f"expected one result type, got {len(function.outputs.data)}", position)
-        for name, given in parts.operands.items():
-            types[name], inputs = inputs[: len(given)], inputs[len(given) :]
+        for name, unresolved in parts.operands.items():
+            types[name], inputs = inputs[: len(unresolved)], inputs[len(unresolved) :]
         return types, list(function.outputs.data)
 
     @classmethod
@@ -264,7 +266,7 @@ P = ParamSpec("P")
 Op = TypeVar("Op", bound=ShardOperation)
 
 
-def _named(build: Callable[P, Any], make: Callable[P, ShardOperation]) -> None:
+def _name_builder(build: Callable[P, Any], make: Callable[P, ShardOperation]) -> None:
     op = cast("type[ShardOperation]", make)
     build.__name__ = build.__qualname__ = op.OPERATION_NAME.removeprefix("shard.")
     build.__doc__ = op.__doc__
@@ -279,7 +281,7 @@ def value_builder(make: Callable[P, ShardOperation]) -> Callable[P, OpResult]:
     def build(*args: P.args, **kwargs: P.kwargs) -> OpResult:
         return single_result(make(*args, **kwargs))
 
-    _named(build, make)
+    _name_builder(build, make)
     return build
 
 
@@ -292,7 +294,7 @@ def values_builder(make: Callable[P, Op]) -> Callable[P, "OpResult | list[OpResu
             return op
         return op.results[0] if len(op.results) == 1 else list(op.results)
 
-    _named(build, make)
+    _name_builder(build, make)
     return build
 
 
@@ -302,5 +304,5 @@ def list_builder(make: Callable[P, ShardOperation]) -> Callable[P, list[OpResult
     def build(*args: P.args, **kwargs: P.kwargs) -> list[OpResult]:
         return list(make(*args, **kwargs).results)
 
-    _named(build, make)
+    _name_builder(build, make)
     return build

@@ -20,7 +20,15 @@ from shardwise.ir.shard import (
     UpdateHaloOp,
 )
 from shardwise.ir.shard.attributes import split_dims
-from shardwise.ir.verifier.complaint import Check, Complaints, Sizes, counted, mixed_complaints, shape_of, static_sizes
+from shardwise.ir.verifier.complaint import (
+    Check,
+    Complaints,
+    Sizes,
+    count_text,
+    mixed_complaints,
+    shape_of,
+    static_sizes,
+)
 from shardwise.ir.verifier.grids import Grid, axes_complaints, index_complaints
 
 
@@ -29,8 +37,8 @@ def sharding_op(op: Operation) -> ShardingOp | None:
     if not isinstance(op, ShardOp | ShardShapeOp):
         return None
     # By type, not by name: an op may lack operands before it is verified.
-    found = next((value.owner for value in op.operands if isinstance(value.type, ShardingType)), None)
-    return found if isinstance(found, ShardingOp) else None
+    maker = next((value.owner for value in op.operands if isinstance(value.type, ShardingType)), None)
+    return maker if isinstance(maker, ShardingOp) else None
 
 
 def grid_name_of(op: Operation) -> str | None:
@@ -63,8 +71,8 @@ def _halo_complaints(split: ShardAxesArrayAttr, static: DenseArrayBase[Any], dyn
     halos, dims = static_sizes(static), [dim for dim in split_dims(split) if dim]
     if halos and len(halos) != 2 * len(dims):
         yield (
-            f"halo_sizes has {counted(len(halos), 'value')}, expected {2 * len(dims)}:"
-            f" two for each of {counted(len(dims), 'split dim')}."
+            f"halo_sizes has {count_text(len(halos), 'value')}, expected {2 * len(dims)}:"
+            f" two for each of {count_text(len(dims), 'split dim')}."
         )
     for halo in halos:
         if halo is not None and halo < 0:
@@ -89,7 +97,7 @@ def _offsets(op: ShardingOp, grid: Grid) -> Complaints:
     if len(offsets) != sum(counts):
         wanted = " + ".join(map(str, counts)) or "0"
         yield (
-            f"sharded_dims_offsets has {counted(len(offsets), 'value')}, expected {wanted}:"
+            f"sharded_dims_offsets has {count_text(len(offsets), 'value')}, expected {wanted}:"
             " for each split dim one per shard and the end."
         )
         return
@@ -126,7 +134,7 @@ def _fits(sharding: ShardingOp, grid: Grid | None, shape: Sizes, what: str) -> C
     """Complain unless the sharding is for a tensor of this shape."""
     dims = split_dims(sharding.split_axes)
     if len(dims) > len(shape):
-        yield f"split_axes has {counted(len(dims), 'dim')}, but {what} has {len(shape)}."
+        yield f"split_axes has {count_text(len(dims), 'dim')}, but {what} has {len(shape)}."
         return
     offsets = static_sizes(sharding.static_sharded_dims_offsets)
     if not offsets or grid is None or None in grid.shape:
@@ -139,7 +147,7 @@ def _fits(sharding: ShardingOp, grid: Grid | None, shape: Sizes, what: str) -> C
             yield f"the offsets of dim {dim} end with {row[-1]}, but the dim of {what} has size {shape[dim]}."
 
 
-def _annotated(op: ShardOp, grid: Grid | None) -> Complaints:
+def _annotation(op: ShardOp, grid: Grid | None) -> Complaints:
     if op.src.type != op.result.type:
         yield f"the result is {op.result.type}, but it is the input, {op.src.type}."
     sharding = sharding_op(op)
@@ -189,7 +197,7 @@ def _halo_update(op: UpdateHaloOp, _: Grid) -> Complaints:
         yield f"the result is {op.result.type}, but it is the shard, {op.destination.type}."
     shape, dims = shape_of(op.destination), split_dims(op.split_axes)
     if len(dims) > len(shape):
-        yield f"split_axes has {counted(len(dims), 'dim')}, but {op.destination.type} has {len(shape)}."
+        yield f"split_axes has {count_text(len(dims), 'dim')}, but {op.destination.type} has {len(shape)}."
     yield from _halo_complaints(op.split_axes, op.static_halo_sizes, op.halo_sizes)
 
 
@@ -206,7 +214,7 @@ def _shard_dims(op: ShardShapeOp, grid: Grid | None) -> Complaints:
     yield from mixed_complaints(op.device, op.device_dynamic, "device")
     dims = static_sizes(op.dims)
     if len(op.results) != len(dims):
-        yield f"{counted(len(dims), 'dim')} give as many results, got {len(op.results)}."
+        yield f"{count_text(len(dims), 'dim')} give as many results, got {len(op.results)}."
     for size in dims:
         if size is not None and size < 0:
             yield f"size {size} in dims is negative."
@@ -220,14 +228,14 @@ def _shard_device(op: ShardShapeOp, grid: Grid | None) -> Complaints:
         return
     device = static_sizes(op.device)
     if len(device) != len(grid.shape):
-        yield f"device has {counted(len(device), 'index')}, but the grid has {counted(len(grid.shape), 'axis')}."
+        yield f"device has {count_text(len(device), 'index')}, but the grid has {count_text(len(grid.shape), 'axis')}."
         return
     yield from index_complaints(device, range(len(device)), grid, "device")
 
 
 SHARDINGS: dict[type[ShardOperation], tuple[Check, ...]] = {
     ShardingOp: (_split_axes, _partial, _halos, _offsets),
-    ShardOp: (_annotated, _contradictions),
+    ShardOp: (_annotation, _contradictions),
     GetShardingOp: (),
     ShardShapeOp: (_shard_dims, _shard_device),
     UpdateHaloOp: (_split_axes, _halo_update, _halo_room),
