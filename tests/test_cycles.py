@@ -6,8 +6,6 @@ from pathlib import Path
 
 SOURCES = Path(__file__).parent.parent / "src" / "shardwise"
 
-# Cycles and hidden imports that are still to go; nothing may be added.
-
 
 def module_name(path: Path) -> str:
     parts = path.relative_to(SOURCES.parent).with_suffix("").parts

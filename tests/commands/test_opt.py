@@ -1,7 +1,10 @@
 """The opt command: like mlir-opt, on modules of the dialect."""
 
 import subprocess
+import sys
 from pathlib import Path
+from types import ModuleType
+from typing import cast
 
 import pytest
 from click.testing import CliRunner
@@ -83,16 +86,17 @@ def test_passes_run_in_the_order_in_which_they_are_written(monkeypatch: pytest.M
     ran: list[str] = []
 
     def note(name: str):
-        def step(module: ModuleOp) -> None:
+        def step(module: ModuleOp) -> ModuleOp:
             ran.append(name)
             module.attributes["ran"] = StringAttr(name)
+            return module
 
         return step
 
     class Passes:
         propagate, partition, simplify = map(note, ("propagate", "partition", "simplify"))
 
-    monkeypatch.setattr("shardwise.ir.passes", Passes)
+    monkeypatch.setitem(sys.modules, "shardwise.ir.passes", cast(ModuleType, Passes))
     result = run(*(f"--{name}" for name in order), text=GRID)
     assert result.exit_code == 0, result.output
     assert ran == order

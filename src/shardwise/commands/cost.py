@@ -35,8 +35,7 @@ def cost(file: str, links: Sequence[str]) -> None:
     A module on whole tensors is partitioned first.
     """
     with failures():
-        from shardwise.ir import parse_module, verify
-        from shardwise.ir.interpret.run import is_partitioned
+        from shardwise.ir import is_partitioned, parse_module, verify
         from shardwise.ir.passes import cost as costed
         from shardwise.ir.passes import propagate
 

@@ -75,17 +75,17 @@ def _results(file: str, inputs: Sequence[str], check: bool, function: str | None
 
 def _on_devices(module: ModuleOp, arrays: Sequence[np.ndarray], options: dict[str, Any]) -> list[Result]:
     from shardwise.ir import execute_on_devices
-    from shardwise.ir.interpret.stacks import stacked_inputs
+    from shardwise.ir.interpret.stacks import unstack_inputs
 
-    given = stacked_inputs(module, arrays, **options)
+    given = unstack_inputs(module, arrays, **options)
     made = [_listed(values) for values in execute_on_devices(module, *given, **options)]
     return [list(values) for values in zip(*made, strict=True)]
 
 
 def _stacked(index: int, result: Result) -> np.ndarray:
-    from shardwise.ir.interpret.stacks import stacked
+    from shardwise.ir.interpret.stacks import stack_result
 
-    return stacked(index, result) if isinstance(result, list) else np.asarray(result)
+    return stack_result(index, result) if isinstance(result, list) else np.asarray(result)
 
 
 def _listed(values: Any) -> list[Any]:

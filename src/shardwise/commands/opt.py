@@ -4,18 +4,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from typing import IO, TYPE_CHECKING, Any
+from typing import IO, Any
 
 import click
 
 from shardwise.commands.module_file import failures, read
 from shardwise.errors import ParseError, ShardwiseError, VerifyError
 
-if TYPE_CHECKING:
-    from xdsl.dialects.builtin import ModuleOp
-
 SEPARATOR = re.compile(rb"^// -----[^\n]*$", re.MULTILINE)
-PASSES = ("propagate", "partition", "simplify")
 
 
 def _note(context: click.Context, parameter: click.Parameter, given: bool) -> None:
@@ -98,24 +94,17 @@ def _transformed(
 ) -> str:
     from shardwise.ir import parse_module, print_module
     from shardwise.ir import verify as check
+    from shardwise.ir.passes import partition, propagate, simplify
 
     module = parse_module(data, name, allow_unregistered=allow_unregistered)
     if verify:
         check(module)
+    steps = {"propagate": propagate, "partition": partition, "simplify": simplify}
     for step, options in passes:
-        module = _run(step, module, options)
+        module = steps[step](module, **options)
         if verify:
             check(module)
     return print_module(module, "mesh19" if dialect == "mesh19" else "shard") + "\n"
-
-
-def _run(step: str, module: ModuleOp, options: dict[str, str]) -> ModuleOp:
-    from xdsl.dialects.builtin import ModuleOp
-
-    from shardwise.ir import passes
-
-    result = getattr(passes, step)(module, **options)
-    return result if isinstance(result, ModuleOp) else module
 
 
 def _shown(error: ShardwiseError) -> str:

@@ -8,9 +8,10 @@ if find_spec("xdsl") is None:
         name="xdsl",
     )
 
-from shardwise.ir.interpret.partitioned import Comparison, Difference, check_partition, execute_partitioned
-from shardwise.ir.interpret.run import execute, execute_on_devices, is_partitioned
+from shardwise.ir.interpret.run import execute, execute_on_devices
+from shardwise.ir.module.program import is_partitioned
 from shardwise.ir.module.values import Poisoned
+from shardwise.ir.partitioned import Comparison, Difference, check_partition, execute_partitioned
 from shardwise.ir.passes import cost, partition, propagate, simplify
 from shardwise.ir.text import parse_module, print_module
 from shardwise.ir.tracing.tracer import trace

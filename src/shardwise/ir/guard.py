@@ -54,17 +54,17 @@ def check_text(source: Source) -> None:
     """
     depth = 0
     for match in INTERESTING.finditer(source.text):
-        kind, found = match.lastgroup, match[0]
+        kind, text = match.lastgroup, match[0]
         if kind == "opening":
             depth += 1
         elif kind == "closing":
             depth = max(0, depth - 1)
         if depth > MAX_NESTING:
             raise source.error(match.start(), f"brackets nest deeper than {MAX_NESTING} levels.")
-        if kind == "digits" and len(found) > MAX_DIGITS:
-            raise source.error(match.start(), f"an int of {len(found)} digits; at most {MAX_DIGITS} are read.")
+        if kind == "digits" and len(text) > MAX_DIGITS:
+            raise source.error(match.start(), f"an int of {len(text)} digits; at most {MAX_DIGITS} are read.")
         if kind in FAULTS:
-            raise source.error(match.start(), FAULTS[kind].format(found))
+            raise source.error(match.start(), FAULTS[kind].format(text))
     _check_aliases(source)
 
 

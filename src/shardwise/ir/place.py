@@ -28,8 +28,8 @@ def place_of(op: Operation) -> Place:
     """Return the place of an op, or of the nearest op around it that has one."""
     at: Operation | None = op
     while at is not None:
-        if (found := _place(at.location)) is not None:
-            return found
+        if (place := _place(at.location)) is not None:
+            return place
         at = at.parent_op()
     return UNKNOWN
 

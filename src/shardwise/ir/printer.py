@@ -55,9 +55,9 @@ class ModulePrinter(Printer):
         numbers: tuple[Any, ...] = attribute.get_values()
         self.print_string("dense<")
         if numbers and numbers.count(numbers[0]) == len(numbers):
-            self.print_string(_shown(numbers[0], attribute))
+            self.print_string(_number_text(numbers[0], attribute))
         elif numbers:
-            self._print_nested([_shown(number, attribute) for number in numbers], attribute.get_shape())
+            self._print_nested([_number_text(number, attribute) for number in numbers], attribute.get_shape())
         self.print_string("> : ")
         self.print_attribute(attribute.get_type())
 
@@ -82,7 +82,7 @@ def _is_odd(kind: Attribute) -> bool:
     return isinstance(kind, IntegerType) and kind.width.data not in (8, 16, 32, 64)
 
 
-def _shown(number: int, attribute: DenseIntOrFPElementsAttr) -> str:
+def _number_text(number: int, attribute: DenseIntOrFPElementsAttr) -> str:
     if attribute.get_element_type() != i1:
         return str(number)
     return "true" if number else "false"

@@ -28,17 +28,16 @@ from xdsl.rewriter import InsertPoint, Rewriter
 from xdsl.utils.lexer import Input
 from xdsl.utils.mlir_lexer import MLIRLexer
 
+from shardwise.ir.constants import splat
 from shardwise.ir.shard import Sharding19Attr, ShardingOp, ShardOp, ShardOperation
 from shardwise.ir.shard.sharding_ops import sharding_of
 from shardwise.ir.source import Source
-from shardwise.ir.splat import splat
 
 # LLVM 19's words for what newer tools call otherwise.
 OP_NAMES = {"mesh.mesh": "shard.grid", "mesh.mesh_shape": "shard.grid_shape"}
 PROPERTY_NAMES = {"mesh": "grid", "mesh_axes": "grid_axes", "scatter_dim": "scatter_axis"}
 
 BITS = re.compile(r'<\s*+"0x((?:[0-9A-Fa-f]{2})*+)"\s*+>')
-TRUTHS = re.compile(r"\s*+:\s*+(?:tensor|vector)\s*+<[0-9x\s]*+i1>")
 LOCATION_ALIAS = re.compile(r"^(#loc[0-9]*+)[ \t]*+=[ \t]*+(loc\()", re.MULTILINE)
 OP_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_$.-]*+")
 ONE_VALUE = re.compile(r"<\s*+[^\s\[\">]")
@@ -111,10 +110,10 @@ class Reader(Parser):
             module.location = self._location(0)
         for op in list(module.walk()):
             # The sharding is the last operand, also of an op that lacks others and is the verifier's to report.
-            made = op.operands[-1].owner if isinstance(op, ShardOp) and op.operands else None
-            if isinstance(made, ShardingOp) and made.parent is None:
-                made.location = op.location
-                Rewriter.insert_op(made, InsertPoint.before(op))
+            sharding = op.operands[-1].owner if isinstance(op, ShardOp) and op.operands else None
+            if isinstance(sharding, ShardingOp) and sharding.parent is None:
+                sharding.location = op.location
+                Rewriter.insert_op(sharding, InsertPoint.before(op))
         return module
 
     def _read_location_aliases(self) -> None:
@@ -166,8 +165,8 @@ class Reader(Parser):
             for old, new in PROPERTY_NAMES.items():
                 _rename(op, old, new)
         if isinstance(op, ShardOp) and isinstance(op.properties.get("shard"), Sharding19Attr):
-            made = sharding_of(cast("Sharding19Attr", op.properties.pop("shard")))
-            op.operands = [*op.operands, made.result]
+            sharding = sharding_of(cast("Sharding19Attr", op.properties.pop("shard")))
+            op.operands = [*op.operands, sharding.result]
         return op
 
     def parse_optional_builtin_int_or_float_attr(self) -> IntegerAttr | FloatAttr | None:
@@ -182,28 +181,28 @@ class Reader(Parser):
 
     def parse_dense_int_or_fp_elements_attr(self, type: Any) -> DenseIntOrFPElementsAttr:
         """Read a dense constant, which takes no more memory than what is written."""
-        if (bits := BITS.match(self.source.text, self.pos)) is not None and self._are_truths(type, bits.end()):
-            return self._read_truths(bits[1], type)
-        if bits is not None:
-            return self._read_bytes(bits[1], type)
-        if ONE_VALUE.match(self.source.text, self.pos) is None:
+        bits = BITS.match(self.source.text, self.pos)
+        if bits is None and ONE_VALUE.match(self.source.text, self.pos) is None:
             return super().parse_dense_int_or_fp_elements_attr(type)
-        # xDSL makes a list of as many values as the tensor has elements, and packs each of them.
+        literal = None
         with self.in_angle_brackets():
-            (literal,), _ = self._parse_tensor_literal()
+            if bits is not None:
+                self.parse_str_literal()
+            else:
+                (literal,), _ = self._parse_tensor_literal()
         if type is None:
             self.parse_punctuation(":")
             type = self._parse_dense_literal_type()
-        return splat(type, literal.to_type(self, type.element_type))
+        if (
+            literal is not None
+        ):  # xDSL makes a list of as many values as the tensor has elements, and packs each of them
+            return splat(type, literal.to_type(self, type.element_type))
+        assert bits is not None
+        return (self._truths if type.element_type == i1 else self._numbers)(bytes.fromhex(bits[1]), type)
 
-    def _read_bytes(self, digits: str, kind: Any) -> DenseIntOrFPElementsAttr:
-        """Read a constant whose bytes are written, those of all elements or of one that all are equal to."""
-        with self.in_angle_brackets():
-            self.parse_str_literal()
-        if kind is None:
-            self.parse_punctuation(":")
-            kind = self._parse_dense_literal_type()
-        data, size, count = bytes.fromhex(digits), kind.element_type.compile_time_size, math.prod(kind.get_shape())
+    def _numbers(self, data: bytes, kind: Any) -> DenseIntOrFPElementsAttr:
+        """Return the constant of which the bytes are written, those of all elements or of one that all are equal to."""
+        size, count = kind.element_type.compile_time_size, math.prod(kind.get_shape())
         if len(data) == size and count != 1:
             (number,) = kind.element_type.unpack(data, 1)
             return splat(kind, number)
@@ -211,17 +210,9 @@ class Reader(Parser):
             self.raise_error(f"{len(data)} bytes do not hold {count} elements of {size} bytes")
         return DenseIntOrFPElementsAttr(kind, BytesAttr(data))
 
-    def _are_truths(self, kind: Any, end: int) -> bool:
-        return kind.element_type == i1 if kind is not None else TRUTHS.match(self.source.text, end) is not None
-
-    def _read_truths(self, digits: str, kind: Any) -> DenseIntOrFPElementsAttr:
-        """Read a constant of i1, which MLIR writes with a bit for each element, the lowest first; or one for all."""
-        with self.in_angle_brackets():
-            self.parse_str_literal()
-        if kind is None:
-            self.parse_punctuation(":")
-            kind = self._parse_dense_literal_type()
-        data, count = bytes.fromhex(digits), math.prod(kind.get_shape())
+    def _truths(self, data: bytes, kind: Any) -> DenseIntOrFPElementsAttr:
+        """Return a constant of i1, which MLIR writes with a bit for each element, the lowest first; or one for all."""
+        count = math.prod(kind.get_shape())
         if data in (b"\x00", b"\xff") and count > 8:
             return splat(kind, data[0] & 1)
         if len(data) != -(-count // 8):
@@ -235,6 +226,6 @@ class Reader(Parser):
 
 def _rename(op: ShardOperation, old: str, new: str) -> None:
     known = op.get_irdl_definition().properties
-    for given in (op.properties, op.attributes):
-        if old in given and old not in known and new in known:
-            op.properties[new] = given.pop(old)
+    for attributes in (op.properties, op.attributes):
+        if old in attributes and old not in known and new in known:
+            op.properties[new] = attributes.pop(old)

@@ -24,10 +24,10 @@ class Source:
 
     def __post_init__(self) -> None:
         starts = [0]
-        found = self.text.find("\n")
-        while found >= 0:
-            starts.append(found + 1)
-            found = self.text.find("\n", found + 1)
+        end = self.text.find("\n")
+        while end >= 0:
+            starts.append(end + 1)
+            end = self.text.find("\n", end + 1)
         object.__setattr__(self, "starts", starts)
 
     def place(self, position: int) -> tuple[int, int]:

@@ -70,18 +70,18 @@ def print_module(module: ModuleOp, dialect: Vocabulary = "shard") -> str:
         raise ArgumentError(f"unknown dialect {dialect!r}.\n  dialects: shard, mesh19")
     try:
         if dialect == "mesh19":
-            return _printed(ModulePrinter(StringIO(), spelling="mesh19"), to_mesh19(module))
-        return _printed(ModulePrinter(StringIO()), module)
+            return _print_text(ModulePrinter(StringIO(), spelling="mesh19"), to_mesh19(module))
+        return _print_text(ModulePrinter(StringIO()), module)
     except ShardwiseError:
         raise
     except Exception:  # xDSL's ops raise all kinds of errors where they lack what their text needs
         if dialect == "mesh19":
             raise ConversionError("the module lacks what LLVM 19's text needs; verify(module) says what.") from None
         # A module that does not verify may lack what its text needs; MLIR too prints it in the generic form.
-        return _printed(ModulePrinter(StringIO(), print_generic_format=True), module)
+        return _print_text(ModulePrinter(StringIO(), print_generic_format=True), module)
 
 
-def _printed(printer: ModulePrinter, module: ModuleOp) -> str:
+def _print_text(printer: ModulePrinter, module: ModuleOp) -> str:
     printer.print_op(module)
     assert isinstance(printer.stream, StringIO)
     return printer.stream.getvalue()

@@ -3,7 +3,7 @@
 from xdsl.dialects import tensor
 from xdsl.ir import Attribute, Data, Dialect, Operation
 
-from shardwise.ir.dialects.merge import merged
+from shardwise.ir.dialects.merge import merge_dialect
 
 
 class Ours(tensor.ReshapeOp):
@@ -17,7 +17,7 @@ class Kind(Data[str]):
 
 
 def test_ours_replace_those_of_the_same_name_and_are_added_otherwise() -> None:
-    made: Dialect = merged(tensor.Tensor, [Ours], [Kind])
+    made: Dialect = merge_dialect(tensor.Tensor, [Ours], [Kind])
     names = [op.name for op in made.operations]
     assert sorted(names) == sorted(op.name for op in tensor.Tensor.operations)
     assert len(names) == len(set(names))
@@ -27,4 +27,4 @@ def test_ours_replace_those_of_the_same_name_and_are_added_otherwise() -> None:
     kinds: list[type[Attribute]] = list(made.attributes)
     assert kinds == [*tensor.Tensor.attributes, Kind]
     assert made.name == "tensor"
-    assert list(merged(tensor.Tensor, []).operations) == list(tensor.Tensor.operations)
+    assert list(merge_dialect(tensor.Tensor, []).operations) == list(tensor.Tensor.operations)

@@ -5,7 +5,7 @@ import pytest
 from xdsl.dialects import test
 
 from shardwise.errors import ProgramError
-from shardwise.ir.interpret.halos import updated
+from shardwise.ir.interpret.halos import fill_halos
 from shardwise.ir.module.values import Poisoned
 
 OP = test.TestOp()
@@ -35,7 +35,7 @@ def test_every_border_is_what_lies_beside_and_stays_beyond_the_ends(sizes, low: 
         want.append(full)
         start = stop
     before = [x.copy() for x in shards]
-    got = updated(OP, shards, dim, low, high)
+    got = fill_halos(OP, shards, dim, low, high)
     for a, b in zip(got, want, strict=True):
         np.testing.assert_array_equal(a, b)
     assert all(np.array_equal(a, b) for a, b in zip(shards, before, strict=True))
@@ -43,18 +43,18 @@ def test_every_border_is_what_lies_beside_and_stays_beyond_the_ends(sizes, low: 
 
 def test_a_shard_without_room_is_refused() -> None:
     with pytest.raises(ProgramError, match="a shard of 2 elements in dim 0 has no room for halos"):
-        updated(OP, [np.zeros(2), np.zeros(4)], 0, 2, 1)
-    assert updated(OP, [np.zeros(3)], 0, 2, 1)[0].shape == (3,)
+        fill_halos(OP, [np.zeros(2), np.zeros(4)], 0, 2, 1)
+    assert fill_halos(OP, [np.zeros(3)], 0, 2, 1)[0].shape == (3,)
 
 
 def test_what_is_undefined_stays_so() -> None:
     lost = Poisoned(np.zeros(3), np.array([True, False, True]), "nobody")  # its borders, which are filled
-    first, second = updated(OP, [lost, np.ones(3)], 0, 1, 1)
+    first, second = fill_halos(OP, [lost, np.ones(3)], 0, 1, 1)
     assert isinstance(first, Poisoned)
     assert first.mask.tolist() == [True, False, False]
     assert first.data.tolist() == [0, 0, 1]
     assert not isinstance(second, Poisoned) or not second.mask.any()
     inner = Poisoned(np.zeros(3), np.array([False, True, False]), "nobody")
-    handed = updated(OP, [inner, np.ones(3)], 0, 1, 1)[1]
+    handed = fill_halos(OP, [inner, np.ones(3)], 0, 1, 1)[1]
     assert isinstance(handed, Poisoned)
     assert handed.mask.tolist() == [True, False, False]

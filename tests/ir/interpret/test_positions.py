@@ -5,7 +5,7 @@ import pytest
 
 from shardwise.errors import ProgramError
 from shardwise.ir import execute, execute_on_devices, parse_module
-from shardwise.ir.interpret.positions import sliced
+from shardwise.ir.interpret.positions import take_piece
 
 PLACES = [(x, y) for x in range(2) for y in range(3)]
 
@@ -69,8 +69,8 @@ def test_every_device_takes_its_slice() -> None:
     whole = np.arange(24, dtype="int32").reshape(6, 4)
     for (_, y), got in zip(PLACES, execute_on_devices(parse_module(text), [whole] * 6), strict=True):
         np.testing.assert_array_equal(got, whole[2 * y : 2 * y + 2])
-    assert sliced(np.arange(5), 0, 1, 2).tolist() == [3, 4]
-    assert sliced(np.arange(6).reshape(2, 3), 1, 2, 3).tolist() == [[2], [5]]
+    assert take_piece(np.arange(5), 0, 1, 2).tolist() == [3, 4]
+    assert take_piece(np.arange(6).reshape(2, 3), 1, 2, 3).tolist() == [[2], [5]]
 
 
 SPREAD = (

@@ -7,7 +7,8 @@ import numpy as np
 import pytest
 
 from shardwise.errors import ArgumentError, ProgramError
-from shardwise.ir.interpret.run import execute, execute_on_devices, is_partitioned
+from shardwise.ir.interpret.run import execute, execute_on_devices
+from shardwise.ir.module.program import is_partitioned
 from shardwise.ir.text import parse_module
 
 TWO = """

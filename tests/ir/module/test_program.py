@@ -7,7 +7,7 @@ import pytest
 
 from shardwise.errors import ArgumentError, ProgramError
 from shardwise.ir import parse_module
-from shardwise.ir.module.program import Scope, ints, mixed, name_of, op_text, program_of, property_of, where
+from shardwise.ir.module.program import Scope, fill_open, ints, name_of, op_text, program_of, property_of, where
 from shardwise.ir.module.values import DYNAMIC
 
 TEXT = """
@@ -83,8 +83,8 @@ def test_a_device_has_a_place_in_each_grid_that_has_it() -> None:
 
 
 def test_open_places_of_lists_are_filled_in_order() -> None:
-    assert mixed((DYNAMIC, 3, DYNAMIC), [np.int64(7), 9]) == (7, 3, 9)
-    assert mixed((), ()) == ()
+    assert fill_open((DYNAMIC, 3, DYNAMIC), [np.int64(7), 9]) == (7, 3, 9)
+    assert fill_open((), ()) == ()
     assert ints(None) == ()
 
 

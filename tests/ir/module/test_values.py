@@ -5,7 +5,7 @@ import pytest
 from xdsl.dialects.builtin import ComplexType, IntegerType, Signedness, TensorType, f32, i1, i8
 
 from shardwise.errors import ProgramError
-from shardwise.ir.module.values import DYNAMIC, Poisoned, dtype_of, fits, moved, undefined
+from shardwise.ir.module.values import DYNAMIC, Poisoned, dtype_of, fits, move, undefined_tensor
 
 
 def test_dtypes_of_types():
@@ -33,15 +33,15 @@ def test_values_fit_types(value, kind, expected):
 
 
 def test_what_is_written_over_is_defined():
-    x = undefined((2, 2), np.dtype("int32"), "%x")
+    x = undefined_tensor((2, 2), np.dtype("int32"), "%x")
 
     def put(part, whole):
         out = whole.copy()
         out[0] = part
         return out
 
-    half = moved(put, np.array([1, 2]), x)
+    half = move(put, np.array([1, 2]), x)
     assert isinstance(half, Poisoned)
     np.testing.assert_array_equal(half.mask, [[False, False], [True, True]])
-    np.testing.assert_array_equal(moved(lambda a: a[0], half), [1, 2])
-    assert isinstance(moved(lambda a: a[1], half), Poisoned)
+    np.testing.assert_array_equal(move(lambda a: a[0], half), [1, 2])
+    assert isinstance(move(lambda a: a[1], half), Poisoned)

@@ -3,8 +3,9 @@
 import pytest
 from xdsl.dialects.func import FuncOp
 
+from shardwise.errors import ProgramError
 from shardwise.ir import parse_module
-from shardwise.ir.passes.boundaries import Boundary, annotations_of, boundary_of, made_as, producer, said
+from shardwise.ir.passes.boundaries import Boundary, annotation_of, annotations_of, boundary_of, layout_of, producer
 from shardwise.ir.passes.layouts import grids_of
 
 HEAD = """
@@ -50,6 +51,29 @@ def test_arguments_are_spread_as_they_are_made_and_results_as_they_are_seen(body
     assert texts(function(body, result)[1]) == want
 
 
+def test_constants_may_be_values() -> None:
+    _, boundary = function(
+        """%c = arith.constant 2 : i64
+        %halo = shard.sharding @g split_axes = [[0]] halo_sizes = [%c, 1] : !shard.sharding
+        %y = shard.shard %x to %halo : tensor<6x6xi32>""",
+        "%y",
+    )
+    layout = boundary.results[0]
+    assert layout is not None
+    assert [cut.halo for cut in layout.dims] == [(2, 1), (0, 0)]
+
+
+def test_shardings_that_depend_on_values_are_known_too_late() -> None:
+    with pytest.raises(ProgramError, match="has halos or offsets that are values, so shards are not known before"):
+        function(
+            """%c = arith.constant 2 : i64
+            %d = arith.addi %c, %c : i64
+            %halo = shard.sharding @g split_axes = [[0]] halo_sizes = [%d, 1] : !shard.sharding
+            %y = shard.shard %x to %halo : tensor<6x6xi32>""",
+            "%y",
+        )
+
+
 def test_annotations_are_listed_in_the_order_of_the_text() -> None:
     found, _ = function(f"{USE}\n{MAKE}")
     x, n = found.body.block.args
@@ -60,10 +84,10 @@ def test_annotations_are_listed_in_the_order_of_the_text() -> None:
     made = producer(x)
     assert made is not None
     assert not made.annotate_for_users
-    assert made_as(x) is made
+    assert annotation_of(x) is made
     assert annotations_of(n) == []
     assert producer(n) is None
-    assert made_as(n) is None
+    assert annotation_of(n) is None
 
 
 def test_a_function_without_a_body_takes_and_returns_the_whole() -> None:
@@ -74,4 +98,4 @@ def test_a_function_without_a_body_takes_and_returns_the_whole() -> None:
 
 def test_nothing_said_is_no_layout() -> None:
     module = parse_module(HEAD + "return %x : tensor<6x6xi32>\n}")
-    assert said(None, grids_of(module)) is None
+    assert layout_of(None, grids_of(module)) is None

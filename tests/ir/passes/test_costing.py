@@ -4,7 +4,7 @@ import pytest
 
 from shardwise.ir import parse_module
 from shardwise.ir.passes import cost, partition
-from shardwise.ir.passes.partitioning import partitioned
+from shardwise.ir.passes.partitioning import partition_with_plans
 from shardwise.plan.cost import Link, Links
 from tests.ir.passes.transitions import module_of, planned
 
@@ -41,7 +41,7 @@ def test_the_bytes_of_a_program():
 @pytest.mark.parametrize("shape", [(8, 8), (7, 9)])
 def test_changes_of_sharding_cost_what_the_planner_says(src, dst, shape):
     module = module_of((2, 4), shape, src, dst)
-    assert cost(module).total == planned(partitioned(module).moves)
+    assert cost(module).total == planned(partition_with_plans(module).moves)
 
 
 def test_time_follows_the_links():

@@ -6,7 +6,7 @@ from xdsl.dialects.builtin import i32
 from xdsl.ir import Operation
 
 from shardwise.ir import parse_module
-from shardwise.ir.passes.folding import Folding, axes_of, element_of, is_static, maker
+from shardwise.ir.passes.folding import Folding, axes_of, maker
 from shardwise.ir.passes.layouts import grids_of
 from shardwise.ir.passes.replication import Replication
 from shardwise.ir.shard import AllGatherOp, AllReduceOp
@@ -53,19 +53,6 @@ def test_ops_go_before_the_one_that_is_looked_at_and_have_its_place() -> None:
     assert made.owner is ops["alone"].prev_op
     assert isinstance(made.owner, Operation)
     assert made.owner.location == ops["alone"].location
-
-
-def test_sizes_and_elements() -> None:
-    _, ops = setting()
-    block = ops["once"].parent
-    assert block is not None
-    x, y, n = block.args
-    assert is_static(x)
-    assert not is_static(x, y)
-    assert not is_static(n)
-    assert is_static()
-    assert [str(element_of(v)) for v in (x, y)] == ["i32", "f32"]
-    assert element_of(n) is None
 
 
 @pytest.mark.parametrize("name", ["once", "twice"])

@@ -12,9 +12,11 @@ from xdsl.dialects.builtin import ModuleOp
 
 from shardwise.errors import ProgramError
 from shardwise.ir import check_partition, execute_on_devices, parse_module, print_module, verify
-from shardwise.ir.interpret.boundary import boundary_of, cut
+from shardwise.ir.interpret.shards import cut
 from shardwise.ir.module.program import program_of
 from shardwise.ir.passes import partition, propagate, simplify
+from shardwise.ir.passes.boundaries import boundary_of
+from shardwise.ir.passes.layouts import Grids
 from tests.ir.passes.programs import program
 
 RNG = np.random.default_rng(0)
@@ -62,7 +64,7 @@ def check_random(seed: int) -> None:
 def same_on_devices(whole: ModuleOp, local: ModuleOp, simple: ModuleOp, inputs: list[np.ndarray]) -> None:
     """Run what a device does, as it is and simplified."""
     ready = program_of(whole)
-    boundary = boundary_of(ready, ready.function(None))
+    boundary = boundary_of(ready.function(None), Grids(ready.grids))
     cuts = [cut(x, s, ready.devices) for x, s in zip(inputs, boundary.arguments, strict=True)]
     for a, b in zip(*(execute_on_devices(m, *cuts) for m in (local, simple)), strict=True):
         for x, y in zip(a, b, strict=True):

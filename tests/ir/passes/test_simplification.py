@@ -9,9 +9,11 @@ import pytest
 from xdsl.dialects.builtin import ModuleOp
 
 from shardwise.ir import execute, execute_on_devices, parse_module, print_module, trace, verify
-from shardwise.ir.interpret.boundary import boundary_of, cut, joined
+from shardwise.ir.interpret.shards import cut, join
 from shardwise.ir.module.program import program_of
 from shardwise.ir.passes import cost, partition, propagate, simplify
+from shardwise.ir.passes.boundaries import boundary_of
+from shardwise.ir.passes.layouts import Grids
 from shardwise.ir.verifier import faults
 from tests.ir.passes.test_llvm import accepted
 from tests.ir.tracing.test_programs import PROGRAMS
@@ -32,12 +34,12 @@ def test_traced_programs(name):
     assert print_module(simplify(simple)) == print_module(simple)
     assert collectives(simple) <= collectives(local)
     whole = program_of(said)
-    boundary = boundary_of(whole, whole.function(None))
+    boundary = boundary_of(whole.function(None), Grids(whole.grids))
     leaves: Any = optree.tree_leaves(args)
-    inputs = [cut(np.asarray(x), s, whole.devices) for x, s in zip(leaves, boundary.arguments, strict=True)]
+    inputs = [cut(np.asarray(x), layout, whole.devices) for x, layout in zip(leaves, boundary.arguments, strict=True)]
     made = [x if isinstance(x, tuple) else (x,) for x in execute_on_devices(simple, *inputs)]
-    for i, (sharding, wanted) in enumerate(zip(boundary.results, optree.tree_leaves(fn(*args)), strict=True)):
-        got = joined([values[i] for values in made], sharding, f"result {i}")
+    for i, (layout, wanted) in enumerate(zip(boundary.results, optree.tree_leaves(fn(*args)), strict=True)):
+        got = join([values[i] for values in made], layout, f"result {i}")
         np.testing.assert_allclose(got, np.asarray(wanted), rtol=1e-9, atol=1e-12)
 
 

@@ -6,7 +6,7 @@ from xdsl.dialects.builtin import i32
 from xdsl.ir import Operation
 
 from shardwise.ir import parse_module
-from shardwise.ir.passes.sources import is_source, made, splat_value
+from shardwise.ir.passes.sources import is_source, make_source, splat_value
 from shardwise.ir.passes.writer import Writer
 from shardwise.layout.layout import Layout
 from tests.ir.passes.devices import mesh_named, module_written, run_written
@@ -64,8 +64,8 @@ def test_each_device_has_its_part(dims, text: str) -> None:
     def write(w: Writer) -> list:
         if text == "splat":
             body = "%c = arith.constant 4 : i32\n%x = tensor.splat %c : tensor<6x5xi32>"
-            return [made(w, ops(body)["x"], [w.scalar(4, i32)], layout)]
-        return [made(w, ops(f"%x = arith.constant {text} : tensor<6x5xi32>")["x"], [], layout)]
+            return [make_source(w, ops(body)["x"], [w.scalar(4, i32)], layout)]
+        return [make_source(w, ops(f"%x = arith.constant {text} : tensor<6x5xi32>")["x"], [], layout)]
 
     for device, got in enumerate(run_written(MESH, write)):
         np.testing.assert_array_equal(got, whole[tuple(slice(*s) for s in layout.box(shape, device))])
@@ -75,7 +75,7 @@ def test_an_empty_tensor_is_as_large_as_its_part() -> None:
     layout = Layout(MESH, ["axis0", "axis1"])
     module, _ = module_written(
         MESH,
-        lambda w: [made(w, ops("%x = tensor.empty() : tensor<6x5xi32>")["x"], [], layout)],
+        lambda w: [make_source(w, ops("%x = tensor.empty() : tensor<6x5xi32>")["x"], [], layout)],
     )
     kinds = [str(op.results[0].type) for op in module.walk() if op.name == "tensor.empty"]
     assert kinds == ["tensor<3x?xi32>"]
@@ -86,7 +86,9 @@ def test_equal_parts_of_one_number_stay_a_constant() -> None:
         layout = Layout(MESH, dims)
         module, _ = module_written(
             MESH,
-            lambda w, layout=layout: [made(w, ops("%x = arith.constant dense<4> : tensor<6x5xi32>")["x"], [], layout)],
+            lambda w, layout=layout: [
+                make_source(w, ops("%x = arith.constant dense<4> : tensor<6x5xi32>")["x"], [], layout)
+            ],
         )
         tensors = [op.name for op in module.walk() if op.results and str(op.results[0].type).startswith("tensor")]
         assert tensors == [name]

@@ -10,7 +10,8 @@ from xdsl.dialects.builtin import DYNAMIC_INDEX, IndexType, TensorType, f32, i1,
 from xdsl.ir import Block, SSAValue
 
 from shardwise.ir.passes.layouts import local_type
-from shardwise.ir.passes.writer import Writer, element_of, fitted, formula, typed
+from shardwise.ir.passes.writer import Writer, fitted, formula, tensor_type
+from shardwise.ir.types import element_type
 from shardwise.layout.cut import Cut
 from shardwise.layout.layout import Layout
 from tests.ir.passes.devices import mesh_named, module_written, run_written
@@ -197,9 +198,9 @@ def test_a_block_is_written_to_for_a_while() -> None:
 
 def test_types_are_open_where_numbers_are_values() -> None:
     w = Writer(Block())
-    kind = typed([2, w.coordinate(MESH, 0)], f32)
+    kind = tensor_type([2, w.coordinate(MESH, 0)], f32)
     assert tuple(kind.get_shape()) == (2, DYNAMIC_INDEX)
-    assert element_of(w.empty([2], f32)) == f32
+    assert element_type(w.empty([2], f32)) == f32
 
 
 # -- formulas ------------------------------------------------------------------------------------------

@@ -10,10 +10,10 @@ from xdsl.dialects.func import FuncOp, ReturnOp
 from xdsl.ir import Block, Region
 
 from shardwise.ir import execute_on_devices, verify
-from shardwise.ir.interpret.boundary import cut
+from shardwise.ir.interpret.shards import cut
 from shardwise.ir.module.shardings import Sharding
 from shardwise.ir.passes.layouts import local_type
-from shardwise.ir.passes.partitioning import Reshard, partitioned
+from shardwise.ir.passes.partitioning import Reshard, partition_with_plans
 from shardwise.ir.passes.resharding import resharded
 from shardwise.ir.passes.writer import Writer
 from shardwise.ir.shard import GridOp, ShardingOp, ShardOp
@@ -58,11 +58,11 @@ def module_of(grid: tuple[int, ...], shape: Sequence[int], src: Split, dst: Spli
 
 def check(grid: tuple[int, ...], shape: tuple[int, ...], src: Split, dst: Split) -> None:
     """Partition one transition and run it: every device gets its part, and the bytes are those of the plan."""
-    made_of = partitioned(module_of(grid, shape, src, dst))
+    made_of = partition_with_plans(module_of(grid, shape, src, dst))
     local = made_of.module
     verify(local)
     whole = np.arange(prod(shape), dtype="int32").reshape(shape)
-    a, b = (Sharding("g", grid, split) for split in (src, dst))
+    a, b = (Sharding("g", grid, split).layout(len(shape)) for split in (src, dst))
     with counted() as traffic:
         made = execute_on_devices(local, cut(whole, a, prod(grid)))
     for device, (got, wanted) in enumerate(zip(made, cut(whole, b, prod(grid)), strict=True)):

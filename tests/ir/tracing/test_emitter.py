@@ -14,7 +14,8 @@ from xdsl.ir import Block, Region, SSAValue
 
 from shardwise.errors import ProgramError
 from shardwise.ir import execute, verify
-from shardwise.ir.tracing.emitter import ELEMENTS, Emitter, element_of, element_type, shape_of
+from shardwise.ir.tracing.emitter import ELEMENTS, Emitter, element_of
+from shardwise.ir.types import element_type, shape_of
 
 F64 = np.dtype("float64")
 

@@ -4,15 +4,15 @@ import pytest
 from xdsl.dialects.builtin import DYNAMIC_INDEX, DenseArrayBase, MemRefType, TensorType, i32, i64
 from xdsl.ir import Block
 
-from shardwise.ir.verifier.complaint import counted, mixed_complaints, shape_of, shown, static_sizes
+from shardwise.ir.verifier.complaint import count_text, mixed_complaints, shape_of, sizes_text, static_sizes
 
 
 def test_sizes_are_none_where_they_are_not_known() -> None:
     kinds = [TensorType(i32, [2, DYNAMIC_INDEX]), MemRefType(i32, [3]), TensorType(i32, []), i32]
     assert [shape_of(x) for x in Block(arg_types=kinds).args] == [(2, None), (3,), (), ()]
-    assert shown((2, None, 4)) == "2x?x4"
-    assert shown(()) == ""
-    assert shown((0,)) == "0"
+    assert sizes_text((2, None, 4)) == "2x?x4"
+    assert sizes_text(()) == ""
+    assert sizes_text((0,)) == "0"
 
 
 @pytest.mark.parametrize(
@@ -26,7 +26,7 @@ def test_sizes_are_none_where_they_are_not_known() -> None:
     ],
 )
 def test_counts_have_their_nouns(count: int, noun: str, text: str) -> None:
-    assert counted(count, noun) == text
+    assert count_text(count, noun) == text
 
 
 def test_a_list_has_a_value_for_each_place_that_stands_for_one() -> None:

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 from math import isnan, nan
-from typing import Any, ClassVar
+from typing import ClassVar
 
 from xdsl.dialects import arith
 from xdsl.dialects.arith import floatingPointLike, signlessIntegerLike
@@ -12,7 +12,7 @@ from xdsl.irdl import IRDLOperation, irdl_op_definition, operand_def, result_def
 from xdsl.traits import Pure
 from xdsl.utils.exceptions import VerifyException
 
-from shardwise.ir.dialects.merge import merged
+from shardwise.ir.dialects.merge import make_operation, merge_dialect
 
 
 class Conversion(IRDLOperation):
@@ -75,16 +75,8 @@ CONVERSIONS = {
 
 
 def _conversion(name: str, source: str, target: str, width: str) -> type[IRDLOperation]:
-    fields: dict[str, Any] = {
-        "__doc__": Conversion.__doc__,
-        "__module__": __name__,
-        "__annotations__": {"WIDTH": ClassVar[str]},
-        "name": f"arith.{name}",
-        "WIDTH": width,
-        "input": operand_def(NUMBERS[source]),
-        "result": result_def(NUMBERS[target]),
-    }
-    return irdl_op_definition(type(f"{name}_op", (Conversion,), fields))
+    ends = {"input": operand_def(NUMBERS[source]), "result": result_def(NUMBERS[target])}
+    return make_operation(Conversion, f"arith.{name}", WIDTH=width, **ends)
 
 
 @irdl_op_definition
@@ -96,4 +88,4 @@ class RemfOp(arith.FloatingPointLikeBinaryOperation):
     traits = traits_def(Pure())
 
 
-Arith = merged(arith.Arith, [*(_conversion(name, *row) for name, row in CONVERSIONS.items()), RemfOp])
+Arith = merge_dialect(arith.Arith, [*(_conversion(name, *row) for name, row in CONVERSIONS.items()), RemfOp])

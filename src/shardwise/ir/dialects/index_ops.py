@@ -1,7 +1,8 @@
 """The `index` dialect, which xDSL lacks: arithmetic on sizes and positions."""
 
-from typing import Any, Self
+from typing import Self
 
+from xdsl.dialects.arith import CMPI_COMPARISON_OPERATIONS
 from xdsl.dialects.builtin import BoolAttr, IndexType, IntegerAttr, IntegerType, i1
 from xdsl.ir import Attribute, Data, Dialect, Operation, SpacedOpaqueSyntaxAttribute, SSAValue
 from xdsl.irdl import (
@@ -18,31 +19,10 @@ from xdsl.parser import AttrParser, Parser
 from xdsl.printer import Printer
 from xdsl.traits import Pure
 
+from shardwise.ir.dialects.merge import make_operation
 from shardwise.ir.shard.assembly import read_int
 
-BINARY = [
-    "add",
-    "sub",
-    "mul",
-    "divs",
-    "divu",
-    "ceildivs",
-    "ceildivu",
-    "floordivs",
-    "rems",
-    "remu",
-    "maxs",
-    "maxu",
-    "mins",
-    "minu",
-    "shl",
-    "shrs",
-    "shru",
-    "and",
-    "or",
-    "xor",
-]
-PREDICATES = ("eq", "ne", "slt", "sle", "sgt", "sge", "ult", "ule", "ugt", "uge")
+BINARY = "add sub mul divs divu ceildivs ceildivu floordivs rems remu maxs maxu mins minu shl shrs shru and or xor"
 
 
 class IndexBinary(IRDLOperation):
@@ -57,16 +37,6 @@ class IndexBinary(IRDLOperation):
 
     def __init__(self, lhs: SSAValue | Operation, rhs: SSAValue | Operation) -> None:
         super().__init__(operands=[lhs, rhs], result_types=[IndexType()])
-
-
-def _binary(name: str) -> type[IRDLOperation]:
-    fields: dict[str, Any] = {
-        "__doc__": IndexBinary.__doc__,
-        "__module__": __name__,
-        "__annotations__": {},
-        "name": f"index.{name}",
-    }
-    return irdl_op_definition(type(f"Index{name.capitalize()}Op", (IndexBinary,), fields))
 
 
 @irdl_op_definition
@@ -138,7 +108,7 @@ class SizeOfOp(IRDLOperation):
 
 
 class IndexCast(IRDLOperation):
-    """Converts between indices and ints, `%1 = index.casts %0 : index to i32`."""
+    """Converts between indices and ints, signed or unsigned, `%1 = index.casts %0 : index to i32`."""
 
     assembly_format = "$input attr-dict `:` type($input) `to` type($result)"
 
@@ -150,20 +120,6 @@ class IndexCast(IRDLOperation):
         super().__init__(operands=[input], result_types=[target])
 
 
-@irdl_op_definition
-class CastSOp(IndexCast):
-    """Converts between indices and signed ints."""
-
-    name = "index.casts"
-
-
-@irdl_op_definition
-class CastUOp(IndexCast):
-    """Converts between indices and unsigned ints."""
-
-    name = "index.castu"
-
-
 @irdl_attr_definition
 class IndexPredicateAttr(Data[str], SpacedOpaqueSyntaxAttribute):
     """A comparison, `#index<cmp_predicate slt>`."""
@@ -173,10 +129,10 @@ class IndexPredicateAttr(Data[str], SpacedOpaqueSyntaxAttribute):
     @classmethod
     def read(cls, parser: AttrParser) -> str:
         """Read the word."""
-        for word in PREDICATES:
+        for word in CMPI_COMPARISON_OPERATIONS:
             if parser.parse_optional_keyword(word):
                 return word
-        parser.raise_error(f"expected one of {', '.join(PREDICATES)}")
+        parser.raise_error(f"expected one of {', '.join(CMPI_COMPARISON_OPERATIONS)}")
 
     @classmethod
     def parse_parameter(cls, parser: AttrParser) -> str:
@@ -190,7 +146,7 @@ class IndexPredicateAttr(Data[str], SpacedOpaqueSyntaxAttribute):
 
 @irdl_op_definition
 class CmpOp(IRDLOperation):
-    """Compares two indices, `%2 = index.cmp slt(%0, %1)`; the predicate is one of PREDICATES."""
+    """Compares two indices, `%2 = index.cmp slt(%0, %1)`; the predicate is one of arith.cmpi's."""
 
     name = "index.cmp"
 
@@ -226,7 +182,14 @@ class CmpOp(IRDLOperation):
 
 Index = Dialect(
     "index",
-    [*map(_binary, BINARY), ConstantOp, BoolConstantOp, SizeOfOp, CastSOp, CastUOp, CmpOp],
+    [
+        *(make_operation(IndexBinary, f"index.{name}") for name in BINARY.split()),
+        *(make_operation(IndexCast, f"index.{name}") for name in ("casts", "castu")),
+        ConstantOp,
+        BoolConstantOp,
+        SizeOfOp,
+        CmpOp,
+    ],
     [IndexPredicateAttr],
 )
 """The dialect as xDSL knows it."""

@@ -1,7 +1,7 @@
 """Elementwise ops of `linalg` that xDSL lacks; each has the body and the maps of a linalg.generic."""
 
 from collections.abc import Callable, Sequence
-from typing import Any, ClassVar, Self
+from typing import ClassVar, Self
 
 from xdsl.builder import ImplicitBuilder
 from xdsl.dialects import arith, math
@@ -16,13 +16,14 @@ from xdsl.parser import AttrParser, Parser
 from xdsl.printer import Printer
 
 from shardwise.ir.dialects.linalg_text import (
-    element_of,
     print_operands,
     print_results,
     read_maps,
     read_operands,
     read_results,
 )
+from shardwise.ir.dialects.merge import make_operation
+from shardwise.ir.types import element_type
 
 Body = Callable[..., SSAValue]
 
@@ -71,21 +72,7 @@ BODIES: dict[str, tuple[int, Body]] = {
     "select": (3, lambda condition, x, y: arith.SelectOp(condition, x, y).result),
 }
 
-NAMED = [
-    "abs",
-    "ceil",
-    "floor",
-    "negf",
-    "reciprocal",
-    "round",
-    "rsqrt",
-    "square",
-    "tanh",
-    "erf",
-    "div",
-    "div_unsigned",
-    "powf",
-]
+NAMED = "abs ceil floor negf reciprocal round rsqrt square tanh erf div div_unsigned powf"
 
 
 def body_of(kind: str, inputs: Sequence[SSAValue], outputs: Sequence[SSAValue]) -> Region:
@@ -93,7 +80,7 @@ def body_of(kind: str, inputs: Sequence[SSAValue], outputs: Sequence[SSAValue]) 
     arity, apply = BODIES[kind]
     if len(inputs) != arity or len(outputs) != 1:
         raise ValueError(f"{kind} has {arity} inputs and one output, got {len(inputs)} and {len(outputs)}")
-    block = Block(arg_types=[element_of(value) for value in (*inputs, *outputs)])
+    block = Block(arg_types=[element_type(value) for value in (*inputs, *outputs)])
     with ImplicitBuilder(block):
         ops.YieldOp(apply(*block.args[:arity]))
     return Region(block)
@@ -121,17 +108,6 @@ class NamedElementwise(ElementwiseOperation, NamedOperation):
     def get_hidden_region(cls, inputs: Sequence[SSAValue], outputs: Sequence[SSAValue]) -> Region:
         """Return the body."""
         return body_of(cls.KIND, inputs, outputs)
-
-
-def _named(kind: str) -> type[Operation]:
-    fields: dict[str, Any] = {
-        "__doc__": NamedElementwise.__doc__,
-        "__module__": __name__,
-        "__annotations__": {"KIND": ClassVar[str]},
-        "name": f"linalg.{kind}",
-        "KIND": kind,
-    }
-    return irdl_op_definition(type(f"Linalg{kind.title().replace('_', '')}Op", (NamedElementwise,), fields))
 
 
 @irdl_attr_definition
@@ -171,11 +147,11 @@ class ElementwiseOp(NamedOperation):
         indexing_maps: ArrayAttr[AffineMapAttr] | None = None,
         res: Sequence[Attribute] | None = None,
     ) -> None:
-        made = [value.type for value in outputs if isinstance(value.type, TensorType)] if res is None else list(res)
+        kinds = [value.type for value in outputs if isinstance(value.type, TensorType)] if res is None else list(res)
         super().__init__(
             ins=inputs,
             outs=outputs,
-            result_types=[made],
+            result_types=[kinds],
             properties={"kind": ElementwiseKindAttr(kind), "indexing_maps": indexing_maps},
             hidden_region=body_of(kind, inputs, outputs),
         )
@@ -234,4 +210,7 @@ def usual_body(op: NamedOperation) -> Region:
     return op.get_hidden_region(op.inputs, op.outputs)
 
 
-ELEMENTWISE: list[type[Operation]] = [*map(_named, NAMED), ElementwiseOp]
+ELEMENTWISE: list[type[Operation]] = [
+    *(make_operation(NamedElementwise, f"linalg.{kind}", KIND=kind) for kind in NAMED.split()),
+    ElementwiseOp,
+]

@@ -25,14 +25,14 @@ from xdsl.printer import Printer
 
 from shardwise.ir.dialects.linalg_elementwise import BODIES, ELEMENTWISE, ElementwiseKindAttr
 from shardwise.ir.dialects.linalg_text import (
-    element_of,
     print_operands,
     print_results,
     read_maps,
     read_operands,
     read_results,
 )
-from shardwise.ir.dialects.merge import merged
+from shardwise.ir.dialects.merge import merge_dialect
+from shardwise.ir.types import element_type
 
 
 def _widen(value: SSAValue, target: Attribute) -> SSAValue:
@@ -53,7 +53,7 @@ def _widen(value: SSAValue, target: Attribute) -> SSAValue:
 def _product_body(inputs: Sequence[SSAValue], outputs: Sequence[SSAValue]) -> Region:
     if len(inputs) != 2 or len(outputs) != 1:
         raise ValueError(f"a product has two inputs and one output, got {len(inputs)} and {len(outputs)}")
-    block = Block(arg_types=[element_of(value) for value in (*inputs, *outputs)])
+    block = Block(arg_types=[element_type(value) for value in (*inputs, *outputs)])
     with ImplicitBuilder(block):
         x, y = (_widen(value, block.args[2].type) for value in block.args[:2])
         ops.YieldOp(BODIES["add"][1](block.args[2], BODIES["mul"][1](x, y)))
@@ -161,7 +161,7 @@ class ReduceOp(ops.ReduceOp):
         parser.parse_keyword("dimensions")
         parser.parse_punctuation("=")
         dims = parser.parse_comma_separated_list(parser.Delimiter.SQUARE, parser.parse_integer)
-        block = Block(arg_types=[element_of(value) for value in (*inputs, *outputs)])
+        block = Block(arg_types=[element_type(value) for value in (*inputs, *outputs)])
         combined = payload.create(
             operands=[block.args[1], block.args[0]], result_types=[block.args[1].type], attributes=attributes
         )
@@ -176,9 +176,9 @@ class GenericOp(ops.GenericOp):
     def parse(cls, parser: Parser) -> Self:
         """Read the op."""
         start = parser.pos
-        given = parser.parse_optional_attr_dict()
-        maps, loops = given.pop("indexing_maps", None), given.pop("iterator_types", None)
-        doc, call = given.pop("doc", None), given.pop("library_call", None)
+        attributes = parser.parse_optional_attr_dict()
+        maps, loops = attributes.pop("indexing_maps", None), attributes.pop("iterator_types", None)
+        doc, call = attributes.pop("doc", None), attributes.pop("library_call", None)
         if not isinstance(maps, ArrayAttr) or not all(isinstance(entry, AffineMapAttr) for entry in maps):
             parser.raise_error("linalg.generic needs indexing_maps, a list of affine maps", start)
         if not isinstance(loops, ArrayAttr):
@@ -188,24 +188,24 @@ class GenericOp(ops.GenericOp):
         inputs, outputs = read_operands(parser, "ins"), read_operands(parser, "outs")
         if parser.parse_optional_keyword("attrs"):
             parser.parse_punctuation("=")
-            given |= parser.parse_optional_attr_dict()
+            attributes |= parser.parse_optional_attr_dict()
         body = parser.parse_region()
         iterators = [_iterator(parser, entry, start) for entry in loops]
         op = cls(inputs, outputs, body, maps, iterators, read_results(parser))
         op.doc, op.library_call = doc, call
-        op.attributes |= given
+        op.attributes |= attributes
         return op
 
 
-def _iterator(parser: Parser, given: Attribute, position: int) -> IteratorTypeAttr:
-    if isinstance(given, IteratorTypeAttr):
-        return given
-    if isinstance(given, StringAttr) and given.data in [str(kind) for kind in IteratorType]:
-        return IteratorTypeAttr(IteratorType(given.data))
-    parser.raise_error(f"unknown iterator type {given}; parallel, reduction and window are known", position)
+def _iterator(parser: Parser, entry: Attribute, position: int) -> IteratorTypeAttr:
+    if isinstance(entry, IteratorTypeAttr):
+        return entry
+    if isinstance(entry, StringAttr) and entry.data in [str(kind) for kind in IteratorType]:
+        return IteratorTypeAttr(IteratorType(entry.data))
+    parser.raise_error(f"unknown iterator type {entry}; parallel, reduction and window are known", position)
 
 
-Linalg = merged(
+Linalg = merge_dialect(
     linalg.Linalg,
     [*ELEMENTWISE, MatmulOp, BatchMatmulOp, ReduceOp, GenericOp],
     [ElementwiseKindAttr],

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from contextlib import nullcontext
 
-from xdsl.dialects.builtin import AffineMapAttr, ArrayAttr, MemRefType, TensorType
+from xdsl.dialects.builtin import AffineMapAttr, ArrayAttr
 from xdsl.ir import Attribute, SSAValue
 from xdsl.parser import Parser
 from xdsl.printer import Printer
@@ -58,8 +58,3 @@ def print_results(printer: Printer, values: Sequence[SSAValue]) -> None:
     printer.print_string(" -> ")
     with printer.in_parens() if len(values) > 1 else nullcontext():
         printer.print_list([value.type for value in values], printer.print_attribute)
-
-
-def element_of(value: SSAValue) -> Attribute:
-    """Return the element type of a tensor, or the type of a scalar."""
-    return value.type.element_type if isinstance(value.type, TensorType | MemRefType) else value.type

@@ -17,11 +17,11 @@ from xdsl.ir import Attribute, Operation, SSAValue
 from xdsl.rewriter import Rewriter
 
 from shardwise.errors import ConversionError
+from shardwise.ir.constants import constant_attribute, number_of
 from shardwise.ir.dialects.linalg_elementwise import ElementwiseOp
 from shardwise.ir.dialects.linalg_ops import Product
 from shardwise.ir.dialects.tosa_ops import ClampOp, ConstOp, MatMulOp, MulOp, NegateOp
 from shardwise.ir.place import place_of
-from shardwise.ir.splat import number_of
 
 # Kept bit by bit: a limit beyond the range of i64 is the range's end.
 LOWEST, HIGHEST = -(1 << 63), (1 << 63) - 1
@@ -64,11 +64,10 @@ def _generalize(op: NamedOperation) -> None:
 
 def constant_of(value: SSAValue) -> float | int | None:
     """Return the one number that a constant tensor holds, if it is one."""
-    owner = value.owner
-    if not isinstance(owner, Operation) or owner.name not in ("tosa.const", "arith.constant"):
+    op = value.owner
+    if not isinstance(op, Operation) or op.name not in ("tosa.const", "arith.constant"):
         return None
-    given = next((owner.properties[name] for name in ("value", "values") if name in owner.properties), None)
-    return number_of(given)
+    return number_of(constant_attribute(op))
 
 
 def _shift(op: MulOp) -> None:

@@ -4,7 +4,7 @@ from xdsl.dialects import tensor
 from xdsl.dialects.builtin import TensorType
 from xdsl.utils.exceptions import VerifyException
 
-from shardwise.ir.dialects.merge import merged
+from shardwise.ir.dialects.merge import merge_dialect
 
 
 class ReshapeOp(tensor.ReshapeOp):
@@ -26,5 +26,5 @@ class ReshapeOp(tensor.ReshapeOp):
             raise VerifyException(f"tensor.reshape keeps the number of elements, got {source} to {result}")
 
 
-Tensor = merged(tensor.Tensor, [ReshapeOp])
+Tensor = merge_dialect(tensor.Tensor, [ReshapeOp])
 """The dialect as xDSL knows it."""

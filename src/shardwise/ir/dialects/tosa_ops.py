@@ -27,7 +27,7 @@ from xdsl.irdl import (
 from xdsl.traits import Pure
 from xdsl.utils.exceptions import VerifyException
 
-from shardwise.ir.dialects.merge import merged
+from shardwise.ir.dialects.merge import make_operation, merge_dialect
 
 FORMAT = "operands attr-dict `:` functional-type(operands, results)"
 
@@ -88,9 +88,9 @@ class TosaOperation(IRDLOperation):
         ):
             raise VerifyException(f"{self.name} cannot spread {operand} to {result}")
 
-    def makes(self, taken: Attribute, made: Attribute) -> bool:
+    def makes(self, taken: Attribute, result: Attribute) -> bool:
         """Return whether elements of one type can give elements of the other."""
-        return made == (i1 if self.name in COMPARISONS else taken) or self.name == "tosa.cast"
+        return result == (i1 if self.name in COMPARISONS else taken) or self.name == "tosa.cast"
 
 
 def _tensor(value: SSAValue) -> TensorType[Any]:
@@ -118,24 +118,9 @@ class TosaBinary(TosaOperation):
         super().__init__(operands=[input1, input2], result_types=[output])
 
 
-def _made(rows: dict[str, str], kind: type[TosaOperation]) -> list[type[TosaOperation]]:
-    return [
-        irdl_op_definition(
-            type(
-                f"Tosa{name.title().replace('_', '')}Op",
-                (kind,),
-                {
-                    "__doc__": kind.__doc__,
-                    "__module__": __name__,
-                    "__annotations__": {"TAKES": ClassVar[str]},
-                    "name": f"tosa.{name}",
-                    "TAKES": takes,
-                },
-            )
-        )
-        for takes, names in rows.items()
-        for name in names.split()
-    ]
+def _rows(rows: dict[str, str], kind: type[TosaOperation]) -> list[type[IRDLOperation]]:
+    pairs = [(takes, name) for takes, names in rows.items() for name in names.split()]
+    return [make_operation(kind, f"tosa.{name}", TAKES=takes) for takes, name in pairs]
 
 
 @irdl_op_definition
@@ -188,11 +173,11 @@ class MulOp(TosaOperation):
         """Return the factors."""
         return self.operands[:2]
 
-    def makes(self, taken: Attribute, made: Attribute) -> bool:
+    def makes(self, taken: Attribute, result: Attribute) -> bool:
         """Return whether the product is of the same type, or of ints with more bits."""
-        if isinstance(taken, IntegerType) and isinstance(made, IntegerType):
-            return taken.width.data <= made.width.data
-        return taken == made
+        if isinstance(taken, IntegerType) and isinstance(result, IntegerType):
+            return taken.width.data <= result.width.data
+        return taken == result
 
     def verify_(self) -> None:
         """Check the shapes and that there is one shift at most."""
@@ -291,18 +276,18 @@ class ConstOp(IRDLOperation):
 
     def verify_(self) -> None:
         """Check that there is one constant, of the result's type."""
-        given = self.values if self.values is not None else self.value
-        if given is None or (self.values is not None and self.value is not None):
+        constant = self.values if self.values is not None else self.value
+        if constant is None or (self.values is not None and self.value is not None):
             raise VerifyException("tosa.const has one constant: values, or value in LLVM 19")
-        if given.get_type() != self.output.type:
-            raise VerifyException(f"tosa.const makes {given.get_type()}, but its result is {self.output.type}")
+        if constant.get_type() != self.output.type:
+            raise VerifyException(f"tosa.const makes {constant.get_type()}, but its result is {self.output.type}")
 
 
-TOSA = merged(
+TOSA = merge_dialect(
     tosa.TOSA,
     [
-        *_made(UNARY, TosaUnary),
-        *_made(BINARY, TosaBinary),
+        *_rows(UNARY, TosaUnary),
+        *_rows(BINARY, TosaBinary),
         ArithmeticRightShiftOp,
         SelectOp,
         MulOp,

@@ -11,10 +11,10 @@ from xdsl.dialects.linalg.abstract_ops import LinalgStructuredOperation
 from xdsl.ir import Block, Operation
 
 from shardwise.errors import ProgramError
+from shardwise.ir.elementwise.table import ELEMENTWISE, apply_elementwise
 from shardwise.ir.interpret.communication import COMMUNICATION
 from shardwise.ir.interpret.constants import constant
-from shardwise.ir.interpret.elementwise import ELEMENTWISE, elementwise
-from shardwise.ir.interpret.linalgs import LINALGS, structured
+from shardwise.ir.interpret.linalgs import LINALGS, run_structured
 from shardwise.ir.interpret.positions import POSITIONS
 from shardwise.ir.interpret.request import Request
 from shardwise.ir.interpret.tensors import TENSORS
@@ -38,30 +38,30 @@ def run_block(scope: Scope, block: Block, arguments: Sequence[Value]) -> Run:
         if op is block.last_op and op.name in TERMINATORS:
             return operands
         if op.name in COMMUNICATION:
-            made = yield from COMMUNICATION[op.name](scope, op, operands)
+            results = yield from COMMUNICATION[op.name](scope, op, operands)
         elif op.name in CONTROL:
-            made = yield from CONTROL[op.name](scope, op, operands)
+            results = yield from CONTROL[op.name](scope, op, operands)
         else:
-            made = _checked(scope, op, operands)
-        values.update(zip(op.results, made, strict=True))
+            results = _run_op(scope, op, operands)
+        values.update(zip(op.results, results, strict=True))
     return []
 
 
-def _checked(scope: Scope, op: Operation, operands: list[Value]) -> Sequence[Value]:
+def _run_op(scope: Scope, op: Operation, operands: list[Value]) -> Sequence[Value]:
     try:
-        return _computed(scope, op, operands)
+        return _compute(scope, op, operands)
     except (ValueError, IndexError) as error:  # NumPy's, where sizes known only now do not fit together
         raise ProgramError(f"{op_text(op)}: {error}") from None
 
 
-def _computed(scope: Scope, op: Operation, operands: list[Value]) -> Sequence[Value]:
+def _compute(scope: Scope, op: Operation, operands: list[Value]) -> Sequence[Value]:
     name = op.name
     if name in ELEMENTWISE:
         require_defined(op, operands)
         shapes = {x.shape for x in operands if x.shape}
         if len(shapes) > 1 and not name.startswith("tosa."):  # only tosa broadcasts
             raise ProgramError(f"{op_text(op)} combines shapes {', '.join(str(list(s)) for s in sorted(shapes))}.")
-        return [elementwise(op, operands, dtype_of(op.results[0].type))]
+        return [apply_elementwise(op, operands, dtype_of(op.results[0].type))]
     if name in CONSTANTS:
         return [constant(op)]
     if name in TENSORS:
@@ -71,7 +71,7 @@ def _computed(scope: Scope, op: Operation, operands: list[Value]) -> Sequence[Va
     if name in LINALGS:
         return LINALGS[name](scope, op, operands)
     if isinstance(op, LinalgStructuredOperation):
-        return structured(scope, op, operands)
+        return run_structured(scope, op, operands)
     if name == "index.sizeof":
         return [np.int64(64)]
     raise ProgramError(

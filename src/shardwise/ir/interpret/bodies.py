@@ -8,9 +8,9 @@ import numpy as np
 from xdsl.ir import Block, Operation, SSAValue
 
 from shardwise.errors import ProgramError
+from shardwise.ir.elementwise.table import ELEMENTWISE, apply_elementwise
 from shardwise.ir.interpret.constants import constant
-from shardwise.ir.interpret.elementwise import ELEMENTWISE, elementwise
-from shardwise.ir.module.program import Scope, integer, op_text, property_of, require_defined
+from shardwise.ir.module.program import Scope, int_of, op_text, require_defined
 from shardwise.ir.module.values import Value, dtype_of
 
 
@@ -39,11 +39,11 @@ def body_values(
 def _run(op: Operation, operands: list[Value], indices: Sequence[np.ndarray]) -> list[Value]:
     require_defined(op, operands)
     if op.name in ELEMENTWISE:
-        return [elementwise(op, operands, dtype_of(op.results[0].type))]
+        return [apply_elementwise(op, operands, dtype_of(op.results[0].type))]
     if op.name in ("arith.constant", "index.constant"):
         return [constant(op)]
     if op.name == "linalg.index":
-        return [indices[integer(property_of(op, "dim"))]]
+        return [indices[int_of(op, "dim")]]
     if op.name == "tensor.extract":
         return [operands[0][tuple(operands[1:])]]
     if op.name == "tensor.dim":

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Generator, Sequence
-from functools import reduce
+from functools import partial, reduce
 from typing import Any
 
 import numpy as np
@@ -11,97 +11,105 @@ from xdsl.ir import Operation
 
 from shardwise.engine.arrays import accumulator
 from shardwise.errors import ProgramError
-from shardwise.ir.interpret.halos import updated
-from shardwise.ir.interpret.positions import grid_of, sharding_lists, sliced
+from shardwise.ir.interpret.halos import fill_halos
+from shardwise.ir.interpret.positions import grid_of, take_piece
 from shardwise.ir.interpret.request import Collective, Receiving, Request, Sending
 from shardwise.ir.module.groups import Group, group_of
-from shardwise.ir.module.program import Scope, integer, ints, mixed, op_text, property_of, require_defined, symbol
-from shardwise.ir.module.values import Value, dtype_of, fits, moved, type_text, undefined
+from shardwise.ir.module.program import (
+    Scope,
+    fill_open,
+    int_of,
+    integer,
+    ints_of,
+    op_text,
+    property_of,
+    require_defined,
+    symbol,
+)
+from shardwise.ir.module.reductions import BY_WORD
+from shardwise.ir.module.values import Value, dtype_of, fits, move, type_text, undefined_tensor
+from shardwise.ir.shard.attributes import split_dims
 
 Run = Generator[Request, Value, list[Value]]
+Row = Callable[[Scope, Operation, list[Value]], Run]
+# What makes the results of a group of its values, in the order of the group.
 Finish = Callable[[Sequence[Value]], Sequence[Value]]
+Prepared = tuple[tuple[Any, ...], Finish]
+# Of an op, a group and the values that name a root: what all members have to agree on, and how they finish.
+Prepare = Callable[[Operation, Group, Sequence[Value]], Prepared]
 
 
-def _group(scope: Scope, op: Operation, axes: tuple[int, ...] | None = None) -> tuple[Group, int]:
-    # The group of this device, and its position there.
+def _group(scope: Scope, op: Operation, axes: tuple[int, ...]) -> Group:
+    # The group of this device.
     shape = grid_of(scope, op)
     scope.coordinates(shape, op)
     assert scope.device is not None
-    group = group_of(shape, ints(property_of(op, "grid_axes")) if axes is None else axes, scope.device)
-    return group, group.position(scope.device)
+    return group_of(shape, axes, scope.device)
 
 
-def _collective(
+def _await_group(
     scope: Scope, op: Operation, group: Group, value: Value, details: tuple[Any, ...], finish: Finish
 ) -> Run:
     assert scope.device is not None
-    named = (symbol(property_of(op, "grid")), ints(property_of(op, "grid_axes")), *details)
-    made = yield Collective(op, scope.device, group.devices, value, named, finish)
-    return [_checked(op, made)]
+    named = (symbol(property_of(op, "grid")), ints_of(op, "grid_axes"), *details)
+    result = yield Collective(op, scope.device, group.devices, value, named, finish)
+    return [_check_result(op, result)]
 
 
-def _checked(op: Operation, made: Value) -> Value:
-    if not fits(made, op.results[0].type):
-        raise ProgramError(f"{op_text(op)} makes {type_text(made)}, but its type is {op.results[0].type}.")
-    return made
+def _collective(prepare: Prepare) -> Row:
+    # A row for an op of which the whole group takes part at once.
+    def run(scope: Scope, op: Operation, operands: list[Value]) -> Run:
+        group = _group(scope, op, ints_of(op, "grid_axes"))
+        details, finish = prepare(op, group, operands[1:])
+        return (yield from _await_group(scope, op, group, operands[0], details, finish))
+
+    return run
 
 
-def _joined(values: Sequence[Value], dim: int) -> Value:
-    return moved(lambda parts: np.concatenate(parts, axis=dim), list(values))
+def _check_result(op: Operation, result: Value) -> Value:
+    if not fits(result, op.results[0].type):
+        raise ProgramError(f"{op_text(op)} makes {type_text(result)}, but its type is {op.results[0].type}.")
+    return result
+
+
+def _concatenate(values: Sequence[Value], dim: int) -> Value:
+    return move(lambda parts: np.concatenate(parts, axis=dim), list(values))
+
+
+def _pieces(x: Value, dim: int, parts: int) -> list[Value]:
+    return [take_piece(x, dim, part, parts) for part in range(parts)]
 
 
 # -- the whole group -------------------------------------------------------------------------------------
 
 
-def _all_gather(scope: Scope, op: Operation, operands: list[Value]) -> Run:
-    group, _ = _group(scope, op)
-    dim = integer(property_of(op, "gather_axis"))
-
-    def finish(values: Sequence[Value]) -> Sequence[Value]:
-        return [_joined(values, dim)] * len(values)
-
-    return (yield from _collective(scope, op, group, operands[0], (dim,), finish))
+def _all_gather(op: Operation, group: Group, dynamic: Sequence[Value]) -> Prepared:
+    dim = int_of(op, "gather_axis")
+    return (dim,), lambda values: [_concatenate(values, dim)] * len(values)
 
 
-def _all_reduce(scope: Scope, op: Operation, operands: list[Value]) -> Run:
-    group, _ = _group(scope, op)
+def _all_reduce(op: Operation, group: Group, dynamic: Sequence[Value]) -> Prepared:
     kind = _kind(op)
-
-    def finish(values: Sequence[Value]) -> Sequence[Value]:
-        return [_reduced(op, values, kind)] * len(values)
-
-    return (yield from _collective(scope, op, group, operands[0], (kind,), finish))
+    return (kind,), lambda values: [_combine(op, values, kind)] * len(values)
 
 
-def _reduce_scatter(scope: Scope, op: Operation, operands: list[Value]) -> Run:
-    group, _ = _group(scope, op)
+def _reduce_scatter(op: Operation, group: Group, dynamic: Sequence[Value]) -> Prepared:
     kind, dim = _kind(op), _scatter_dim(op)
+    return (kind, dim), lambda values: _pieces(_combine(op, values, kind), dim, len(values))
+
+
+def _all_to_all(op: Operation, group: Group, dynamic: Sequence[Value]) -> Prepared:
+    split, concat = int_of(op, "split_axis"), int_of(op, "concat_axis")
 
     def finish(values: Sequence[Value]) -> Sequence[Value]:
-        whole = _reduced(op, values, kind)
-        return [sliced(whole, dim, i, len(values)) for i in range(len(values))]
+        rows = [_pieces(x, split, len(values)) for x in values]
+        return [_concatenate(parts, concat) for parts in zip(*rows, strict=True)]
 
-    return (yield from _collective(scope, op, group, operands[0], (kind, dim), finish))
-
-
-def _all_to_all(scope: Scope, op: Operation, operands: list[Value]) -> Run:
-    group, _ = _group(scope, op)
-    split, concat = (integer(property_of(op, name)) for name in ("split_axis", "concat_axis"))
-
-    def finish(values: Sequence[Value]) -> Sequence[Value]:
-        count = range(len(values))
-        return [_joined([sliced(x, split, i, len(values)) for x in values], concat) for i in count]
-
-    return (yield from _collective(scope, op, group, operands[0], (split, concat), finish))
+    return (split, concat), finish
 
 
-def _shift(scope: Scope, op: Operation, operands: list[Value]) -> Run:
-    group, _ = _group(scope, op)
-    axes, axis, offset = (
-        ints(property_of(op, "grid_axes")),
-        integer(property_of(op, "shift_axis")),
-        integer(property_of(op, "offset")),
-    )
+def _shift(op: Operation, group: Group, dynamic: Sequence[Value]) -> Prepared:
+    axes, axis, offset = ints_of(op, "grid_axes"), int_of(op, "shift_axis"), int_of(op, "offset")
     if axis not in axes:
         raise ProgramError(f"{op_text(op)} shifts along axis {axis}, which is not among its grid_axes {list(axes)}.")
     spot, rotate = axes.index(axis), property_of(op, "rotate") is not None
@@ -109,68 +117,56 @@ def _shift(scope: Scope, op: Operation, operands: list[Value]) -> Run:
     step = group.at([int(k == spot) for k in range(len(axes))])
 
     def finish(values: Sequence[Value]) -> Sequence[Value]:
-        made = []
+        results = []
         for i, own in enumerate(values):
             at = i // step % size
             source = (at - offset) % size if rotate else at - offset
             inside = 0 <= source < size
-            made.append(values[i + (source - at) * step] if inside else _none(op, own, "no device shifts to it"))
-        return made
+            results.append(
+                values[i + (source - at) * step] if inside else _undefined(op, own, "no device shifts to it")
+            )
+        return results
 
-    return (yield from _collective(scope, op, group, operands[0], (axis, offset, rotate), finish))
+    return (axis, offset, rotate), finish
 
 
-def _none(op: Operation, like: Value, why: str) -> Value:
-    return undefined(like.shape, dtype_of(op.results[0].type), f"{op_text(op)} ({why})")
+def _undefined(op: Operation, like: Value, why: str) -> Value:
+    return undefined_tensor(like.shape, dtype_of(op.results[0].type), f"{op_text(op)} ({why})")
 
 
 def _update_halo(scope: Scope, op: Operation, operands: list[Value]) -> Run:
-    value, halos = operands[0], list(mixed(ints(property_of(op, "static_halo_sizes")), operands[1:]))
+    value, halos = operands[0], list(fill_open(ints_of(op, "static_halo_sizes"), operands[1:]))
     # One dim after the other, so that corners come from the neighbours of neighbours.
-    for dim, axes in enumerate(sharding_lists(op)):
+    for dim, axes in enumerate(split_dims(property_of(op, "split_axes"))):
         if not axes or not halos:
             continue
         low, high = halos.pop(0), halos.pop(0)
-        group, _ = _group(scope, op, axes)
-
-        def finish(values: Sequence[Value], dim: int = dim, low: int = low, high: int = high) -> Sequence[Value]:
-            return updated(op, values, dim, low, high)
-
-        (value,) = yield from _collective(scope, op, group, value, (dim, axes, low, high), finish)
+        finish = partial(fill_halos, op, dim=dim, low=low, high=high)
+        group = _group(scope, op, axes)
+        (value,) = yield from _await_group(scope, op, group, value, (dim, axes, low, high), finish)
     return [value]
 
 
 # -- reductions ------------------------------------------------------------------------------------------
 
-REDUCTIONS: dict[str, Callable[[Any, Any], Any]] = {
-    "sum": lambda a, b: a ^ b if a.dtype.kind == "b" else a + b,
-    "product": lambda a, b: a * b,
-    "max": np.maximum,
-    "min": np.minimum,
-    "average": lambda a, b: a + b,
-    "bitwise_and": np.bitwise_and,
-    "bitwise_or": np.bitwise_or,
-    "bitwise_xor": np.bitwise_xor,
-}
-
 
 def _kind(op: Operation) -> str:
-    given = property_of(op, "reduction")
-    kind = "sum" if given is None else str(getattr(given.data, "value", given.data))
+    attribute = property_of(op, "reduction")
+    kind = "sum" if attribute is None else str(getattr(attribute.data, "value", attribute.data))
     floats = dtype_of(op.results[0].type).kind not in "iub"
-    if kind not in REDUCTIONS:
-        raise ProgramError(f"{op_text(op)}: the reduction {kind} does not say what to do; {_known(floats)}.")
+    if kind not in BY_WORD:
+        raise ProgramError(f"{op_text(op)}: the reduction {kind} does not say what to do; {_words(floats)}.")
     if kind.startswith("bitwise") if floats else kind == "average":
-        raise ProgramError(f"{op_text(op)}: {kind} is not defined for {op.results[0].type}; {_known(floats)}.")
+        raise ProgramError(f"{op_text(op)}: {kind} is not defined for {op.results[0].type}; {_words(floats)}.")
     return kind
 
 
-def _known(floats: bool) -> str:
-    names = [n for n in REDUCTIONS if not (n.startswith("bitwise") if floats else n == "average")]
+def _words(floats: bool) -> str:
+    names = [n for n in BY_WORD if not (n.startswith("bitwise") if floats else n == "average")]
     return f"use {', '.join(names[:-1])} or {names[-1]}"
 
 
-def _reduced(op: Operation, values: Sequence[Value], kind: str) -> Value:
+def _combine(op: Operation, values: Sequence[Value], kind: str) -> Value:
     require_defined(op, values)
     for x in values:
         if x.shape != values[0].shape:
@@ -180,7 +176,8 @@ def _reduced(op: Operation, values: Sequence[Value], kind: str) -> Value:
     terms, wide = [np.asarray(x).astype(dtype) for x in values], accumulator(dtype)
     if wide != dtype:
         terms = [x.astype(wide) for x in terms]
-    total = reduce(REDUCTIONS[kind], terms)
+    combine = np.bitwise_xor if kind == "sum" and dtype.kind == "b" else BY_WORD[kind].combine
+    total = reduce(combine, terms)
     total = total / wide.type(len(terms)) if kind == "average" else total
     return total.astype(dtype, copy=False)
 
@@ -189,12 +186,12 @@ def _reduced(op: Operation, values: Sequence[Value], kind: str) -> Value:
 
 
 def _scatter_dim(op: Operation) -> int:
-    given = property_of(op, "scatter_axis")
-    return integer(property_of(op, "scatter_dim") if given is None else given)
+    attribute = property_of(op, "scatter_axis")
+    return integer(property_of(op, "scatter_dim") if attribute is None else attribute)
 
 
 def _coordinates(op: Operation, name: str, group: Group, dynamic: Sequence[Value]) -> tuple[int, ...]:
-    index = mixed(ints(property_of(op, name)), dynamic)
+    index = fill_open(ints_of(op, name), dynamic)
     if len(index) != len(group.sizes) or any(i >= n for i, n in zip(index, group.sizes, strict=True)):
         raise ProgramError(
             f"{op_text(op)}: {name} {list(index)} is not in its groups, whose axes have sizes {list(group.sizes)}."
@@ -209,53 +206,33 @@ def _root(op: Operation, group: Group, dynamic: Sequence[Value]) -> int:
     return group.at(index)
 
 
-def _only(op: Operation, made: Value, root: int, count: int) -> list[Value]:
+def _on_root(op: Operation, result: Value, root: int, count: int) -> list[Value]:
     # What is undefined off the root.
-    return [made if i == root else _none(op, made, "only the root has the result") for i in range(count)]
+    return [result if i == root else _undefined(op, result, "only the root has the result") for i in range(count)]
 
 
-def _broadcast(scope: Scope, op: Operation, operands: list[Value]) -> Run:
-    group, _ = _group(scope, op)
-    root = _root(op, group, operands[1:])
-
-    def finish(values: Sequence[Value]) -> Sequence[Value]:
-        return [values[root]] * len(values)
-
-    return (yield from _collective(scope, op, group, operands[0], (root,), finish))
+def _broadcast(op: Operation, group: Group, dynamic: Sequence[Value]) -> Prepared:
+    root = _root(op, group, dynamic)
+    return (root,), lambda values: [values[root]] * len(values)
 
 
-def _gather(scope: Scope, op: Operation, operands: list[Value]) -> Run:
-    group, _ = _group(scope, op)
-    root, dim = _root(op, group, operands[1:]), integer(property_of(op, "gather_axis"))
-
-    def finish(values: Sequence[Value]) -> Sequence[Value]:
-        return _only(op, _joined(values, dim), root, len(values))
-
-    return (yield from _collective(scope, op, group, operands[0], (root, dim), finish))
+def _gather(op: Operation, group: Group, dynamic: Sequence[Value]) -> Prepared:
+    root, dim = _root(op, group, dynamic), int_of(op, "gather_axis")
+    return (root, dim), lambda values: _on_root(op, _concatenate(values, dim), root, len(values))
 
 
-def _rooted_reduce(scope: Scope, op: Operation, operands: list[Value]) -> Run:
-    group, _ = _group(scope, op)
-    root, kind = _root(op, group, operands[1:]), _kind(op)
-
-    def finish(values: Sequence[Value]) -> Sequence[Value]:
-        return _only(op, _reduced(op, values, kind), root, len(values))
-
-    return (yield from _collective(scope, op, group, operands[0], (root, kind), finish))
+def _reduce(op: Operation, group: Group, dynamic: Sequence[Value]) -> Prepared:
+    root, kind = _root(op, group, dynamic), _kind(op)
+    return (root, kind), lambda values: _on_root(op, _combine(op, values, kind), root, len(values))
 
 
-def _scatter(scope: Scope, op: Operation, operands: list[Value]) -> Run:
-    group, _ = _group(scope, op)
-    root, dim = _root(op, group, operands[1:]), _scatter_dim(op)
-
-    def finish(values: Sequence[Value]) -> Sequence[Value]:
-        return [sliced(values[root], dim, i, len(values)) for i in range(len(values))]
-
-    return (yield from _collective(scope, op, group, operands[0], (root, dim), finish))
+def _scatter(op: Operation, group: Group, dynamic: Sequence[Value]) -> Prepared:
+    root, dim = _root(op, group, dynamic), _scatter_dim(op)
+    return (root, dim), lambda values: _pieces(values[root], dim, len(values))
 
 
 def _send(scope: Scope, op: Operation, operands: list[Value]) -> Run:
-    group, _ = _group(scope, op)
+    group = _group(scope, op, ints_of(op, "grid_axes"))
     index = _coordinates(op, "destination", group, operands[1:])
     assert scope.device is not None
     if min(index, default=0) >= 0:  # below zero there is no neighbour, and nothing is sent
@@ -264,30 +241,30 @@ def _send(scope: Scope, op: Operation, operands: list[Value]) -> Run:
 
 
 def _recv(scope: Scope, op: Operation, operands: list[Value]) -> Run:
-    group, _ = _group(scope, op)
+    group = _group(scope, op, ints_of(op, "grid_axes"))
     assert scope.device is not None
-    nothing = _none(op, operands[0], "nothing was sent to it")
+    nothing = _undefined(op, operands[0], "nothing was sent to it")
     if property_of(op, "source") is None and len(operands) == 1:
         others = tuple(d for d in group.devices if d != scope.device)
-        return [_checked(op, (yield Receiving(op, scope.device, others, nothing, anyone=True)))]
+        return [_check_result(op, (yield Receiving(op, scope.device, others, nothing, anyone=True)))]
     index = _coordinates(op, "source", group, operands[1:])
     if min(index, default=0) < 0:
         return [nothing]
     source = group.devices[group.at(index)]
-    return [_checked(op, (yield Receiving(op, scope.device, (source,), nothing)))]
+    return [_check_result(op, (yield Receiving(op, scope.device, (source,), nothing)))]
 
 
-COMMUNICATION: dict[str, Callable[[Scope, Operation, list[Value]], Run]] = {
-    "shard.all_gather": _all_gather,
-    "shard.all_reduce": _all_reduce,
-    "shard.all_to_all": _all_to_all,
-    "shard.broadcast": _broadcast,
-    "shard.gather": _gather,
+COMMUNICATION: dict[str, Row] = {
+    "shard.all_gather": _collective(_all_gather),
+    "shard.all_reduce": _collective(_all_reduce),
+    "shard.all_to_all": _collective(_all_to_all),
+    "shard.broadcast": _collective(_broadcast),
+    "shard.gather": _collective(_gather),
     "shard.recv": _recv,
-    "shard.reduce": _rooted_reduce,
-    "shard.reduce_scatter": _reduce_scatter,
-    "shard.scatter": _scatter,
+    "shard.reduce": _collective(_reduce),
+    "shard.reduce_scatter": _collective(_reduce_scatter),
+    "shard.scatter": _collective(_scatter),
     "shard.send": _send,
-    "shard.shift": _shift,
+    "shard.shift": _collective(_shift),
     "shard.update_halo": _update_halo,
 }

@@ -10,16 +10,14 @@ from xdsl.dialects.builtin import DenseIntOrFPElementsAttr, FloatAttr, IntegerAt
 from xdsl.ir import Operation
 
 from shardwise.errors import ProgramError
-from shardwise.ir.module.program import op_text, property_of
+from shardwise.ir.constants import constant_attribute
+from shardwise.ir.module.program import op_text
 from shardwise.ir.module.values import DYNAMIC, dtype_of
 
 
 def constant(op: Operation) -> Any:
     """Return the value of a constant op, of arith, index or tosa."""
-    attribute = property_of(op, "value")
-    if attribute is None:
-        attribute = property_of(op, "values")
-    kind = op.results[0].type
+    attribute, kind = constant_attribute(op), op.results[0].type
     dtype = dtype_of(kind)
     if isinstance(attribute, IntegerAttr | FloatAttr):
         return _scalar(attribute.value.data, dtype)

@@ -10,10 +10,10 @@ from xdsl.ir import Operation
 
 from shardwise.errors import ProgramError
 from shardwise.ir.module.program import op_text
-from shardwise.ir.module.values import Value, moved
+from shardwise.ir.module.values import Value, move
 
 
-def updated(op: Operation, values: Sequence[Value], dim: int, low: int, high: int) -> list[Value]:
+def fill_halos(op: Operation, values: Sequence[Value], dim: int, low: int, high: int) -> list[Value]:
     """Return the shards of a group with the halos of one dim filled; those beyond the first and last stay.
 
     A halo may be wider than the next shard: it is then filled from further ones too.
@@ -24,9 +24,9 @@ def updated(op: Operation, values: Sequence[Value], dim: int, low: int, high: in
         if x.shape[dim] < low + high:
             raise ProgramError(f"{op_text(op)}: a shard of {x.shape[dim]} elements in dim {dim} has no room for halos.")
         inside = (*lead, slice(low, x.shape[dim] - high))
-        cores.append(moved(lambda a, inside=inside: a[inside], x))
-    line = moved(lambda parts: np.concatenate(parts, axis=dim), cores)
-    made, start = [], 0
+        cores.append(move(lambda a, inside=inside: a[inside], x))
+    line = move(lambda parts: np.concatenate(parts, axis=dim), cores)
+    filled, start = [], 0
     for x, core in zip(values, cores, strict=True):
         stop = start + core.shape[dim]
         below, above = min(low, start), min(high, line.shape[dim] - stop)
@@ -40,6 +40,6 @@ def updated(op: Operation, values: Sequence[Value], dim: int, low: int, high: in
             out[(*lead, slice(end, end + above))] = all_[(*lead, slice(stop, stop + above))]
             return out
 
-        made.append(moved(put, x, line))
+        filled.append(move(put, x, line))
         start = stop
-    return made
+    return filled

@@ -12,12 +12,12 @@ from shardwise.engine.arrays import room_for
 from shardwise.errors import ProgramError
 from shardwise.ir.interpret.loops import dims_map
 from shardwise.ir.interpret.structured import Structure, run_structure
-from shardwise.ir.module.program import Scope, integer, ints, op_text, property_of, require_defined
-from shardwise.ir.module.values import Value, dtype_of, moved
+from shardwise.ir.module.program import Scope, int_of, ints_of, op_text, require_defined
+from shardwise.ir.module.values import Value, dtype_of, move
 from shardwise.prim.kernel import MANY
 
 
-def structured(scope: Scope, op: LinalgStructuredOperation, operands: list[Value]) -> list[Value]:
+def run_structured(scope: Scope, op: LinalgStructuredOperation, operands: list[Value]) -> list[Value]:
     """Return the results of linalg.generic, or of a named op that has maps and a body."""
     if not op.res:
         raise ProgramError(f"{op_text(op)} works on buffers; only tensors can be run.")
@@ -30,22 +30,22 @@ def structured(scope: Scope, op: LinalgStructuredOperation, operands: list[Value
 
 def _reduce(scope: Scope, op: Operation, operands: list[Value]) -> list[Value]:
     count = len(operands) // 2
-    over, rank = ints(property_of(op, "dimensions")), len(operands[0].shape)
-    kept = [k for k in range(rank) if k not in over]
-    maps = (dims_map(range(rank)),) * count + (dims_map(kept),) * count
+    over, rank = ints_of(op, "dimensions"), len(operands[0].shape)
+    left = [k for k in range(rank) if k not in over]
+    maps = (dims_map(range(rank)),) * count + (dims_map(left),) * count
     reduced = tuple(k in over for k in range(rank))
     inputs, outputs = tuple(operands[:count]), tuple(operands[count:])
     return run_structure(scope, Structure(op, reduced, maps, inputs, outputs, op.regions[0].block))
 
 
 def _broadcast(scope: Scope, op: Operation, operands: list[Value]) -> list[Value]:
-    added, shape = ints(property_of(op, "dimensions")), operands[1].shape
-    return [moved(lambda x: np.array(np.broadcast_to(np.expand_dims(x, added), shape)), operands[0])]
+    added, shape = ints_of(op, "dimensions"), operands[1].shape
+    return [move(lambda x: np.array(np.broadcast_to(np.expand_dims(x, added), shape)), operands[0])]
 
 
 def _transpose(scope: Scope, op: Operation, operands: list[Value]) -> list[Value]:
-    order = ints(property_of(op, "permutation"))
-    return [moved(lambda x: x.transpose(order), operands[0])]
+    order = ints_of(op, "permutation")
+    return [move(lambda x: x.transpose(order), operands[0])]
 
 
 def _tosa_matmul(scope: Scope, op: Operation, operands: list[Value]) -> list[Value]:
@@ -72,8 +72,8 @@ def _tosa_reduce(scope: Scope, op: Operation, operands: list[Value]) -> list[Val
     x = operands[0]
     if op.name in ("tosa.reduce_sum", "tosa.reduce_product"):
         x = x.astype(room_for(x.dtype, x.size, most=0), copy=False)
-    made = _TOSA_REDUCTIONS[op.name](x, axis=integer(property_of(op, "axis")), keepdims=True)
-    return [made.astype(dtype_of(op.results[0].type), copy=False)]
+    result = _TOSA_REDUCTIONS[op.name](x, axis=int_of(op, "axis"), keepdims=True)
+    return [result.astype(dtype_of(op.results[0].type), copy=False)]
 
 
 # Ops without maps and a body of their own; the others are structured.

@@ -56,12 +56,12 @@ def loop_sizes(op: Operation, count: int, maps: Sequence[Map], shapes: Sequence[
 def view(op: Operation, array: Any, indices: Map, sizes: Sequence[int]) -> View:
     """Return an operand as its map sees it; sums of multiples of loops need no copy."""
     array = np.asarray(array)
-    found = [_linear(expr) for expr in indices]
-    if any(terms is None for terms in found):
-        return _gathered(op, array, indices, sizes)
+    sums = [_linear(expr) for expr in indices]
+    if any(terms is None for terms in sums):
+        return _gather(op, array, indices, sizes)
     strides: dict[int, int] = {}
     start = 0
-    for k, terms in enumerate(found):
+    for k, terms in enumerate(sums):
         assert terms is not None
         _check(op, terms, k, array.shape, sizes)
         start += terms.get(-1, 0)
@@ -72,7 +72,7 @@ def view(op: Operation, array: Any, indices: Map, sizes: Sequence[int]) -> View:
     shape = tuple(sizes[loop] for loop in loops)
     if 0 in shape:
         return View(np.zeros(shape, array.dtype), loops)
-    corner = array[tuple(slice((terms or {}).get(-1, 0), None) for terms in found)]
+    corner = array[tuple(slice((terms or {}).get(-1, 0), None) for terms in sums)]
     return View(as_strided(corner, shape, [strides[loop] for loop in loops], writeable=False), loops)
 
 
@@ -104,37 +104,17 @@ def _check(op: Operation, terms: dict[int, int], dim: int, shape: Sequence[int],
     raise ProgramError(f"{op_text(op)} reaches elements {low} to {high} of dim {dim}, which has {shape[dim]}.")
 
 
-def _gathered(op: Operation, array: np.ndarray, indices: Map, sizes: Sequence[int]) -> View:
-    grids = loop_indices(sizes)
-    places = tuple(np.asarray(_evaluated(expr, grids)) for expr in indices)
+def _gather(op: Operation, array: np.ndarray, indices: Map, sizes: Sequence[int]) -> View:
+    grids: Any = loop_indices(sizes)
+    places = tuple(np.asarray(expr.eval(grids, [])) for expr in indices)
     for k, place in enumerate(places):
         if np.any(place < 0) or np.any(place >= array.shape[k]):
             raise ProgramError(f"{op_text(op)} reaches outside dim {k}, which has {array.shape[k]} elements.")
-    made = np.broadcast_to(array[places], np.broadcast_shapes(array[places].shape, tuple(sizes)))
-    return View(made, tuple(range(len(sizes))))
+    elements = np.broadcast_to(array[places], np.broadcast_shapes(array[places].shape, tuple(sizes)))
+    return View(elements, tuple(range(len(sizes))))
 
 
 def loop_indices(sizes: Sequence[int]) -> list[np.ndarray]:
     """Return the index of each loop, as arrays that broadcast against one another."""
     rank = len(sizes)
     return [np.arange(n).reshape([-1 if k == j else 1 for j in range(rank)]) for k, n in enumerate(sizes)]
-
-
-def _evaluated(expr: AffineExpr, grids: list[np.ndarray]) -> Any:
-    if isinstance(expr, AffineDimExpr):
-        return grids[expr.position]
-    if isinstance(expr, AffineConstantExpr):
-        return expr.value
-    assert isinstance(expr, AffineBinaryOpExpr)
-    a, b = _evaluated(expr.lhs, grids), _evaluated(expr.rhs, grids)
-    match expr.kind:
-        case AffineBinaryOpKind.Add:
-            return a + b
-        case AffineBinaryOpKind.Mul:
-            return a * b
-        case AffineBinaryOpKind.Mod:
-            return a % b
-        case AffineBinaryOpKind.FloorDiv:
-            return a // b
-        case AffineBinaryOpKind.CeilDiv:
-            return -(-a // b)

@@ -9,9 +9,10 @@ from xdsl.ir import Operation
 
 from shardwise.errors import ProgramError
 from shardwise.ir.module.groups import group_of, piece
-from shardwise.ir.module.program import Scope, integer, ints, mixed, op_text, property_of, symbol
+from shardwise.ir.module.program import Scope, fill_lists, fill_open, int_of, ints_of, op_text, property_of, symbol
 from shardwise.ir.module.shardings import Sharding
-from shardwise.ir.module.values import DYNAMIC, Value, moved
+from shardwise.ir.module.values import Value, move
+from shardwise.ir.shard.attributes import split_dims
 
 
 def grid_of(scope: Scope, op: Operation) -> tuple[int, ...]:
@@ -23,17 +24,17 @@ def _indices(values: Sequence[int]) -> list[Value]:
     return [np.int64(i) for i in values]
 
 
-def _chosen(op: Operation, along: Sequence[int]) -> list[int]:
-    axes = ints(property_of(op, "axes")) or range(len(along))
+def _along_axes(op: Operation, along: Sequence[int]) -> list[int]:
+    axes = ints_of(op, "axes") or range(len(along))
     return [along[a] for a in axes]
 
 
 def _grid_shape(scope: Scope, op: Operation, operands: list[Value]) -> list[Value]:
-    return _indices(_chosen(op, grid_of(scope, op)))
+    return _indices(_along_axes(op, grid_of(scope, op)))
 
 
 def _multi_index(scope: Scope, op: Operation, operands: list[Value]) -> list[Value]:
-    return _indices(_chosen(op, scope.coordinates(grid_of(scope, op), op)))
+    return _indices(_along_axes(op, scope.coordinates(grid_of(scope, op), op)))
 
 
 def _linear_index(scope: Scope, op: Operation, operands: list[Value]) -> list[Value]:
@@ -46,7 +47,7 @@ def _neighbors(scope: Scope, op: Operation, operands: list[Value]) -> list[Value
     if len(device) != len(shape) or any(not 0 <= i < n for i, n in zip(device, shape, strict=True)):
         raise ProgramError(f"{op_text(op)} asks for device {device} of a grid of shape {list(shape)}.")
     own = int(np.ravel_multi_index(device, shape))
-    group = group_of(shape, ints(property_of(op, "split_axes")), own)
+    group = group_of(shape, ints_of(op, "split_axes"), own)
     place = group.position(own)
     down = group.devices[place - 1] if place else -1
     up = group.devices[place + 1] if place + 1 < len(group.devices) else -1
@@ -56,16 +57,10 @@ def _neighbors(scope: Scope, op: Operation, operands: list[Value]) -> list[Value
 # -- shardings -------------------------------------------------------------------------------------------
 
 
-def sharding_lists(op: Operation) -> tuple[tuple[int, ...], ...]:
-    """Return the grid axes per dim that an op names."""
-    return tuple(ints(axes) for axes in property_of(op, "split_axes").axes)
-
-
 def _sharding(scope: Scope, op: Operation, operands: list[Value]) -> list[Value]:
-    static = [ints(property_of(op, f"static_{name}")) for name in ("sharded_dims_offsets", "halo_sizes")]
-    count = sum(n == DYNAMIC for n in static[0])
-    offsets, halos = mixed(static[0], operands[:count]), mixed(static[1], operands[count:])
-    return [Sharding(symbol(property_of(op, "grid")), grid_of(scope, op), sharding_lists(op), halos, offsets)]
+    offsets, halos = fill_lists(op, ("static_sharded_dims_offsets", "static_halo_sizes"), operands)
+    lists = split_dims(property_of(op, "split_axes"))
+    return [Sharding(symbol(property_of(op, "grid")), grid_of(scope, op), lists, halos, offsets)]
 
 
 def _shard(scope: Scope, op: Operation, operands: list[Value]) -> list[Value]:
@@ -77,16 +72,16 @@ def _shard(scope: Scope, op: Operation, operands: list[Value]) -> list[Value]:
 
 
 def _get_sharding(scope: Scope, op: Operation, operands: list[Value]) -> list[Value]:
-    made = op.operands[0].owner
-    if not isinstance(made, Operation) or made.name != "shard.shard":
+    maker = op.operands[0].owner
+    if not isinstance(maker, Operation) or maker.name != "shard.shard":
         raise ProgramError(f"{op_text(op)} asks for the sharding of a value that no shard.shard makes.")
-    return [scope.values[made.operands[1]]]
+    return [scope.values[maker.operands[1]]]
 
 
 def _shard_shape(scope: Scope, op: Operation, operands: list[Value]) -> list[Value]:
     spot = next(i for i, x in enumerate(operands) if isinstance(x, Sharding))
-    dims, sharding = mixed(ints(property_of(op, "dims")), operands[:spot]), operands[spot]
-    device = mixed(ints(property_of(op, "device")), operands[spot + 1 :])
+    dims, sharding = fill_open(ints_of(op, "dims"), operands[:spot]), operands[spot]
+    device = fill_open(ints_of(op, "device"), operands[spot + 1 :])
     grid = sharding.grid_shape
     if len(device) != len(grid) or any(not 0 <= i < n for i, n in zip(device, grid, strict=True)):
         raise ProgramError(f"{op_text(op)} asks for device {list(device)} of a grid of shape {list(grid)}.")
@@ -100,16 +95,14 @@ def _all_slice(scope: Scope, op: Operation, operands: list[Value]) -> list[Value
     shape = grid_of(scope, op)
     scope.coordinates(shape, op)
     assert scope.device is not None
-    group = group_of(shape, ints(property_of(op, "grid_axes")), scope.device)
-    return [
-        sliced(operands[0], integer(property_of(op, "slice_axis")), group.position(scope.device), len(group.devices))
-    ]
+    group = group_of(shape, ints_of(op, "grid_axes"), scope.device)
+    return [take_piece(operands[0], int_of(op, "slice_axis"), group.position(scope.device), len(group.devices))]
 
 
-def sliced(x: Value, dim: int, part: int, parts: int) -> Value:
+def take_piece(x: Value, dim: int, part: int, parts: int) -> Value:
     """Return one of the balanced pieces of a tensor along a dim."""
     where = (*(slice(None),) * dim, piece(x.shape[dim], parts, part))
-    return moved(lambda a: a[where], x)
+    return move(lambda a: a[where], x)
 
 
 def _nothing(scope: Scope, op: Operation, operands: list[Value]) -> list[Value]:

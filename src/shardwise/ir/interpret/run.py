@@ -8,38 +8,18 @@ from typing import Any
 import numpy as np
 from xdsl.dialects.builtin import ModuleOp, TensorType
 from xdsl.dialects.func import FuncOp
-from xdsl.ir import Attribute, Operation
+from xdsl.ir import Attribute
 
 from shardwise.errors import ArgumentError
 from shardwise.ir.interpret.blocks import run_block
-from shardwise.ir.interpret.communication import COMMUNICATION
 from shardwise.ir.interpret.scheduler import Scheduler
 from shardwise.ir.module.program import Scope, program_of
-from shardwise.ir.module.values import Poisoned, Value, defined, dtype_of, fits
+from shardwise.ir.module.values import Poisoned, Value, check_defined, dtype_of, fits
 
-Grids = Mapping[str, Sequence[int]]
-
-# What only a module that says what each device does can hold.
-_LOCAL = {*COMMUNICATION, "shard.all_slice", "shard.process_multi_index", "shard.process_linear_index"}
+GridShapes = Mapping[str, Sequence[int]]
 
 
-def is_partitioned(module: ModuleOp) -> bool:
-    """Whether a module says what each device does, rather than what is done to whole tensors.
-
-    >>> from shardwise.ir.text import parse_module
-    >>> text = "func.func @f(%x: tensor<2xf32>) -> tensor<2xf32> { return %x : tensor<2xf32> }"
-    >>> is_partitioned(parse_module(text))
-    False
-    """
-    return any(is_local(op) for op in module.walk())
-
-
-def is_local(op: Operation) -> bool:
-    """Whether an op says what one device does."""
-    return op.name in _LOCAL
-
-
-def execute(module: ModuleOp, *inputs: Any, function: str | None = None, grids: Grids | None = None) -> Any:
+def execute(module: ModuleOp, *inputs: Any, function: str | None = None, grids: GridShapes | None = None) -> Any:
     """Run a module that is not partitioned on global values; annotations do not matter.
 
     `function` is by default `main`, or the first one. `grids` gives the shapes of grids with open sizes. One result
@@ -58,16 +38,16 @@ def execute(module: ModuleOp, *inputs: Any, function: str | None = None, grids: 
     array([0., 2., 4., 6.], dtype=float32)
     """
     program = program_of(module, grids)
-    found = program.function(function)
-    values = arguments(found, inputs)
-    run = run_block(Scope(program), program.body(found), values)
+    called = program.function(function)
+    values = arguments(called, inputs)
+    run = run_block(Scope(program), program.body(called), values)
     with np.errstate(all="ignore"):
-        made = Scheduler([run]).finish()[0]
-    return _returned([defined(value, f"result {i}") for i, value in enumerate(made)])
+        results = Scheduler([run]).finish()[0]
+    return _as_result([check_defined(value, f"result {i}") for i, value in enumerate(results)])
 
 
 def execute_on_devices(
-    module: ModuleOp, *inputs: Sequence[Any], function: str | None = None, grids: Grids | None = None
+    module: ModuleOp, *inputs: Sequence[Any], function: str | None = None, grids: GridShapes | None = None
 ) -> list[Any]:
     """Run a partitioned module on every device of its grid; each input is a list with one array per device.
 
@@ -85,21 +65,21 @@ def execute_on_devices(
     [array([3], dtype=int32), array([3], dtype=int32)]
     """
     program = program_of(module, grids)
-    found = program.function(function)
-    for i, given in enumerate(inputs):
-        if not isinstance(given, Sequence | np.ndarray) or len(given) != program.devices:
-            count = len(given) if isinstance(given, Sequence | np.ndarray) else type(given).__name__
+    called = program.function(function)
+    for i, arrays in enumerate(inputs):
+        if not isinstance(arrays, Sequence | np.ndarray) or len(arrays) != program.devices:
+            count = len(arrays) if isinstance(arrays, Sequence | np.ndarray) else type(arrays).__name__
             raise ArgumentError(f"input {i} needs one array for each of {program.devices} devices, got {count}.")
     runs = []
     for device in range(program.devices):
-        values = arguments(found, [given[device] for given in inputs], f" of device {device}")
-        runs.append(run_block(Scope(program, device), program.body(found), values))
+        values = arguments(called, [arrays[device] for arrays in inputs], f" of device {device}")
+        runs.append(run_block(Scope(program, device), program.body(called), values))
     with np.errstate(all="ignore"):
-        made = Scheduler(runs).finish()
-    return [_returned(values) for values in made]
+        results = Scheduler(runs).finish()
+    return [_as_result(values) for values in results]
 
 
-def _returned(values: Sequence[Value]) -> Any:
+def _as_result(values: Sequence[Value]) -> Any:
     if not values:
         return None
     return values[0] if len(values) == 1 else tuple(values)
@@ -119,12 +99,12 @@ def arguments(function: FuncOp, inputs: Sequence[Any], of: str = "") -> list[Val
     ]
 
 
-def _argument(given: Any, kind: Attribute, what: str) -> Value:
-    if isinstance(given, Poisoned):
-        return given
+def _argument(value: Any, kind: Attribute, what: str) -> Value:
+    if isinstance(value, Poisoned):
+        return value
     wanted = dtype_of(kind)
-    loose = not hasattr(given, "dtype")  # plain numbers take the dtype that is wanted
-    array = np.asarray(given, dtype=wanted if loose else None)
+    loose = not hasattr(value, "dtype")  # plain numbers take the dtype that is wanted
+    array = np.asarray(value, dtype=wanted if loose else None)
     if not fits(array, kind):
         raise ArgumentError(
             f"{what} is {kind}, got {array.dtype} of shape {array.shape}."

@@ -34,7 +34,7 @@ class Scheduler:
         if self.waiting:
             raise ProgramError(self._deadlock())
         if lost := [message for queue in self.messages.values() for message in queue]:
-            raise ProgramError(_lost(lost))
+            raise ProgramError(_lost_text(lost))
         return [result if result is not None else [] for result in self.results]
 
     def _resume(self, device: int, value: Any) -> None:
@@ -64,16 +64,16 @@ class Scheduler:
         here = self.gathered.setdefault(request.group, [])
         here.append(request)
         if here[0].signature != request.signature:
-            raise ProgramError(_mismatch(here[0], request))
+            raise ProgramError(_mismatch_text(here[0], request))
         if len(here) < len(request.group):
             return
         del self.gathered[request.group]
         by_device = {r.device: r for r in here}
         try:
-            made = request.finish([by_device[d].value for d in request.group])
+            results = request.finish([by_device[d].value for d in request.group])
         except ValueError as error:  # NumPy's, where shapes do not fit together
             raise ProgramError(f"{op_text(request.op)} on {devices_text(request.group)}: {error}.") from None
-        for device, value in zip(request.group, made, strict=True):
+        for device, value in zip(request.group, results, strict=True):
             del self.waiting[device]
             self.ready.append((device, value))
 
@@ -110,7 +110,7 @@ class Scheduler:
     def _deadlock(self) -> str:
         lines = ["deadlock: no device can go on."]
         for _, request in sorted(self.waiting.items())[:SHOWN]:
-            missing = [d for d in _expected(request) if not self._is_at(d, request)]
+            missing = [d for d in _members(request) if not self._is_at(d, request)]
             lines.append(f"  {waiting_text(request)}" + (f" for {devices_text(missing)}" if missing else ""))
         if len(self.waiting) > SHOWN:
             lines.append(f"  and {len(self.waiting) - SHOWN} more devices wait")
@@ -124,23 +124,23 @@ class Scheduler:
         return isinstance(request, Collective) and isinstance(other, Collective) and other.group == request.group
 
 
-def _expected(request: Request) -> tuple[int, ...]:
+def _members(request: Request) -> tuple[int, ...]:
     return request.group if isinstance(request, Collective) else ()
 
 
-def _mismatch(first: Collective, second: Collective) -> str:
+def _mismatch_text(first: Collective, second: Collective) -> str:
     lines = [f"mismatched collectives in the group of {devices_text(first.group)}:"]
-    lines += [f"  {waiting_text(r)}{_details(r)}" for r in (first, second)]
+    lines += [f"  {waiting_text(r)}{_details_text(r)}" for r in (first, second)]
     return "\n".join(lines)
 
 
-def _details(request: Collective) -> str:
+def _details_text(request: Collective) -> str:
     grid, axes, *rest = request.details
     shown = f", {', '.join(map(str, rest))}" if rest else ""
     return f" (on @{grid}, axes {list(axes)}{shown})"
 
 
-def _lost(lost: Sequence[Sending]) -> str:
+def _lost_text(lost: Sequence[Sending]) -> str:
     lines = ["messages were sent that no device receives:"]
     for message in lost[:SHOWN]:
         lines.append(f"  from device {message.device} to device {message.target} at {op_text(message.op)}")

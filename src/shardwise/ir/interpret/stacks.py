@@ -10,13 +10,13 @@ import numpy as np
 from xdsl.dialects.builtin import ModuleOp
 
 from shardwise.errors import ArgumentError
-from shardwise.ir.interpret.run import Grids
+from shardwise.ir.interpret.run import GridShapes
 from shardwise.ir.module.program import program_of
-from shardwise.ir.module.values import defined, fits, sizes_of
+from shardwise.ir.module.values import check_defined, fits, sizes_of
 
 
-def stacked_inputs(
-    module: ModuleOp, arrays: Sequence[Any], function: str | None = None, grids: Grids | None = None
+def unstack_inputs(
+    module: ModuleOp, arrays: Sequence[Any], function: str | None = None, grids: GridShapes | None = None
 ) -> list[list[Any]]:
     """Return one array per device for each input of a partitioned module.
 
@@ -24,10 +24,10 @@ def stacked_inputs(
     shape that one device takes goes to all.
     """
     program = program_of(module, grids)
-    found = program.function(function)
-    kinds = list(found.function_type.inputs)
+    called = program.function(function)
+    kinds = list(called.function_type.inputs)
     if len(kinds) != len(arrays):
-        raise ArgumentError(f"@{found.sym_name.data} takes {len(kinds)} inputs, got {len(arrays)}.")
+        raise ArgumentError(f"@{called.sym_name.data} takes {len(kinds)} inputs, got {len(arrays)}.")
     out = []
     for i, (array, kind) in enumerate(zip(arrays, kinds, strict=True)):
         rank = len(sizes_of(kind))
@@ -44,9 +44,11 @@ def stacked_inputs(
     return out
 
 
-def stacked(index: int, values: Sequence[Any]) -> np.ndarray:
+def stack_result(index: int, values: Sequence[Any]) -> np.ndarray:
     """Return what the devices have of one result as one array with a leading dim of one entry per device."""
-    whole = [np.asarray(defined(value, f"result {index} on device {device}")) for device, value in enumerate(values)]
+    whole = [
+        np.asarray(check_defined(value, f"result {index} on device {device}")) for device, value in enumerate(values)
+    ]
     if len({x.shape for x in whole}) > 1:
         shapes = ", ".join(str(list(x.shape)) for x in whole[:8])
         raise ArgumentError(f"result {index} has different shapes on the devices ({shapes}), so it is not one array.")

@@ -20,7 +20,8 @@ from shardwise.errors import ProgramError
 from shardwise.ir.interpret.bodies import body_values
 from shardwise.ir.interpret.loops import Map, View, loop_indices, loop_sizes, view
 from shardwise.ir.module.program import Scope, op_text, require_defined
-from shardwise.ir.module.values import Poisoned, Value, dtype_of, moved
+from shardwise.ir.module.reductions import BY_COMBINER
+from shardwise.ir.module.values import Value, data_of, dtype_of, move
 from shardwise.prim.arithmetic.contract import as_matmul
 from shardwise.prim.kernel import MANY
 
@@ -28,19 +29,9 @@ LETTERS = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"
 
 # Ops that combine in any order, as what NumPy reduces with.
 _COMBINERS: dict[str, np.ufunc] = {
-    "arith.addf": np.add,
-    "arith.addi": np.add,
-    "arith.mulf": np.multiply,
-    "arith.muli": np.multiply,
-    "arith.maximumf": np.maximum,
-    "arith.minimumf": np.minimum,
+    **{name: row.combine for name, row in BY_COMBINER.items()},
     "arith.maxnumf": np.fmax,
     "arith.minnumf": np.fmin,
-    "arith.maxsi": np.maximum,
-    "arith.minsi": np.minimum,
-    "arith.andi": np.bitwise_and,
-    "arith.ori": np.bitwise_or,
-    "arith.xori": np.bitwise_xor,
 }
 
 
@@ -59,26 +50,22 @@ class Structure:
 def run_structure(scope: Scope, structure: Structure) -> list[Value]:
     """Return the results of a structured op."""
     op, values = structure.op, (*structure.inputs, *structure.outputs)
-    sizes = loop_sizes(op, len(structure.reduced), structure.maps, [np.shape(_data(x)) for x in values])
-    if (copied := _copied(structure)) is not None:
-        return [_arranged(structure, sizes, copied)]
+    sizes = loop_sizes(op, len(structure.reduced), structure.maps, [np.shape(data_of(x)) for x in values])
+    if (copied := _forwarded_input(structure)) is not None:
+        return [_arrange(structure, sizes, copied)]
     used = [bool(arg.uses) for arg in structure.body.args]
     require_defined(op, [x for x, is_used in zip(values, used, strict=True) if is_used])
     if not any(structure.reduced):
         return _parallel(scope, structure, sizes)
     if len(structure.outputs) == 1 and (combine := _combination(structure.body)) is not None:
-        return [_combined(scope, structure, sizes, combine)]
+        return [_combine(scope, structure, sizes, combine)]
     return _stepwise(scope, structure, sizes)
-
-
-def _data(x: Value) -> Any:
-    return x.data if isinstance(x, Poisoned) else x
 
 
 # -- no reduction ----------------------------------------------------------------------------------------
 
 
-def _copied(structure: Structure) -> int | None:
+def _forwarded_input(structure: Structure) -> int | None:
     # Which input a body that does nothing else hands on.
     last = structure.body.last_op
     if last is None or structure.body.first_op is not last or any(structure.reduced) or len(last.operands) != 1:
@@ -88,40 +75,40 @@ def _copied(structure: Structure) -> int | None:
     return spot if spot < len(structure.inputs) else None
 
 
-def _arranged(structure: Structure, sizes: Sequence[int], spot: int) -> Value:
+def _arrange(structure: Structure, sizes: Sequence[int], spot: int) -> Value:
     op, into = structure.op, structure.maps[-1]
 
     def arrange(x: Any) -> Any:
         seen = view(op, x, structure.maps[spot], sizes).over(len(sizes))
-        return _written(op, np.broadcast_to(seen, tuple(sizes)), into, np.shape(_data(structure.outputs[0])))
+        return _place_output(op, np.broadcast_to(seen, tuple(sizes)), into, np.shape(data_of(structure.outputs[0])))
 
-    return moved(arrange, structure.inputs[spot])
+    return move(arrange, structure.inputs[spot])
 
 
-def _written(op: Operation, made: np.ndarray, indices: Map, shape: tuple[int, ...]) -> np.ndarray:
+def _place_output(op: Operation, values: np.ndarray, indices: Map, shape: tuple[int, ...]) -> np.ndarray:
     # A value over the loops put where the map of an output says.
     places = [getattr(expr, "position", None) for expr in indices]
     if None in places or len(set(places)) != len(places):
         raise ProgramError(f"{op_text(op)}: the map of an output must be made of different loops.")
-    left = [k for k in range(made.ndim) if k not in places]
-    if any(made.shape[k] != 1 for k in left):  # every iteration writes, the last one stays
-        made = made[tuple(slice(-1, None) if k in left else slice(None) for k in range(made.ndim))]
-    out = made.transpose([*places, *left]).reshape([made.shape[k] for k in places])  # type: ignore[list-item]
+    left = [k for k in range(values.ndim) if k not in places]
+    if any(values.shape[k] != 1 for k in left):  # every iteration writes, the last one stays
+        values = values[tuple(slice(-1, None) if k in left else slice(None) for k in range(values.ndim))]
+    out = values.transpose([*places, *left]).reshape([values.shape[k] for k in places])  # type: ignore[list-item]
     return np.array(np.broadcast_to(out, shape))
 
 
 def _views(structure: Structure, sizes: Sequence[int]) -> list[np.ndarray]:
     values = (*structure.inputs, *structure.outputs)
     pairs = zip(values, structure.maps, strict=True)
-    return [view(structure.op, _data(x), indices, sizes).over(len(sizes)) for x, indices in pairs]
+    return [view(structure.op, data_of(x), indices, sizes).over(len(sizes)) for x, indices in pairs]
 
 
 def _parallel(scope: Scope, structure: Structure, sizes: Sequence[int]) -> list[Value]:
-    made = body_values(scope, structure.body, _views(structure, sizes), loop_indices(sizes))
+    yields = body_values(scope, structure.body, _views(structure, sizes), loop_indices(sizes))
     out = []
-    for value, indices, init in zip(made, structure.maps[len(structure.inputs) :], structure.outputs, strict=True):
+    for value, indices, init in zip(yields, structure.maps[len(structure.inputs) :], structure.outputs, strict=True):
         whole = np.broadcast_to(value, tuple(sizes))
-        out.append(_written(structure.op, whole, indices, np.shape(_data(init))))
+        out.append(_place_output(structure.op, whole, indices, np.shape(data_of(init))))
     return out
 
 
@@ -140,26 +127,26 @@ def _combination(body: Block) -> tuple[Operation, SSAValue] | None:
     return (combiner, others[0]) if len(others) == 1 and len(combiner.operands) == 2 else None
 
 
-def _combined(scope: Scope, structure: Structure, sizes: Sequence[int], how: tuple[Operation, SSAValue]) -> np.ndarray:
+def _combine(scope: Scope, structure: Structure, sizes: Sequence[int], how: tuple[Operation, SSAValue]) -> np.ndarray:
     combiner, new = how
-    init = _data(structure.outputs[0])
+    init = data_of(structure.outputs[0])
     if any(reduced and size == 0 for size, reduced in zip(sizes, structure.reduced, strict=True)):
         return np.array(init)  # a loop that never runs leaves the output as it was
     function = _COMBINERS[combiner.name]
-    made = _contracted(structure, sizes, new) if function is np.add else None
-    if made is None:
+    total = _contract(structure, sizes, new) if function is np.add else None
+    if total is None:
         values = _body_value(scope, structure, sizes, new)
         full = np.broadcast_to(
             values, tuple(n if r else v for n, r, v in zip(sizes, structure.reduced, values.shape, strict=True))
         )
         over = tuple(k for k, reduced in enumerate(structure.reduced) if reduced)
-        made = _reduce(function, full, over)
-    return _ending(structure, function, made, init, sizes)
+        total = _reduce(function, full, over)
+    return _finish(structure, function, total, init, sizes)
 
 
-def _ending(structure: Structure, function: np.ufunc, made: np.ndarray, init: Any, sizes: Sequence[int]) -> np.ndarray:
-    whole = np.broadcast_to(made, tuple(1 if r else n for n, r in zip(sizes, structure.reduced, strict=True)))
-    placed = _written(structure.op, whole, structure.maps[-1], np.shape(init))
+def _finish(structure: Structure, function: np.ufunc, total: np.ndarray, init: Any, sizes: Sequence[int]) -> np.ndarray:
+    whole = np.broadcast_to(total, _kept_shape(structure, sizes))
+    placed = _place_output(structure.op, whole, structure.maps[-1], np.shape(init))
     if init.dtype.kind == "b" and function is np.add:
         return placed ^ init
     return np.asarray(function(init, placed)).astype(init.dtype, copy=False)
@@ -178,11 +165,11 @@ def _body_value(scope: Scope, structure: Structure, sizes: Sequence[int], wanted
     # The value that is combined, over all loops; what comes before it in the body does not touch the output.
     if wanted in scope.values:
         return np.broadcast_to(scope.values[wanted], tuple(sizes))
-    found = body_values(scope, structure.body, _views(structure, sizes), loop_indices(sizes), wanted)[0]
-    return found if np.ndim(found) == len(sizes) else np.broadcast_to(found, tuple(sizes))
+    value = body_values(scope, structure.body, _views(structure, sizes), loop_indices(sizes), wanted)[0]
+    return value if np.ndim(value) == len(sizes) else np.broadcast_to(value, tuple(sizes))
 
 
-def _contracted(structure: Structure, sizes: Sequence[int], new: SSAValue) -> np.ndarray | None:
+def _contract(structure: Structure, sizes: Sequence[int], new: SSAValue) -> np.ndarray | None:
     # A product of two operands summed over loops, as one matrix product or einsum.
     factor = new.owner
     if not isinstance(factor, Operation) or factor.name not in ("arith.mulf", "arith.muli"):
@@ -199,18 +186,18 @@ def _contracted(structure: Structure, sizes: Sequence[int], new: SSAValue) -> np
     seen: list[View] = []
     for spot in operands:
         assert spot is not None
-        found = view(structure.op, structure.inputs[spot], structure.maps[spot], sizes)
-        seen.append(View(found.array.astype(dtype, copy=False), found.loops))
-    kept = [k for k, reduced in enumerate(structure.reduced) if not reduced]
+        operand = view(structure.op, structure.inputs[spot], structure.maps[spot], sizes)
+        seen.append(View(operand.array.astype(dtype, copy=False), operand.loops))
+    left = [k for k, reduced in enumerate(structure.reduced) if not reduced]
     if {k for v in seen for k in v.loops} != set(range(len(sizes))):
         return None
     terms = tuple("".join(LETTERS[k] for k in v.loops) for v in seen)
-    out = "".join(LETTERS[k] for k in kept)
+    out = "".join(LETTERS[k] for k in left)
     fast = as_matmul(terms, out)
-    made = (
+    product = (
         fast(*(v.array for v in seen)) if fast else np.einsum(f"{terms[0]},{terms[1]}->{out}", *(v.array for v in seen))
     )
-    return made.reshape([1 if r else n for n, r in zip(sizes, structure.reduced, strict=True)])
+    return product.reshape(_kept_shape(structure, sizes))
 
 
 _WIDENING = ("arith.extf", "arith.extsi", "arith.sitofp")
@@ -231,19 +218,19 @@ def _stepwise(scope: Scope, structure: Structure, sizes: Sequence[int]) -> list[
     # Any other body: one step of the reduced loops after another, in order, all other loops at once.
     views = _views(structure, sizes)
     count = len(structure.inputs)
-    state = [np.array(np.broadcast_to(v, _kept(structure, sizes))) for v in views[count:]]
+    state = [np.array(np.broadcast_to(v, _kept_shape(structure, sizes))) for v in views[count:]]
     grids = loop_indices(sizes)
     over = [range(n) if r else range(1) for n, r in zip(sizes, structure.reduced, strict=True)]
     for step in product(*over):
         at = tuple(slice(i, i + 1) if r else slice(None) for i, r in zip(step, structure.reduced, strict=True))
         inputs = [v[_within(at, v)] for v in views[:count]]
-        made = body_values(scope, structure.body, [*inputs, *state], [g[_within(at, g)] for g in grids])
-        state = [np.array(np.broadcast_to(m, s.shape)) for m, s in zip(made, state, strict=True)]
+        yields = body_values(scope, structure.body, [*inputs, *state], [g[_within(at, g)] for g in grids])
+        state = [np.array(np.broadcast_to(m, s.shape)) for m, s in zip(yields, state, strict=True)]
     pairs = zip(state, structure.maps[count:], structure.outputs, strict=True)
-    return [_written(structure.op, s, indices, np.shape(_data(init))) for s, indices, init in pairs]
+    return [_place_output(structure.op, s, indices, np.shape(data_of(init))) for s, indices, init in pairs]
 
 
-def _kept(structure: Structure, sizes: Sequence[int]) -> tuple[int, ...]:
+def _kept_shape(structure: Structure, sizes: Sequence[int]) -> tuple[int, ...]:
     return tuple(1 if r else n for n, r in zip(sizes, structure.reduced, strict=True))
 
 

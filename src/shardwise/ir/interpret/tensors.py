@@ -10,37 +10,47 @@ from xdsl.ir import Operation
 
 from shardwise.errors import ProgramError
 from shardwise.ir.interpret.bodies import body_values
-from shardwise.ir.module.program import Scope, integer, ints, mixed, op_text, property_of
+from shardwise.ir.interpret.loops import loop_indices
+from shardwise.ir.module.program import (
+    Scope,
+    fill_lists,
+    fill_open,
+    int_of,
+    ints,
+    ints_of,
+    kept_dims,
+    op_text,
+    property_of,
+)
 from shardwise.ir.module.values import (
     DYNAMIC,
     Poisoned,
     Value,
     dtype_of,
     fits,
-    moved,
+    move,
     sizes_of,
     type_text,
-    undefined,
+    undefined_tensor,
 )
 
 Row = Callable[[Scope, Operation, list[Value]], Sequence[Value]]
 
 
-def _filled_shape(op: Operation, dynamic: Sequence[Any]) -> tuple[int, ...]:
-    rest = iter(dynamic)
-    shape = tuple(int(next(rest)) if n == DYNAMIC else n for n in sizes_of(op.results[0].type))
+def _result_shape(op: Operation, dynamic: Sequence[Any]) -> tuple[int, ...]:
+    shape = fill_open(sizes_of(op.results[0].type), dynamic)
     if any(n < 0 for n in shape):
         raise ProgramError(f"{op_text(op)} has a size below zero: {list(shape)}.")
     return shape
 
 
 def _empty(scope: Scope, op: Operation, operands: list[Value]) -> list[Value]:
-    return [undefined(_filled_shape(op, operands), dtype_of(op.results[0].type), op_text(op))]
+    return [undefined_tensor(_result_shape(op, operands), dtype_of(op.results[0].type), op_text(op))]
 
 
 def _splat(scope: Scope, op: Operation, operands: list[Value]) -> list[Value]:
-    shape = _filled_shape(op, operands[1:])
-    return [moved(lambda x: np.full(shape, x), operands[0])]
+    shape = _result_shape(op, operands[1:])
+    return [move(lambda x: np.full(shape, x), operands[0])]
 
 
 def _dim(scope: Scope, op: Operation, operands: list[Value]) -> list[Value]:
@@ -61,13 +71,7 @@ def _cast(scope: Scope, op: Operation, operands: list[Value]) -> list[Value]:
 
 def _region(op: Operation, dynamic: list[Value], shape: tuple[int, ...]) -> tuple[tuple[slice, ...], tuple[int, ...]]:
     # The slices that offsets, sizes and strides describe, and the sizes.
-    lists, rest = [], list(dynamic)
-    for name in ("static_offsets", "static_sizes", "static_strides"):
-        static = ints(property_of(op, name))
-        count = sum(n == DYNAMIC for n in static)
-        lists.append(mixed(static, rest[:count]))
-        rest = rest[count:]
-    offsets, sizes, strides = lists
+    offsets, sizes, strides = fill_lists(op, ("static_offsets", "static_sizes", "static_strides"), dynamic)
     for k, (start, size, step) in enumerate(zip(offsets, sizes, strides, strict=True)):
         last = start + max(size - 1, 0) * step
         if size < 0 or start < 0 or last < 0 or max(start, last) + (size > 0) > shape[k]:
@@ -81,24 +85,11 @@ def _region(op: Operation, dynamic: list[Value], shape: tuple[int, ...]) -> tupl
     return tuple(slices), sizes
 
 
-def _rank_reduced(sizes: tuple[int, ...], wanted: Sequence[int]) -> tuple[int, ...]:
-    # The sizes without as many ones as the result has fewer dims.
-    out: list[int] = []
-    spare = len(sizes) - len(wanted)
-    for size in sizes:
-        k = len(out)
-        if spare and size == 1 and (k >= len(wanted) or wanted[k] != 1):
-            spare -= 1
-        else:
-            out.append(size)
-    return tuple(out)
-
-
 def _extract_slice(scope: Scope, op: Operation, operands: list[Value]) -> list[Value]:
     source = operands[0]
     slices, sizes = _region(op, operands[1:], source.shape)
-    shape = _rank_reduced(sizes, sizes_of(op.results[0].type))
-    return [moved(lambda x: x[slices].reshape(shape), source)]
+    shape = [sizes[k] for k in kept_dims(sizes, sizes_of(op.results[0].type))]
+    return [move(lambda x: x[slices].reshape(shape), source)]
 
 
 def _insert_slice(scope: Scope, op: Operation, operands: list[Value]) -> list[Value]:
@@ -112,12 +103,12 @@ def _insert_slice(scope: Scope, op: Operation, operands: list[Value]) -> list[Va
         out[slices] = small.reshape(sizes)
         return out
 
-    return [moved(put, source, dest)]
+    return [move(put, source, dest)]
 
 
 def _extract(scope: Scope, op: Operation, operands: list[Value]) -> list[Value]:
     _check_inside(op, operands[1:], operands[0].shape)
-    return [moved(lambda x: x[tuple(operands[1:])], operands[0])]
+    return [move(lambda x: x[tuple(operands[1:])], operands[0])]
 
 
 def _insert(scope: Scope, op: Operation, operands: list[Value]) -> list[Value]:
@@ -128,7 +119,7 @@ def _insert(scope: Scope, op: Operation, operands: list[Value]) -> list[Value]:
         out[tuple(operands[2:])] = scalar
         return out
 
-    return [moved(put, operands[0], operands[1])]
+    return [move(put, operands[0], operands[1])]
 
 
 def _check_inside(op: Operation, indices: list[Value], shape: tuple[int, ...]) -> None:
@@ -144,13 +135,13 @@ def _collapse(scope: Scope, op: Operation, operands: list[Value]) -> list[Value]
     source = operands[0]
     groups = [ints(group) for group in property_of(op, "reassociation").data]
     shape = tuple(int(np.prod([source.shape[k] for k in group], dtype=int)) for group in groups)
-    return [moved(lambda x: x.reshape(shape), source)]
+    return [move(lambda x: x.reshape(shape), source)]
 
 
 def _expand(scope: Scope, op: Operation, operands: list[Value]) -> list[Value]:
-    static = ints(property_of(op, "static_output_shape"))
+    static = ints_of(op, "static_output_shape")
     if static:
-        shape = mixed(static, operands[1:])
+        shape = fill_open(static, operands[1:])
     else:  # older text leaves the open sizes to be worked out, one per group
         sizes, source = sizes_of(op.results[0].type), operands[0].shape
         groups = [ints(group) for group in property_of(op, "reassociation").data]
@@ -159,39 +150,36 @@ def _expand(scope: Scope, op: Operation, operands: list[Value]) -> list[Value]:
             for g, group in enumerate(groups)
             for k, size in ((j, sizes[j]) for j in group)
         )
-    return _reshaped(op, operands[0], shape)
+    return _view_as(op, operands[0], shape)
 
 
 def _reshape(scope: Scope, op: Operation, operands: list[Value]) -> list[Value]:
-    return _reshaped(op, operands[0], tuple(int(n) for n in operands[1]))
+    return _view_as(op, operands[0], tuple(int(n) for n in operands[1]))
 
 
-def _reshaped(op: Operation, x: Value, shape: tuple[int, ...]) -> list[Value]:
+def _view_as(op: Operation, x: Value, shape: tuple[int, ...]) -> list[Value]:
     if np.prod(shape, dtype=int) != np.prod(x.shape, dtype=int):
         raise ProgramError(f"{op_text(op)} sees {type_text(x)} as shape {list(shape)}, which has other elements.")
-    return [moved(lambda a: a.reshape(shape), x)]
+    return [move(lambda a: a.reshape(shape), x)]
 
 
 def _concat(scope: Scope, op: Operation, operands: list[Value]) -> list[Value]:
-    dim = integer(property_of(op, "axis" if op.name == "tosa.concat" else "dim"))
-    return [moved(lambda parts: np.concatenate(parts, axis=dim), list(operands))]
+    dim = int_of(op, "axis" if op.name == "tosa.concat" else "dim")
+    return [move(lambda parts: np.concatenate(parts, axis=dim), list(operands))]
 
 
 def _from_elements(scope: Scope, op: Operation, operands: list[Value]) -> list[Value]:
     shape = sizes_of(op.results[0].type)
-    return [moved(lambda parts: np.array(parts).reshape(shape), list(operands))]
+    return [move(lambda parts: np.array(parts).reshape(shape), list(operands))]
 
 
 def _pad(scope: Scope, op: Operation, operands: list[Value]) -> list[Value]:
     source = operands[0]
-    static = [ints(property_of(op, name)) for name in ("static_low", "static_high")]
-    first = sum(n == DYNAMIC for n in static[0])
-    low, high = mixed(static[0], operands[1 : 1 + first]), mixed(static[1], operands[1 + first :])
+    low, high = fill_lists(op, ("static_low", "static_high"), operands[1:])
     if min((*low, *high), default=0) < 0:
         raise ProgramError(f"{op_text(op)} pads by sizes below zero: low {list(low)}, high {list(high)}.")
     shape = tuple(a + n + b for a, n, b in zip(low, source.shape, high, strict=True))
-    grid = [np.arange(n).reshape([-1 if k == j else 1 for j in range(len(shape))]) for k, n in enumerate(shape)]
-    (filler,) = body_values(scope, op.regions[0].block, grid, [])
+    (filler,) = body_values(scope, op.regions[0].block, loop_indices(shape), [])
     inside = tuple(slice(a, a + n) for a, n in zip(low, source.shape, strict=True))
 
     def put(small: Any, around: Any) -> Any:
@@ -199,7 +187,7 @@ def _pad(scope: Scope, op: Operation, operands: list[Value]) -> list[Value]:
         out[inside] = small
         return out
 
-    return [moved(put, source, filler)]
+    return [move(put, source, filler)]
 
 
 # By op name; undefined elements may go in and come out.

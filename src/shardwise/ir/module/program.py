@@ -16,6 +16,7 @@ from xdsl.ir import Block, Operation, SSAValue
 from shardwise.errors import ArgumentError, ProgramError, did_you_mean, seal
 from shardwise.ir.module.values import DYNAMIC, Poisoned
 from shardwise.ir.place import place_of
+from shardwise.ir.shard import CollectiveOperation, ProcessLinearIndexOp, ProcessMultiIndexOp, UpdateHaloOp
 
 
 @dataclass(frozen=True)
@@ -83,34 +84,50 @@ class Scope:
 
 def program_of(module: ModuleOp, grids: Mapping[str, Sequence[int]] | None = None) -> Program:
     """Return a module made ready to run; `grids` gives the shapes of grids with open sizes."""
-    given = {name: tuple(int(n) for n in shape) for name, shape in (grids or {}).items()}
+    shapes = {name: tuple(int(n) for n in shape) for name, shape in (grids or {}).items()}
     functions: dict[str, FuncOp] = {}
-    found: dict[str, tuple[int, ...]] = {}
+    known: dict[str, tuple[int, ...]] = {}
     for op in module.body.block.ops:
         if isinstance(op, FuncOp):
             functions[op.sym_name.data] = op
         elif op.name == "shard.grid":
             name = symbol(property_of(op, "sym_name"))
-            found[name] = _grid_shape(name, ints(property_of(op, "shape")), given.pop(name, None))
-    if given:
-        unknown, known = next(iter(given)), ", ".join("@" + n for n in found) or "none"
+            known[name] = _grid_shape(name, ints(property_of(op, "shape")), shapes.pop(name, None))
+    if shapes:
+        unknown, listed = next(iter(shapes)), ", ".join("@" + n for n in known) or "none"
         raise ArgumentError(
-            f"a shape was given for the grid @{unknown}, which the module does not have; grids: {known}."
+            f"a shape was given for the grid @{unknown}, which the module does not have; grids: {listed}."
         )
-    return Program(module, functions, found)
+    return Program(module, functions, known)
 
 
-def _grid_shape(name: str, declared: tuple[int, ...], given: tuple[int, ...] | None) -> tuple[int, ...]:
+def _grid_shape(name: str, declared: tuple[int, ...], shape: tuple[int, ...] | None) -> tuple[int, ...]:
     text = "x".join("?" if n < 0 else str(n) for n in declared)
-    if given is None:
+    if shape is None:
         if any(n < 0 for n in declared):
             raise ArgumentError(f"the grid @{name} is {text}: say how large, as in grids={{{name!r}: (2, 4)}}.")
         return declared
-    if len(given) != len(declared) or any(
-        a not in (DYNAMIC, b) and a >= 0 for a, b in zip(declared, given, strict=True)
+    if len(shape) != len(declared) or any(
+        a not in (DYNAMIC, b) and a >= 0 for a, b in zip(declared, shape, strict=True)
     ):
-        raise ArgumentError(f"the grid @{name} is {text}, which {given} does not fit.")
-    return given
+        raise ArgumentError(f"the grid @{name} is {text}, which {shape} does not fit.")
+    return shape
+
+
+def is_partitioned(module: ModuleOp) -> bool:
+    """Whether a module says what each device does, rather than what is done to whole tensors.
+
+    >>> from shardwise.ir.text import parse_module
+    >>> text = "func.func @f(%x: tensor<2xf32>) -> tensor<2xf32> { return %x : tensor<2xf32> }"
+    >>> is_partitioned(parse_module(text))
+    False
+    """
+    return any(is_local(op) for op in module.walk())
+
+
+def is_local(op: Operation) -> bool:
+    """Whether an op says what one device does."""
+    return isinstance(op, CollectiveOperation | UpdateHaloOp | ProcessMultiIndexOp | ProcessLinearIndexOp)
 
 
 # -- reading ops -----------------------------------------------------------------------------------------
@@ -122,12 +139,22 @@ def property_of(op: Operation, name: str) -> Any:
 
 
 def ints(attribute: Any) -> tuple[int, ...]:
-    """Return the ints of an attribute that lists ints, whichever it is; none of none."""
+    """Return the ints of an attribute that lists ints, whichever it is; an absent one lists none."""
     if attribute is None:
         return ()
     if hasattr(attribute, "get_values"):
         return tuple(int(n) for n in attribute.get_values())
     return tuple(integer(n) for n in attribute.data)
+
+
+def ints_of(op: Operation, name: str) -> tuple[int, ...]:
+    """Return the ints that a property of an op lists."""
+    return ints(property_of(op, name))
+
+
+def int_of(op: Operation, name: str) -> int:
+    """Return the int that a property of an op is."""
+    return integer(property_of(op, name))
 
 
 def integer(attribute: Any) -> int:
@@ -144,14 +171,38 @@ def symbol(attribute: Any) -> str:
     return attribute
 
 
-def mixed(static: Sequence[int], dynamic: Sequence[Any]) -> tuple[int, ...]:
+def fill_open(static: Sequence[int], dynamic: Sequence[Any]) -> tuple[int, ...]:
     """Return a list of constants in which the open places are filled with values, in order.
 
-    >>> mixed((3, -9223372036854775808, 5), [np.int64(4)])
+    >>> fill_open((3, -9223372036854775808, 5), [np.int64(4)])
     (3, 4, 5)
     """
     rest = iter(dynamic)
     return tuple(int(next(rest)) if n == DYNAMIC else int(n) for n in static)
+
+
+def fill_lists(op: Operation, names: Sequence[str], dynamic: Sequence[Any]) -> list[tuple[int, ...]]:
+    """Return several lists of an op as `mixed` does, whose open places are filled one list after the other."""
+    rest = list(dynamic)
+    lists = [ints_of(op, name) for name in names]
+    return [fill_open(static, [rest.pop(0) for n in static if n == DYNAMIC]) for static in lists]
+
+
+def kept_dims(sizes: Sequence[int], result: Sequence[int]) -> list[int]:
+    """Return which dims of a slice its result has, if that has fewer: dims of size one are dropped, the first first.
+
+    >>> kept_dims((1, 4, 1), (4, 1)), kept_dims((1, 1), (1,))
+    ([1, 2], [0])
+    """
+    out: list[int] = []
+    spare = len(sizes) - len(result)
+    for k, size in enumerate(sizes):
+        place = len(out)
+        if spare and size == 1 and (place >= len(result) or result[place] != 1):
+            spare -= 1
+        else:
+            out.append(k)
+    return out
 
 
 def op_text(op: Operation) -> str:

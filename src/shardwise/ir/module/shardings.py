@@ -7,11 +7,10 @@ from dataclasses import dataclass
 from math import prod
 
 from shardwise.errors import ProgramError, seal
-from shardwise.ir.module.groups import Shape, multi_index
+from shardwise.ir.module.groups import Shape
 from shardwise.layout.cut import Cut
 from shardwise.layout.layout import Layout
 from shardwise.layout.mesh import DeviceMesh
-from shardwise.layout.tiling import Box
 
 
 @seal
@@ -48,18 +47,6 @@ class Sharding:
             cuts.append(Cut([names[a] for a in axes], offsets=bounds, halo=halo, edge="pad"))
         return Layout(mesh, cuts)
 
-    def box(self, shape: Sequence[int], device: int) -> Box:
-        """Return what a device holds, halo included; it may reach outside the tensor."""
-        return self.layout(len(shape)).held_box(shape, device)
-
-    def owned(self, shape: Sequence[int], device: int) -> Box:
-        """Return what a device owns."""
-        return self.layout(len(shape)).box(shape, device)
-
     def shape(self, shape: Sequence[int], device: int) -> Shape:
-        """Return the shape of the shard of a device."""
-        return tuple(stop - start for start, stop in self.box(shape, device))
-
-    def describe(self, device: int) -> str:
-        """Return a device as errors name it."""
-        return f"device {device} {multi_index(self.grid_shape, device)}"
+        """Return the shape of the shard of a device, halo included."""
+        return tuple(stop - start for start, stop in self.layout(len(shape)).held_box(shape, device))

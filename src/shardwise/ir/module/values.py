@@ -12,6 +12,7 @@ from typing import Any
 
 import ml_dtypes
 import numpy as np
+import optree
 from xdsl.dialects.builtin import (
     DYNAMIC_INDEX,
     BFloat16Type,
@@ -96,43 +97,42 @@ class Poisoned:
 Value = Any  # an array or scalar of NumPy, Poisoned, or what an op has of its own, such as a sharding
 
 
-def undefined(shape: tuple[int, ...], dtype: np.dtype, origin: str) -> Value:
+def undefined_tensor(shape: tuple[int, ...], dtype: np.dtype, origin: str) -> Value:
     """Return a tensor with no defined element; one without elements has nothing to define."""
     if 0 in shape:
         return np.zeros(shape, dtype)
     return Poisoned(np.zeros(shape, dtype), np.broadcast_to(np.True_, shape), origin)
 
 
-def defined(value: Value, what: str) -> Value:
+def check_defined(value: Value, what: str) -> Value:
     """Return a value, after checking that all of it is defined."""
     if isinstance(value, Poisoned):
         raise ProgramError(f"{what} is undefined: {value.origin} left it so.")
     return value
 
 
-def moved(movement: Callable[..., Any], *values: Value) -> Value:
+def move(movement: Callable[..., Any], *values: Value) -> Value:
     """Apply a function that only moves elements, to data and to what is undefined in it alike.
 
-    >>> whole = undefined((2,), np.dtype("float32"), "%0")
-    >>> moved(np.concatenate, [whole, np.ones(1, "float32")]).mask
+    >>> whole = undefined_tensor((2,), np.dtype("float32"), "%0")
+    >>> move(np.concatenate, [whole, np.ones(1, "float32")]).mask
     array([ True,  True, False])
     """
-    given = list(_leaves(values))
-    poisons = [x for x in given if isinstance(x, Poisoned)]
+    trees: Any = values
+    poisons = [x for x in optree.tree_leaves(trees) if isinstance(x, Poisoned)]
     if not poisons:
         return movement(*values)
-    data = movement(*_mapped(values, lambda x: x.data if isinstance(x, Poisoned) else x))
-    mask = movement(*_mapped(values, lambda x: x.mask if isinstance(x, Poisoned) else np.zeros(np.shape(x), bool)))
+    data, mask = (movement(*optree.tree_map(part, trees)) for part in (data_of, _mask_of))
     return Poisoned(data, mask, poisons[0].origin) if np.any(mask) else data
 
 
-def _leaves(values: Any) -> Any:
-    for value in values:
-        yield from value if isinstance(value, list) else [value]
+def data_of(x: Value) -> Any:
+    """Return the array of a value, whether all of it is defined or not."""
+    return x.data if isinstance(x, Poisoned) else x
 
 
-def _mapped(values: Any, function: Callable[[Any], Any]) -> list[Any]:
-    return [[function(x) for x in v] if isinstance(v, list) else function(v) for v in values]
+def _mask_of(x: Value) -> Any:
+    return x.mask if isinstance(x, Poisoned) else np.zeros(np.shape(x), bool)
 
 
 def sizes_of(kind: Attribute) -> tuple[int, ...]:
@@ -156,4 +156,4 @@ def fits(value: Any, kind: Attribute) -> bool:
 
 def type_text(value: Any) -> str:
     """Return dtype and shape of a value in short: `float32[2, 3]`."""
-    return f"{value.dtype}{list(np.shape(value) if not isinstance(value, Poisoned) else value.shape)}"
+    return f"{value.dtype}{list(np.shape(data_of(value)))}"

@@ -25,8 +25,8 @@ class Boundary:
 
 def annotations_of(value: SSAValue) -> list[ShardOp]:
     """Return the annotations of a value, in the order of the text."""
-    found = [use.operation for use in value.uses if use.index == 0 and isinstance(use.operation, ShardOp)]
-    return [op for op in found if isinstance(op, ShardOp)]
+    users = [use.operation for use in value.uses if use.index == 0 and isinstance(use.operation, ShardOp)]
+    return [op for op in users if isinstance(op, ShardOp)]
 
 
 def producer(value: SSAValue) -> ShardOp | None:
@@ -34,11 +34,11 @@ def producer(value: SSAValue) -> ShardOp | None:
     return next((op for op in annotations_of(value) if not op.annotate_for_users), None)
 
 
-def made_as(value: SSAValue) -> ShardOp | None:
+def annotation_of(value: SSAValue) -> ShardOp | None:
     """Return how a value is made or, if nothing says that, how its only user sees it."""
-    found = producer(value)
-    if found is not None:
-        return found
+    annotation = producer(value)
+    if annotation is not None:
+        return annotation
     uses = list(value.uses)
     return next(iter(annotations_of(value)), None) if len(uses) == 1 else None
 
@@ -52,12 +52,12 @@ def boundary_of(function: FuncOp, grids: Grids) -> Boundary:
     last = block.last_op
     results = list(last.operands) if isinstance(last, ReturnOp) else []
     return Boundary(
-        tuple(said(made_as(arg), grids) for arg in block.args),
-        tuple(said(x.owner if isinstance(x.owner, ShardOp) else made_as(x), grids) for x in results),
+        tuple(layout_of(annotation_of(arg), grids) for arg in block.args),
+        tuple(layout_of(x.owner if isinstance(x.owner, ShardOp) else annotation_of(x), grids) for x in results),
     )
 
 
-def said(op: ShardOp | None, grids: Grids) -> Layout | None:
+def layout_of(op: ShardOp | None, grids: Grids) -> Layout | None:
     """Return the layout that an annotation says."""
     if op is None or not isinstance(op.src.type, TensorType):
         return None

@@ -1,4 +1,4 @@
-"""Ways: how the loops of an op can be spread, and which way is cheapest."""
+"""Candidates: how the loops of an op can be spread, and which of these is cheapest."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from shardwise.layout.placement import ReduceOp, reductions_of
 from shardwise.plan.plan import plan_reshard
 from shardwise.prim.dispatch.rule import Dims, Factor
 
-MOST = 256  # ways that are looked at
+MOST = 256  # candidates that are looked at
 
 
 @seal
@@ -37,7 +37,7 @@ class End:
 
 @seal
 @dataclass(frozen=True, slots=True)
-class Way:
+class Candidate:
     """The layout that each operand is brought into (None if it is no tensor), and that of each result."""
 
     operands: tuple[Layout | None, ...]
@@ -45,34 +45,38 @@ class Way:
 
 
 @cache(entries=8192)
-def cheapest(rule: OpRule, operands: tuple[End | None, ...], results: tuple[End, ...], mesh: DeviceMesh) -> Way:
-    """Return the way that moves the fewest bytes, and if possible none of what is said firmly.
+def find_cheapest(
+    rule: OpRule, operands: tuple[End | None, ...], results: tuple[End, ...], mesh: DeviceMesh
+) -> Candidate:
+    """Return the candidate that moves the fewest bytes, and if possible none of what is said firmly.
 
     Results may be left partial; resolving them, to what is said of them or where they are, is part of the cost.
     """
-    best: tuple[tuple[float, ...], Way] | None = None
-    for way in ways(rule, operands, results, mesh):
-        cost = _cost(way, operands, results)
+    best: tuple[tuple[float, ...], Candidate] | None = None
+    for candidate in iterate_candidates(rule, operands, results, mesh):
+        cost = _cost(candidate, operands, results)
         if best is None or cost < best[0]:
-            best = (cost, way)
+            best = (cost, candidate)
         if cost[:2] == (0, 0):  # those that follow are less spread
             break
     assert best is not None, "an op with nothing spread is always possible"
     return best[1]
 
 
-def ways(rule: OpRule, operands: Sequence[End | None], results: Sequence[End], mesh: DeviceMesh) -> Iterator[Way]:
-    """Yield the ways to spread an op, each factor cut as an operand or a result has it cut, or whole."""
+def iterate_candidates(
+    rule: OpRule, operands: Sequence[End | None], results: Sequence[End], mesh: DeviceMesh
+) -> Iterator[Candidate]:
+    """Yield how an op can be spread, each factor cut as an operand or a result has it cut, or whole."""
     choices = _choices(rule, operands, results, mesh)
     count = 0
     for cuts in product(*choices.values()):
         used = [axis for cut in cuts for axis in cut.axes]
         if any(a == b or overlap(a, b) for i, a in enumerate(used) for b in used[:i]):
             continue
-        way = _way(rule, dict(zip(choices, cuts, strict=True)), operands, results, mesh)
-        if way is None:
+        candidate = _candidate(rule, dict(zip(choices, cuts, strict=True)), operands, results, mesh)
+        if candidate is None:
             continue
-        yield way
+        yield candidate
         count += 1
         if count >= MOST:
             return
@@ -114,41 +118,41 @@ def _fit(rule: OpRule, factor: Factor, cut: Cut, sizes: set[int]) -> Cut | None:
     return Cut(cut.axes, offsets=cut.offsets) if factor in rule.reduced else cut
 
 
-def _way(
+def _candidate(
     rule: OpRule, cuts: dict[Factor, Cut], operands: Sequence[End | None], results: Sequence[End], mesh: DeviceMesh
-) -> Way | None:
+) -> Candidate | None:
     pending = [axis for factor in rule.reduced for axis in cuts[factor].axes]
-    made = []
+    outputs = []
     for k, (dims, end) in enumerate(zip(rule.results, results, strict=True)):
         how = rule.combine[k] if pending else ReduceOp.SUM
         if pending and how not in reductions_of(end.dtype):
             return None
-        made.append(Layout(mesh, _dims(dims, cuts), pending, how))
+        outputs.append(Layout(mesh, _dims(dims, cuts), pending, how))
     count = len(operands) if rule.inits is None else rule.inits
-    given = [
+    inputs = [
         None if dims is None or end is None else Layout(mesh, _dims(dims, cuts))
         for dims, end in zip(rule.operands[:count], operands[:count], strict=True)
     ]
-    inits = [layout.resolved() for layout in made] if rule.inits is not None else []
-    if not all(is_sayable(layout) for layout in (*given, *made) if layout is not None):
+    inits = [layout.resolved() for layout in outputs] if rule.inits is not None else []
+    if not all(is_sayable(layout) for layout in (*inputs, *outputs) if layout is not None):
         return None
-    return Way((*given, *inits), tuple(made))
+    return Candidate((*inputs, *inits), tuple(outputs))
 
 
 def _dims(dims: Dims, cuts: dict[Factor, Cut]) -> list[Cut]:
     return [Cut() if factor is None else cuts[factor] for factor in dims]
 
 
-def _cost(way: Way, operands: Sequence[End | None], results: Sequence[End]) -> tuple[float, ...]:
+def _cost(candidate: Candidate, operands: Sequence[End | None], results: Sequence[End]) -> tuple[float, ...]:
     firm, total, time, work = 0, 0.0, 0.0, 0
     moves = []
-    for end, layout in zip(operands, way.operands, strict=True):
+    for end, layout in zip(operands, candidate.operands, strict=True):
         if end is None or layout is None:
             continue
         work += prod(layout.tiling(end.shape).largest)
         if end.layout is not None and end.layout is not layout:
             moves.append((end, end.layout, layout))
-    for end, layout in zip(results, way.results, strict=True):
+    for end, layout in zip(results, candidate.results, strict=True):
         work += prod(layout.tiling(end.shape).largest)
         to = end.layout if end.layout is not None else layout.resolved()
         if to is not layout:

@@ -11,6 +11,7 @@ from xdsl.dialects import arith
 from xdsl.dialects.builtin import DYNAMIC_INDEX, IndexType, IntegerAttr
 from xdsl.ir import Operation, SSAValue
 
+from shardwise.ir.constants import constant_int
 from shardwise.ir.passes.folding import Folding
 from shardwise.ir.shard import (
     BroadcastOp,
@@ -24,12 +25,12 @@ from shardwise.ir.shard import (
     ShardingOp,
     UpdateHaloOp,
 )
-from shardwise.ir.shard.attributes import ints_attribute
+from shardwise.ir.shard.attributes import ints_attribute, split_dims
 
 
 def known_shape(f: Folding, op: GridShapeOp) -> SSAValue | None:
     """A size of a grid that is known is a constant."""
-    shape = f.grids.shapes[op.grid.root_reference.data]
+    shape = f.grids.shapes[op.grid_name]
     axes = [int(a) for a in op.axes.get_values()] or list(range(len(shape)))
     if any(shape[a] < 0 for a in axes):
         return None
@@ -40,37 +41,25 @@ def known_shape(f: Folding, op: GridShapeOp) -> SSAValue | None:
 
 def only_position(f: Folding, op: ProcessMultiIndexOp) -> SSAValue | None:
     """Along an axis of one device every device is at 0."""
-    shape = f.grids.shapes[op.grid.root_reference.data]
+    shape = f.grids.shapes[op.grid_name]
     axes = [int(a) for a in op.axes.get_values()] or list(range(len(shape)))
-    found = [k for k, a in enumerate(axes) if shape[a] == 1 and op.results[k].first_use is not None]
-    for k in found:
+    single = [k for k, a in enumerate(axes) if shape[a] == 1 and op.results[k].first_use is not None]
+    for k in single:
         op.results[k].replace_all_uses_with(f.add(arith.ConstantOp(IntegerAttr(0, IndexType()))))
-    return op.results[0] if found else None
+    return op.results[0] if single else None
 
 
 # -- constants -------------------------------------------------------------------------------------------
 
 
-def _number(value: SSAValue) -> int | None:
-    op = value.owner
-    if isinstance(op, arith.ConstantOp) and isinstance(op.value, IntegerAttr):
-        return op.value.value.data
-    return None
-
-
-def _filled(static: Sequence[int], dynamic: Sequence[SSAValue]) -> tuple[list[int], list[SSAValue]] | None:
-    # Values that are constants, written down; None if there are none.
-    found = [_number(x) for x in dynamic]
-    if all(n is None for n in found):
-        return None
-    rest, numbers, left = iter(zip(found, dynamic, strict=True)), [], []
+def _fill(static: Sequence[int], dynamic: Sequence[SSAValue]) -> tuple[list[int], list[SSAValue]]:
+    # A list in which values that are constants are written down, and the values that are left.
+    rest, numbers, left = iter(dynamic), [], []
     for n in static:
-        if n != DYNAMIC_INDEX:
-            numbers.append(int(n))
-            continue
-        number, value = next(rest)
+        value = next(rest, None) if n == DYNAMIC_INDEX else None
+        number = int(n) if value is None else constant_int(value)
         numbers.append(DYNAMIC_INDEX if number is None else number)
-        left += [value] if number is None else []
+        left += [value] if value is not None and number is None else []
     return numbers, left
 
 
@@ -88,34 +77,32 @@ LISTS: dict[str, str] = {
 def known_numbers(f: Folding, op: Operation) -> SSAValue | None:
     """A device or a halo given by a value that is a constant is given by the constant."""
     name = LISTS[op.name]
-    given: Any = op.properties.get(name)
-    filled = None if given is None else _filled(given.get_values(), op.operands[1:])
-    if filled is None:
+    attribute: Any = op.properties.get(name)
+    if attribute is None:
         return None
-    op.properties[name] = ints_attribute(filled[0], name)
-    op.operands = [op.operands[0], *filled[1]]
+    numbers, values = _fill(attribute.get_values(), op.operands[1:])
+    if len(values) == len(op.operands) - 1:
+        return None
+    op.properties[name] = ints_attribute(numbers, name)
+    op.operands = [op.operands[0], *values]
     return op.results[0]
 
 
 def known_sharding(f: Folding, op: ShardingOp) -> SSAValue | None:
     """Constants in a sharding are written down; halos of no width and offsets of equal shards are left out."""
-    halos = _filled(op.static_halo_sizes.get_values(), op.dynamic_halo_sizes)
-    offsets = _filled(op.static_sharded_dims_offsets.get_values(), op.dynamic_sharded_dims_offsets)
-    lists = [
-        offsets or ([*op.static_sharded_dims_offsets.get_values()], [*op.dynamic_sharded_dims_offsets]),
-        halos or ([*op.static_halo_sizes.get_values()], [*op.dynamic_halo_sizes]),
-    ]
-    if lists[1][0] and not any(lists[1][0]):
-        lists[1] = ([], [])
-    if lists[0][0] and not lists[0][1] and _are_equal(f, op, lists[0][0]):
-        lists[0] = ([], [])
+    halos = _fill(op.static_halo_sizes.get_values(), op.dynamic_halo_sizes)
+    offsets = _fill(op.static_sharded_dims_offsets.get_values(), op.dynamic_sharded_dims_offsets)
+    if not any(halos[0]):
+        halos = [], []
+    if not offsets[1] and _are_equal(f, op, offsets[0]):
+        offsets = [], []
     new = ShardingOp(
         op.grid,
         op.split_axes,
-        lists[0][1],
-        lists[1][1],
-        static_sharded_dims_offsets=lists[0][0],
-        static_halo_sizes=lists[1][0],
+        offsets[1],
+        halos[1],
+        static_sharded_dims_offsets=offsets[0],
+        static_halo_sizes=halos[0],
     )
     if new.properties == op.properties:
         new.erase()
@@ -125,11 +112,9 @@ def known_sharding(f: Folding, op: ShardingOp) -> SSAValue | None:
 
 
 def _are_equal(f: Folding, op: ShardingOp, offsets: list[int]) -> bool:
-    shape, rest = f.grids.shapes[op.grid.root_reference.data], list(offsets)
-    for axes in op.split_axes.axes:
-        parts = prod(shape[a] for a in axes.get_values())
-        if not len(axes.get_values()):
-            continue
+    shape, rest = f.grids.shapes[op.grid_name], list(offsets)
+    for axes in filter(None, split_dims(op.split_axes)):
+        parts = prod(shape[a] for a in axes)
         row, rest = rest[: parts + 1], rest[parts + 1 :]
         if len({b - a for a, b in pairwise(row)}) > 1:
             return False

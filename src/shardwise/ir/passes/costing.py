@@ -2,24 +2,29 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import accumulate
 from math import prod
+from typing import TypeVar
 
 from xdsl.dialects.builtin import DYNAMIC_INDEX, ModuleOp, TensorType
 from xdsl.dialects.func import FuncOp
 from xdsl.ir import Block, Operation, SSAValue
 
 from shardwise.errors import seal
-from shardwise.ir.interpret.run import is_partitioned
+from shardwise.ir.module.program import is_partitioned
 from shardwise.ir.module.values import dtype_of
 from shardwise.ir.passes.layouts import Grids, grids_of, numbers
-from shardwise.ir.passes.partitioning import partitioned
+from shardwise.ir.passes.partitioning import partition_with_plans
 from shardwise.ir.place import place_of
 from shardwise.ir.shard import CollectiveOperation, UpdateHaloOp
+from shardwise.ir.shard.attributes import split_dims
 from shardwise.layout.mesh import DeviceMesh
 from shardwise.plan.cost import Link, Links, move_time
 from shardwise.plan.steps import Step
+
+Number = TypeVar("Number", int, float)
 
 
 @seal
@@ -60,12 +65,13 @@ class Cost:
     @property
     def time(self) -> float | None:
         """The seconds of all collectives, one after another."""
-        times = [line.time for line in self.lines]
-        return sum(t for t in times if t is not None) if None not in times else None
+        return _sum([line.time for line in self.lines])
 
 
-def _sum(given: list[int | None]) -> int | None:
-    return sum(n for n in given if n is not None) if None not in given else None
+def _sum(terms: Sequence[Number | None]) -> Number | None:
+    # Not known where a term is not.
+    known = [term for term in terms if term is not None]
+    return sum(known) if len(known) == len(terms) else None  # type: ignore[return-value]
 
 
 def cost(module: ModuleOp, links: Links | Mapping[str, Link] | Link | None = None) -> Cost:
@@ -88,17 +94,17 @@ def cost(module: ModuleOp, links: Links | Mapping[str, Link] | Link | None = Non
     model, grids = Links.of(links), grids_of(module)
     if is_partitioned(module) or not grids.shapes:
         return Cost(tuple(_lines(module, grids, model)), _memory(module, {}))
-    made = partitioned(module)
+    partition = partition_with_plans(module)
     lines = [
-        _planned(move.op, step, move.plan.src.mesh, model)
-        for move in made.moves
+        _planned_line(move.op, step, move.plan.src.mesh, model)
+        for move in partition.moves
         for step in move.plan.steps
         if not step.is_local
     ]
-    return Cost(tuple(lines), _memory(made.module, made.largest))
+    return Cost(tuple(lines), _memory(partition.module, partition.largest))
 
 
-def _planned(op: Operation, step: Step, mesh: DeviceMesh, links: Links) -> Line:
+def _planned_line(op: Operation, step: Step, mesh: DeviceMesh, links: Links) -> Line:
     levels = links.on(mesh, step.axes) or [(mesh.num_devices, links.default)]
     time = sum(move_time(levels, size) for size in step.estimates)
     received = step.received
@@ -131,7 +137,7 @@ def _lines(module: ModuleOp, grids: Grids, links: Links) -> Iterator[Line]:
             yield _halo_line(op, grids, links)
         elif isinstance(op, CollectiveOperation) and op.name in COUNTS:
             axes = tuple(int(a) for a in op.grid_axes.get_values())
-            mesh = grids.mesh(op.grid.root_reference.data)
+            mesh = grids.mesh(op.grid_name)
             count = prod(mesh.mesh_shape[a] for a in axes)
             a, b = size_of(op.operands[0]), size_of(op.results[0])
             known = None if a is None or b is None else COUNTS[op.name](count, a, b)
@@ -151,8 +157,8 @@ def _line(
 
 def _halo_line(op: UpdateHaloOp, grids: Grids, links: Links) -> Line:
     # Each device is taken to have neighbours on both sides.
-    mesh = grids.mesh(op.grid.root_reference.data)
-    lists = [tuple(int(a) for a in axes.get_values()) for axes in op.split_axes.axes]
+    mesh = grids.mesh(op.grid_name)
+    lists = split_dims(op.split_axes)
     halos, whole = list(op.static_halo_sizes.get_values()), size_of(op.destination)
     inner = list(op.destination.type.get_shape()) if isinstance(op.destination.type, TensorType) else []
     for dim, axes in enumerate(lists):
@@ -176,42 +182,36 @@ def size_of(value: SSAValue) -> int | None:
 
 
 def _memory(module: ModuleOp, largest: Mapping[SSAValue, int]) -> int | None:
-    found = [
+    peaks = [
         _peak(op.body.blocks[0], largest) for op in module.body.block.ops if isinstance(op, FuncOp) and op.body.blocks
     ]
-    return max((n for n in found if n is not None), default=0) if None not in found else None
+    return None if None in peaks else max((n for n in peaks if n is not None), default=0)
 
 
 def _peak(block: Block, largest: Mapping[SSAValue, int]) -> int | None:
     # Each value from its op to its last use; what ops have inside comes on top.
     order = {op: k for k, op in enumerate(block.ops)}
-    ends: dict[int, int] = {}
-    live = 0
+    changes = [0] * (len(order) + 2)  # before the first op, at each op, and after the last
     for value in [*block.args, *(x for op in order for x in op.results)]:
         size = size_of(value) if value not in largest else largest[value]
         if size is None:
             size = _bound(value, largest)
         if size is None:
             return None
+        start = order[value.owner] + 1 if isinstance(value.owner, Operation) else 0
         uses = [block.find_ancestor_op_in_block(use.operation) for use in value.uses]
-        last = max((order[op] for op in uses if op is not None), default=-1)
-        start = order[value.owner] if isinstance(value.owner, Operation) else -1
-        live += size if start < 0 else 0
-        if start >= 0:
-            ends[start] = ends.get(start, 0) + size
-        after = max(last, start) + 1
-        ends[-2 - after] = ends.get(-2 - after, 0) + size
-    most = live
-    for op, k in order.items():
-        live -= ends.get(-2 - k, 0)
-        live += ends.get(k, 0)
-        inner = 0
-        if not op.name.startswith(("linalg.", "tensor.")):
-            for region in op.regions:
-                for child in region.blocks:
-                    inner = max(inner, _peak(child, largest) or 0)
-        most = max(most, live + inner)
-    return most
+        last = max((order[op] + 1 for op in uses if op is not None), default=start)
+        changes[start] += size
+        changes[last + 1] -= size
+    live = list(accumulate(changes))
+    inner = [max((_peak(child, largest) or 0 for child in _bodies(op)), default=0) for op in order]
+    return max(live[0], *(own + inside for own, inside in zip(live[1:], inner, strict=False)), 0)
+
+
+def _bodies(op: Operation) -> list[Block]:
+    if op.name.startswith(("linalg.", "tensor.")):
+        return []
+    return [block for region in op.regions for block in region.blocks]
 
 
 def _bound(value: SSAValue, largest: Mapping[SSAValue, int]) -> int | None:

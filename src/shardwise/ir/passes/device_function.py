@@ -14,17 +14,19 @@ from xdsl.dialects.func import CallOp, FuncOp, ReturnOp
 from xdsl.ir import Block, Operation, Region, SSAValue
 
 from shardwise.errors import ProgramError, seal
+from shardwise.ir.constants import constant_int
 from shardwise.ir.module.program import op_text
 from shardwise.ir.module.values import dtype_of
-from shardwise.ir.passes.boundaries import Boundary, made_as, producer, said
-from shardwise.ir.passes.candidates import End, cheapest
-from shardwise.ir.passes.layouts import Grids, is_static, local_type, shape_of
-from shardwise.ir.passes.local_ops import localized
+from shardwise.ir.passes.boundaries import Boundary, annotation_of, layout_of, producer
+from shardwise.ir.passes.candidates import End, find_cheapest
+from shardwise.ir.passes.layouts import Grids, local_type
+from shardwise.ir.passes.local_ops import write_local
 from shardwise.ir.passes.resharding import resharded
 from shardwise.ir.passes.rules import rule_of
-from shardwise.ir.passes.sources import is_source, made
+from shardwise.ir.passes.sources import is_source, make_source
 from shardwise.ir.passes.writer import Writer
 from shardwise.ir.shard import GetShardingOp, ShardingOp, ShardOp
+from shardwise.ir.types import is_static, shape_of
 from shardwise.layout.layout import Layout, Shape
 from shardwise.layout.mesh import DeviceMesh
 from shardwise.plan.plan import Plan
@@ -40,7 +42,7 @@ class Reshard:
 
 
 @dataclass(slots=True)
-class Held:
+class LocalValue:
     """What a device holds of a value: the local value and its layout, or a source that can be made in any."""
 
     layout: Layout
@@ -57,7 +59,7 @@ class DeviceFunction:
     boundaries: Mapping[str, Boundary]
     moves: list[Reshard]
     largest: dict[SSAValue, int]
-    held: dict[SSAValue, Held] = field(default_factory=dict)
+    values: dict[SSAValue, LocalValue] = field(default_factory=dict)
     plain: dict[SSAValue, SSAValue] = field(default_factory=dict)  # what is no tensor
     known: ChainMap[tuple[SSAValue, Layout], SSAValue] = field(default_factory=lambda: ChainMap())
     shardings: list[ShardingOp] = field(default_factory=list)
@@ -67,7 +69,7 @@ class DeviceFunction:
         """The first grid, for what is not spread at all."""
         return self.grids.mesh(next(iter(self.grids.shapes)))
 
-    def written(self) -> FuncOp:
+    def write(self) -> FuncOp:
         """Return the function of a device."""
         name, boundary = self.old.sym_name.data, self.boundaries[self.old.sym_name.data]
         properties = dict(self.old.properties)
@@ -113,12 +115,12 @@ class DeviceFunction:
         if not isinstance(x.type, TensorType):
             self.plain[x] = local
             return
-        self._held(x, Held(layout if layout is not None else self._whole(x), local))
+        self._note(x, LocalValue(layout if layout is not None else self._whole(x), local))
 
-    def _held(self, x: SSAValue, held: Held) -> None:
-        self.held[x] = held
-        if held.local is not None and not is_static(held.local.type) and is_static(x.type):
-            self.largest[held.local] = held.layout.max_local_bytes(shape_of(x), dtype_of(x.type))
+    def _note(self, x: SSAValue, local_value: LocalValue) -> None:
+        self.values[x] = local_value
+        if local_value.local is not None and not is_static(local_value.local.type) and is_static(x.type):
+            self.largest[local_value.local] = local_value.layout.max_local_bytes(shape_of(x), dtype_of(x.type))
 
     def _whole(self, x: SSAValue) -> Layout:
         assert isinstance(x.type, TensorType)
@@ -146,7 +148,7 @@ class DeviceFunction:
         elif op.name == "tensor.dim" and self._known_dim(op):
             pass
         elif is_source(op):
-            self.held[op.results[0]] = Held(self._whole(op.results[0]), source=op)
+            self.values[op.results[0]] = LocalValue(self._whole(op.results[0]), source=op)
         else:
             self._computation(op)
 
@@ -163,22 +165,19 @@ class DeviceFunction:
         self.shardings.append(copy)
 
     def _annotation(self, op: ShardOp) -> None:
-        layout = said(op, self.grids)
+        layout = layout_of(op, self.grids)
         assert layout is not None
         if not is_static(op.src.type):
             self._type(op.src, layout)
-            self.held[op.result] = self.held[op.src]
+            self.values[op.result] = self.values[op.src]
             return
         local = self._local(op.src, layout, op)
-        self._held(op.result, Held(layout, local))
+        self._note(op.result, LocalValue(layout, local))
 
     def _known_dim(self, op: Operation) -> bool:
         # The size of the whole, not that of a shard.
-        dim, source = op.operands[1].owner, op.operands[0]
-        if not isinstance(dim, arith.ConstantOp) or not isinstance(dim.value, IntegerAttr):
-            return False
-        assert isinstance(source.type, TensorType)
-        size = source.type.get_shape()[dim.value.value.data]
+        dim = constant_int(op.operands[1])
+        size = -1 if dim is None else shape_of(op.operands[0])[dim]
         if size < 0:
             return False
         self.plain[op.results[0]] = self.writer.add(arith.ConstantOp(IntegerAttr(size, IndexType())))
@@ -187,60 +186,60 @@ class DeviceFunction:
     def _computation(self, op: Operation) -> None:
         rule = rule_of(op)
         if rule is None or self._reads_from_outside(op):
-            self._replicated(op)
+            self._replicate(op)
             return
-        operands = tuple(self._end(x) for x in op.operands)
-        results = tuple(self._wanted(x) for x in op.results)
-        way = cheapest(rule, operands, results, self._mesh_of(operands, results))
-        locals_ = [
+        operands = tuple(self._operand_end(x) for x in op.operands)
+        results = tuple(self._result_end(x) for x in op.results)
+        candidate = find_cheapest(rule, operands, results, self._mesh_of(operands, results))
+        inputs = [
             self.plain[x] if layout is None else self._local(x, layout, op)
-            for x, layout in zip(op.operands, way.operands, strict=True)
+            for x, layout in zip(op.operands, candidate.operands, strict=True)
         ]
-        made = localized(self.writer, op, rule, way, locals_, self.plain)
-        for old, new, layout, end in zip(op.results, made, way.results, results, strict=True):
+        outputs = write_local(self.writer, op, rule, candidate, inputs, self.plain)
+        for old, new, layout, end in zip(op.results, outputs, candidate.results, results, strict=True):
             new.name_hint = old.name_hint
-            self._produced(op, old, new, layout, end.layout)
+            self._keep_result(op, old, new, layout, end.layout)
 
     def _reads_from_outside(self, op: Operation) -> bool:
         # A body that picks elements of a tensor by index may need any of them.
-        return any(x in self.held for inner in op.walk() if inner is not op for x in inner.operands)
+        return any(x in self.values for inner in op.walk() if inner is not op for x in inner.operands)
 
-    def _produced(self, op: Operation, old: SSAValue, new: SSAValue, layout: Layout, wanted: Layout | None) -> None:
+    def _keep_result(self, op: Operation, old: SSAValue, new: SSAValue, layout: Layout, wanted: Layout | None) -> None:
         # What is pending is resolved where it is used, if there is one such place; so it goes straight to the layout
         # that is needed there.
         to = wanted if wanted is not None else layout.resolved()
         uses = list(old.uses)
         if wanted is None and layout.partial and len(uses) == 1 and uses[0].operation.parent is op.parent:
             to = layout
-        local = self._moved(new, layout, to, shape_of(old), op)
-        self._held(old, Held(to, local))
+        local = self._reshard(new, layout, to, shape_of(old), op)
+        self._note(old, LocalValue(to, local))
 
     def _mesh_of(self, operands: Sequence[End | None], results: Sequence[End]) -> DeviceMesh:
         layouts = [end.layout for end in (*results, *operands) if end is not None and end.layout is not None]
         return next((layout.mesh for layout in layouts if layout.sharded_axes), self.mesh)
 
-    def _end(self, x: SSAValue) -> End | None:
+    def _operand_end(self, x: SSAValue) -> End | None:
         if not isinstance(x.type, TensorType):
             return None
-        held = self.held[x]
-        layout = None if held.source is not None else held.layout
+        local_value = self.values[x]
+        layout = None if local_value.source is not None else local_value.layout
         return End(shape_of(x), dtype_of(x.type), layout)
 
-    def _wanted(self, x: SSAValue) -> End:
-        said_ = producer(x)
-        if said_ is None:
-            found = made_as(x)
-            said_ = found if found is not None and found.parent is self._parent(x) else None
-        return End(shape_of(x), dtype_of(x.type), said(said_, self.grids))
+    def _result_end(self, x: SSAValue) -> End:
+        annotation = producer(x)
+        if annotation is None:
+            seen = annotation_of(x)
+            annotation = seen if seen is not None and seen.parent is self._parent(x) else None
+        return End(shape_of(x), dtype_of(x.type), layout_of(annotation, self.grids))
 
     def _parent(self, x: SSAValue) -> Block | None:
         return x.owner.parent if isinstance(x.owner, Operation) else x.owner
 
-    def _replicated(self, op: Operation) -> None:
+    def _replicate(self, op: Operation) -> None:
         # An op without a rule does the same on every device.
         mapping: dict[SSAValue, SSAValue] = {}
         for x in dict.fromkeys(x for inner in op.walk() for x in inner.operands):
-            if x in self.held:
+            if x in self.values:
                 mapping[x] = self._local(x, self._whole_like(x), op)
             elif x in self.plain:
                 mapping[x] = self.plain[x]
@@ -250,27 +249,27 @@ class DeviceFunction:
             self._hold(old, new, None)
 
     def _whole_like(self, x: SSAValue) -> Layout:
-        return Layout.replicated(self.held[x].layout.mesh, self.held[x].layout.rank)
+        return Layout.replicated(self.values[x].layout.mesh, self.values[x].layout.rank)
 
     # -- layouts -----------------------------------------------------------------------------------
 
     def _local(self, x: SSAValue, layout: Layout, op: Operation) -> SSAValue:
-        held = self.held[x]
-        if held.source is not None:
-            return self._sourced(held.source, layout)
-        assert held.local is not None
-        if held.layout is layout:
-            return held.local
-        return self._moved(held.local, held.layout, layout, shape_of(x), op)
+        local_value = self.values[x]
+        if local_value.source is not None:
+            return self._from_source(local_value.source, layout)
+        assert local_value.local is not None
+        if local_value.layout is layout:
+            return local_value.local
+        return self._reshard(local_value.local, local_value.layout, layout, shape_of(x), op)
 
-    def _sourced(self, source: Operation, layout: Layout) -> SSAValue:
+    def _from_source(self, source: Operation, layout: Layout) -> SSAValue:
         key = (source.results[0], layout)
         if key not in self.known:
-            self.known[key] = made(self.writer, source, [self.plain[x] for x in source.operands], layout)
+            self.known[key] = make_source(self.writer, source, [self.plain[x] for x in source.operands], layout)
             self.known[key].name_hint = source.results[0].name_hint
         return self.known[key]
 
-    def _moved(self, local: SSAValue, src: Layout, dst: Layout, shape: Shape, op: Operation) -> SSAValue:
+    def _reshard(self, local: SSAValue, src: Layout, dst: Layout, shape: Shape, op: Operation) -> SSAValue:
         whole = src.is_replicated and not src.has_halo
         if src is dst or (whole and dst.is_replicated and not dst.has_halo):
             return local
@@ -286,9 +285,9 @@ class DeviceFunction:
     # -- control -----------------------------------------------------------------------------------
 
     def _return(self, op: ReturnOp) -> None:
-        self.writer.block.add_op(ReturnOp(*self._delivered(op.operands, self.results, op)))
+        self.writer.block.add_op(ReturnOp(*self._deliver(op.operands, self.results, op)))
 
-    def _delivered(
+    def _deliver(
         self, values: Sequence[SSAValue], layouts: Sequence[Layout | None], op: Operation
     ) -> Iterator[SSAValue]:
         for x, layout in zip(values, layouts, strict=True):
@@ -298,7 +297,7 @@ class DeviceFunction:
                 yield self.plain[x]
 
     def _call(self, op: CallOp, boundary: Boundary) -> None:
-        operands = list(self._delivered(op.operands, boundary.arguments, op))
+        operands = list(self._deliver(op.operands, boundary.arguments, op))
         kinds = [self._type(x, layout) for x, layout in zip(op.results, boundary.results, strict=True)]
         call = CallOp(op.callee, operands, kinds)
         call.location = op.location
@@ -315,7 +314,7 @@ class DeviceFunction:
         self.known = known
 
     def _if(self, op: scf.IfOp) -> None:
-        layouts: list[Layout | None] = [self._wanted(x).layout if is_static(x.type) else None for x in op.results]
+        layouts: list[Layout | None] = [self._result_end(x).layout if is_static(x.type) else None for x in op.results]
         regions = []
         for region in op.regions:
             if not region.blocks:
@@ -326,15 +325,15 @@ class DeviceFunction:
                 last = region.block.last_op
                 assert last is not None
                 self._inner(region.block)
-                layouts = [given or self._settled(x) for given, x in zip(layouts, last.operands, strict=True)]
-                new.add_op(scf.YieldOp(*self._delivered(last.operands, layouts, op)))
+                layouts = [layout or self._resolved_layout(x) for layout, x in zip(layouts, last.operands, strict=True)]
+                new.add_op(scf.YieldOp(*self._deliver(last.operands, layouts, op)))
             regions.append(Region(new))
         kinds = [self._type(x, layout) for x, layout in zip(op.results, layouts, strict=True)]
-        made = scf.IfOp(self.plain[op.cond], kinds, *regions)
-        self._looped(op, made, layouts)
+        new_if = scf.IfOp(self.plain[op.cond], kinds, *regions)
+        self._add_control(op, new_if, layouts)
 
-    def _settled(self, x: SSAValue) -> Layout | None:
-        return self.held[x].layout.resolved() if isinstance(x.type, TensorType) else None
+    def _resolved_layout(self, x: SSAValue) -> Layout | None:
+        return self.values[x].layout.resolved() if isinstance(x.type, TensorType) else None
 
     def _inner(self, block: Block) -> None:
         for op in list(block.ops)[:-1]:
@@ -347,9 +346,9 @@ class DeviceFunction:
             if not isinstance(x.type, TensorType):
                 layouts.append(None)
                 continue
-            given = self._wanted(x).layout if is_static(x.type) else None
-            layouts.append(given or said(producer(arg), self.grids) or self._settled(init))
-        inits = list(self._delivered(op.iter_args, layouts, op))
+            wanted = self._result_end(x).layout if is_static(x.type) else None
+            layouts.append(wanted or layout_of(producer(arg), self.grids) or self._resolved_layout(init))
+        inits = list(self._deliver(op.iter_args, layouts, op))
         new = Block(arg_types=[body.args[0].type, *(x.type for x in inits)])
         self.plain[body.args[0]] = new.args[0]
         for arg, local, layout in zip(body.args[1:], new.args[1:], layouts, strict=True):
@@ -358,14 +357,14 @@ class DeviceFunction:
             last = body.last_op
             assert last is not None
             self._inner(body)
-            new.add_op(scf.YieldOp(*self._delivered(last.operands, layouts, op)))
+            new.add_op(scf.YieldOp(*self._deliver(last.operands, layouts, op)))
         bounds = [self.plain[x] for x in (op.lb, op.ub, op.step)]
-        made = scf.ForOp(bounds[0], bounds[1], bounds[2], inits, Region(new))
-        self._looped(op, made, layouts)
+        new_for = scf.ForOp(bounds[0], bounds[1], bounds[2], inits, Region(new))
+        self._add_control(op, new_for, layouts)
 
-    def _looped(self, op: Operation, made: Operation, layouts: Sequence[Layout | None]) -> None:
-        made.location = op.location
-        self.writer.block.add_op(made)
-        for old, new, layout in zip(op.results, made.results, layouts, strict=True):
+    def _add_control(self, op: Operation, new_op: Operation, layouts: Sequence[Layout | None]) -> None:
+        new_op.location = op.location
+        self.writer.block.add_op(new_op)
+        for old, new, layout in zip(op.results, new_op.results, layouts, strict=True):
             new.name_hint = old.name_hint
             self._hold(old, new, layout)

@@ -7,14 +7,11 @@ from dataclasses import dataclass, field
 from math import prod
 from typing import Any, TypeVar
 
-from xdsl.dialects.builtin import DYNAMIC_INDEX, TensorType
 from xdsl.ir import Operation, SSAValue
 
 from shardwise.ir.passes.layouts import Grids
 from shardwise.ir.passes.replication import Replication
-from shardwise.ir.shard import (
-    CollectiveOperation,
-)
+from shardwise.ir.shard import CollectiveOperation
 
 
 @dataclass
@@ -44,13 +41,14 @@ class Folding:
 
     def count(self, op: CollectiveOperation) -> int | None:
         """Return how many devices a group has; None if that is not known."""
-        shape = self.grids.shapes.get(op.grid.root_reference.data, ())
+        shape = self.grids.shapes.get(op.grid_name, ())
         sizes = [shape[axis] for axis in axes_of(op) if axis < len(shape)]
         return None if len(sizes) < len(axes_of(op)) or any(n < 0 for n in sizes) else prod(sizes)
 
 
 Fold = Callable[[Folding, Any], SSAValue | None]
 Made = TypeVar("Made", bound=Operation)
+Collective = TypeVar("Collective", bound=CollectiveOperation)
 
 
 def axes_of(op: CollectiveOperation) -> tuple[int, ...]:
@@ -66,11 +64,7 @@ def maker(value: SSAValue, kind: type[Made], alone: bool = True) -> Made | None:
     return op
 
 
-def is_static(*values: SSAValue) -> bool:
-    """Whether all sizes of some tensors are known."""
-    return all(isinstance(x.type, TensorType) and DYNAMIC_INDEX not in x.type.get_shape() for x in values)
-
-
-def element_of(value: SSAValue) -> Any:
-    """Return the type of the elements of a tensor."""
-    return value.type.element_type if isinstance(value.type, TensorType) else None
+def inner_of(op: CollectiveOperation, kind: type[Collective], alone: bool = True) -> Collective | None:
+    """Return the collective on the same grid that makes the operand of another, if it is of a kind, as `maker` does."""
+    inner = maker(op.operands[0], kind, alone)
+    return inner if inner is not None and inner.grid == op.grid else None

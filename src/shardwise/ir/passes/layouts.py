@@ -6,31 +6,23 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from xdsl.dialects import arith
-from xdsl.dialects.builtin import DYNAMIC_INDEX, DenseArrayBase, IntegerAttr, ModuleOp, TensorType
+from xdsl.dialects.builtin import DYNAMIC_INDEX, DenseArrayBase, ModuleOp, TensorType
 from xdsl.ir import Attribute, SSAValue
 
 from shardwise.errors import ProgramError
-from shardwise.ir.module.program import op_text
+from shardwise.ir.constants import constant_int
+from shardwise.ir.module import reductions
+from shardwise.ir.module.program import fill_open, ints, op_text
 from shardwise.ir.module.shardings import Sharding
 from shardwise.ir.shard import GetShardingOp, GridOp, ReductionKindAttr, ShardingOp, ShardOp
-from shardwise.ir.shard.attributes import axes_attribute, reduction_attribute
+from shardwise.ir.shard.attributes import axes_attribute, reduction_attribute, split_dims
 from shardwise.layout.axis import Axis
 from shardwise.layout.layout import Layout, Shape
 from shardwise.layout.mesh import DeviceMesh
 from shardwise.layout.placement import ReduceOp
 
 # The words of the dialect for reductions that layouts can have pending.
-REDUCTIONS: dict[ReduceOp, str] = {
-    ReduceOp.SUM: "sum",
-    ReduceOp.AVG: "average",
-    ReduceOp.MAX: "max",
-    ReduceOp.MIN: "min",
-    ReduceOp.PROD: "product",
-    ReduceOp.BAND: "bitwise_and",
-    ReduceOp.BOR: "bitwise_or",
-    ReduceOp.BXOR: "bitwise_xor",
-}
+REDUCTIONS: dict[ReduceOp, str] = {row.op: row.word for row in reductions.REDUCTIONS}
 
 
 @dataclass(frozen=True)
@@ -47,12 +39,12 @@ class Grids:
     def layout(self, sharding: SSAValue, rank: int) -> Layout:
         """Return the layout that a sharding gives to tensors of a rank."""
         op = sharding_op(sharding)
-        name = op.grid.root_reference.data
+        name = op.grid_name
         if name not in self.shapes:
             raise ProgramError(f"{op_text(op)} names the grid @{name}, which the module does not have.")
         if any(size < 0 for size in self.shapes[name]):
             raise ProgramError(f"the grid @{name} has open sizes, so {op_text(op)} says nothing yet; give it a shape.")
-        lists = tuple(tuple(int(a) for a in axes.get_values()) for axes in op.split_axes.axes)
+        lists = split_dims(op.split_axes)
         halos = _numbers(op, op.static_halo_sizes, op.dynamic_halo_sizes)
         offsets = _numbers(op, op.static_sharded_dims_offsets, op.dynamic_sharded_dims_offsets)
         whole = Sharding(name, self.shapes[name], lists, halos, offsets).layout(rank)
@@ -61,38 +53,33 @@ class Grids:
 
 def grids_of(module: ModuleOp, shapes: Mapping[str, Sequence[int]] | None = None) -> Grids:
     """Return the grids of a module; `shapes` gives those of grids with open sizes."""
-    given = {name: tuple(shape) for name, shape in (shapes or {}).items()}
-    found = {}
+    known = {name: tuple(shape) for name, shape in (shapes or {}).items()}
+    out = {}
     for op in module.body.block.ops:
         if isinstance(op, GridOp):
             name = op.sym_name.data
-            found[name] = given.get(name, tuple(-1 if n == DYNAMIC_INDEX else int(n) for n in op.shape.get_values()))
-    return Grids(found)
+            out[name] = known.get(name, tuple(-1 if n == DYNAMIC_INDEX else int(n) for n in op.shape.get_values()))
+    return Grids(out)
 
 
 def sharding_op(sharding: SSAValue) -> ShardingOp:
     """Return the op that makes a sharding, seen through shard.get_sharding."""
-    made = sharding.owner
-    while isinstance(made, GetShardingOp) and isinstance(made.source.owner, ShardOp):
-        made = made.source.owner.sharding.owner
-    if not isinstance(made, ShardingOp):
+    op = sharding.owner
+    while isinstance(op, GetShardingOp) and isinstance(op.source.owner, ShardOp):
+        op = op.source.owner.sharding.owner
+    if not isinstance(op, ShardingOp):
         raise ProgramError("a sharding is not made by shard.sharding, so it is not known before the program runs.")
-    return made
+    return op
 
 
 def _numbers(op: ShardingOp, static: DenseArrayBase[Any], dynamic: Sequence[SSAValue]) -> tuple[int, ...]:
-    rest = iter(dynamic)
-    return tuple(_constant(op, next(rest)) if n == DYNAMIC_INDEX else int(n) for n in static.get_values())
-
-
-def _constant(op: ShardingOp, value: SSAValue) -> int:
-    made = value.owner
-    if isinstance(made, arith.ConstantOp) and isinstance(made.value, IntegerAttr):
-        return made.value.value.data
-    raise ProgramError(
-        f"{op_text(op)} has halos or offsets that are values, so shards are not known before the program runs.\n"
-        "  use constants."
-    )
+    values = [constant_int(value) for value in dynamic]
+    if None in values:
+        raise ProgramError(
+            f"{op_text(op)} has halos or offsets that are values, so shards are not known before the program runs.\n"
+            "  use constants."
+        )
+    return fill_open(ints(static), values)
 
 
 def _with_partial(op: ShardingOp, layout: Layout) -> Layout:
@@ -100,10 +87,10 @@ def _with_partial(op: ShardingOp, layout: Layout) -> Layout:
     axes, kind = op.attributes.get("partial_axes"), op.attributes.get("partial_type")
     if not isinstance(axes, DenseArrayBase) or not isinstance(kind, ReductionKindAttr):
         return layout
-    how = next((ours for ours, theirs in REDUCTIONS.items() if theirs == kind.data.value), None)
-    if how is None:
+    row = reductions.BY_WORD.get(str(kind.data))
+    if row is None:
         raise ProgramError(f"{op_text(op)} is partial with the reduction {kind.data.value}, which is none to resolve.")
-    return Layout(layout.mesh, layout.dims, [f"axis{a}" for a in axes.get_values()], how)
+    return Layout(layout.mesh, layout.dims, [f"axis{a}" for a in axes.get_values()], row.op)
 
 
 # -- and back --------------------------------------------------------------------------------------------
@@ -150,17 +137,6 @@ def is_sayable(layout: Layout) -> bool:
 
 
 # -- types -----------------------------------------------------------------------------------------------
-
-
-def shape_of(value: SSAValue) -> Shape:
-    """Return the shape of a tensor."""
-    assert isinstance(value.type, TensorType)
-    return tuple(value.type.get_shape())
-
-
-def is_static(kind: Attribute) -> bool:
-    """Whether a type is a tensor with known sizes."""
-    return isinstance(kind, TensorType) and all(n >= 0 for n in kind.get_shape())
 
 
 def local_sizes(layout: Layout, shape: Shape) -> Shape:

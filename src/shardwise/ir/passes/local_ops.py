@@ -9,61 +9,65 @@ from xdsl.dialects.builtin import DYNAMIC_INDEX, DenseArrayBase, i64
 from xdsl.ir import Operation, Region, SSAValue
 
 from shardwise.engine.arrays import identity
-from shardwise.ir.module.program import ints, property_of
+from shardwise.ir.module.program import ints, ints_of, property_of
 from shardwise.ir.module.values import dtype_of
-from shardwise.ir.passes.candidates import Way
-from shardwise.ir.passes.layouts import local_type, numbers, shape_of
+from shardwise.ir.passes.candidates import Candidate
+from shardwise.ir.passes.layouts import local_type, numbers
 from shardwise.ir.passes.rules import OpRule
 from shardwise.ir.passes.sources import splat_value
-from shardwise.ir.passes.writer import Writer, element_of
+from shardwise.ir.passes.writer import Writer
+from shardwise.ir.types import element_type, shape_of
 from shardwise.layout.layout import Layout
 from shardwise.layout.placement import ReduceOp
 
 
-def localized(
+def write_local(
     w: Writer,
     op: Operation,
     rule: OpRule,
-    way: Way,
+    candidate: Candidate,
     operands: Sequence[SSAValue],
     captured: Mapping[SSAValue, SSAValue],
 ) -> list[SSAValue]:
     """Write what a device does of an op; return its results, which may be partial."""
-    given = list(operands)
-    for k, layout in enumerate(way.results):
+    inputs = list(operands)
+    for k, layout in enumerate(candidate.results):
         if layout.partial and rule.inits is not None:
             at = rule.inits + k
-            given[at] = _begun(w, op.operands[at], given[at], layout, rule.combine[k])
-    kinds = [local_type(layout, shape_of(x), element_of(x)) for x, layout in zip(op.results, way.results, strict=True)]
+            inputs[at] = _start_value(w, op.operands[at], inputs[at], layout, rule.combine[k])
+    kinds = [
+        local_type(layout, shape_of(x), element_type(x))
+        for x, layout in zip(op.results, candidate.results, strict=True)
+    ]
     properties = dict(op.properties)
     if op.name in SIZES:
-        given, properties = _resized(w, op, way, given, properties)
-    made = type(op).create(
-        operands=given,
+        inputs, properties = _resize(w, op, candidate, inputs, properties)
+    new = type(op).create(
+        operands=inputs,
         result_types=kinds,
         properties=properties,
         attributes=dict(op.attributes),
-        regions=[copied(region, captured) for region in op.regions],
+        regions=[copy_region(region, captured) for region in op.regions],
         location=op.location,
     )
-    w.block.add_op(made)
-    return list(made.results)
+    w.block.add_op(new)
+    return list(new.results)
 
 
-def copied(region: Region, captured: Mapping[SSAValue, SSAValue]) -> Region:
+def copy_region(region: Region, captured: Mapping[SSAValue, SSAValue]) -> Region:
     """Return a copy of a region that uses what a device has of the values from outside."""
-    made = Region()
+    copy = Region()
     uses = {x for op in region.walk() for x in op.operands}
-    region.clone_into(made, 0, {x: captured[x] for x in uses if x in captured})
-    return made
+    region.clone_into(copy, 0, {x: captured[x] for x in uses if x in captured})
+    return copy
 
 
-def _begun(w: Writer, old: SSAValue, init: SSAValue, layout: Layout, how: ReduceOp) -> SSAValue:
+def _start_value(w: Writer, old: SSAValue, init: SSAValue, layout: Layout, how: ReduceOp) -> SSAValue:
     # What is accumulated into counts once: on the first device along the axes of the loop, and nothing elsewhere.
-    element = element_of(init)
+    element = element_type(init)
     neutral = identity(how, dtype_of(element))
-    found = splat_value(old)
-    if found is not None and found == neutral:
+    number = splat_value(old)
+    if number is not None and number == neutral:
         return init
     scalar = w.scalar(neutral, element)
     shape = shape_of(old)
@@ -79,19 +83,19 @@ def _begun(w: Writer, old: SSAValue, init: SSAValue, layout: Layout, how: Reduce
 SIZES = ("tensor.expand_shape", "tensor.extract_slice", "tensor.insert_slice")
 
 
-def _resized(
-    w: Writer, op: Operation, way: Way, operands: list[SSAValue], properties: dict
+def _resize(
+    w: Writer, op: Operation, candidate: Candidate, operands: list[SSAValue], properties: dict
 ) -> tuple[list[SSAValue], dict]:
     segments = property_of(op, "operandSegmentSizes")
     if op.name == "tensor.expand_shape":
-        sizes = w.sizes(way.results[0], shape_of(op.results[0]))
+        sizes = w.sizes(candidate.results[0], shape_of(op.results[0]))
         properties["static_output_shape"] = _static(sizes)
         return [operands[0], *(n for n in sizes if isinstance(n, SSAValue))], properties
     # Dims that are taken whole have the size of the shard; offsets, where they are values, are of whole dims.
     at = 0 if op.name == "tensor.extract_slice" else 1
-    layout, shape = way.operands[at], shape_of(op.operands[at])
+    layout, shape = candidate.operands[at], shape_of(op.operands[at])
     assert layout is not None
-    old = ints(property_of(op, "static_sizes"))
+    old = ints_of(op, "static_sizes")
     sizes = [w.size(layout, shape, k) if layout.dims[k].axes else n for k, n in enumerate(old)]
     counts = list(ints(segments))
     before = sum(counts[: at + 2])

@@ -14,8 +14,7 @@ from xdsl.dialects.func import FuncOp
 from xdsl.ir import Operation, SSAValue
 
 from shardwise.errors import ProgramError
-from shardwise.ir.interpret.run import is_local
-from shardwise.ir.module.program import op_text
+from shardwise.ir.module.program import is_local, op_text
 from shardwise.ir.passes.boundaries import boundary_of
 from shardwise.ir.passes.device_function import DeviceFunction, Reshard
 from shardwise.ir.passes.layouts import Grids, grids_of
@@ -60,22 +59,22 @@ def partition(module: ModuleOp, grids: Mapping[str, Sequence[int]] | None = None
       }
     }
     """
-    return partitioned(module, grids).module
+    return partition_with_plans(module, grids).module
 
 
-def partitioned(module: ModuleOp, grids: Mapping[str, Sequence[int]] | None = None) -> Partition:
+def partition_with_plans(module: ModuleOp, grids: Mapping[str, Sequence[int]] | None = None) -> Partition:
     """Return the module that each device runs, with what was planned for it."""
     known = grids_of(module, grids)
     functions = [op for op in module.body.block.ops if isinstance(op, FuncOp)]
-    kept = {op for op in functions if not known.shapes or _is_local(op)}
-    boundaries = {op.sym_name.data: boundary_of(op, known) for op in functions if op not in kept}
+    local = {op for op in functions if not known.shapes or _is_local(op)}
+    boundaries = {op.sym_name.data: boundary_of(op, known) for op in functions if op not in local}
     out: list[Operation] = []
     moves: list[Reshard] = []
     largest: dict[SSAValue, int] = {}
     for op in module.body.block.ops:
-        if isinstance(op, FuncOp) and op not in kept:
+        if isinstance(op, FuncOp) and op not in local:
             writing = DeviceFunction(op, known, boundaries, moves, largest)
-            out.append(writing.written())
+            out.append(writing.write())
         else:
             out.append(_grid(op, known) if isinstance(op, GridOp) else op.clone())
     return Partition(ModuleOp(out, dict(module.attributes)), moves, largest)

@@ -16,14 +16,15 @@ from xdsl.dialects.func import CallOp, FuncOp
 from xdsl.ir import Block, Operation, OpResult, SSAValue
 
 from shardwise.errors import ArgumentError
-from shardwise.ir.interpret.run import is_local
+from shardwise.ir.module.program import is_local
 from shardwise.ir.module.values import dtype_of
-from shardwise.ir.passes.boundaries import annotations_of, boundary_of, producer, said
-from shardwise.ir.passes.candidates import End, Way, cheapest
-from shardwise.ir.passes.layouts import Grids, grids_of, is_static, shape_of, sharding_of
+from shardwise.ir.passes.boundaries import annotations_of, boundary_of, layout_of, producer
+from shardwise.ir.passes.candidates import Candidate, End, find_cheapest
+from shardwise.ir.passes.layouts import Grids, grids_of, sharding_of
 from shardwise.ir.passes.rules import rule_of
 from shardwise.ir.passes.sources import is_source
 from shardwise.ir.shard import ShardingOp, ShardOp
+from shardwise.ir.types import is_static, shape_of
 from shardwise.layout.layout import Layout, Shape
 
 Direction = Literal["forward", "backward", "both"]
@@ -65,13 +66,13 @@ def propagate(
     """
     if direction not in get_args(Direction):
         raise ArgumentError(f"unknown direction {direction!r}.\n  directions: {', '.join(get_args(Direction))}")
-    made = module.clone()
-    known = grids_of(made, grids)
-    functions = {op.sym_name.data: op for op in made.body.block.ops if isinstance(op, FuncOp)}
+    copy = module.clone()
+    known = grids_of(copy, grids)
+    functions = {op.sym_name.data: op for op in copy.body.block.ops if isinstance(op, FuncOp)}
     for function in functions.values():
         if known.shapes and function.body.blocks and not any(is_local(op) for op in function.body.walk()):
             _Function(function, known, functions).propagate(direction)
-    return made
+    return copy
 
 
 def root_of(value: SSAValue) -> SSAValue:
@@ -97,9 +98,9 @@ class _Function:
         """Work out what follows, and write it down."""
         ops = [op for op in self.function.body.walk() if not isinstance(op, ShardOp | ShardingOp)]
         for value in self._values(ops):
-            found = said(producer(value), self.grids) if _is_spreadable(value) else None
-            if found is not None:
-                self.made[value] = found
+            layout = layout_of(producer(value), self.grids) if _is_spreadable(value) else None
+            if layout is not None:
+                self.made[value] = layout
                 self.hard.add(value)
         settled = {op for op in ops if self._is_settled(op)}
         for _ in range(SWEEPS):
@@ -134,14 +135,14 @@ class _Function:
             for a, b in self._links(op):
                 self._link(a, b, results, operands)
             return
-        way = self._way(op)
-        if way is None:
+        candidate = self._candidate(op)
+        if candidate is None:
             return
         if results:
-            for x, layout in zip(op.results, way.results, strict=True):
+            for x, layout in zip(op.results, candidate.results, strict=True):
                 self._learn(x, layout.resolved())
         if operands:
-            for x, layout in zip(op.operands, way.operands, strict=True):
+            for x, layout in zip(op.operands, candidate.operands, strict=True):
                 if layout is not None and not self._is_seen(x):
                     self._learn(root_of(x), layout)
 
@@ -166,7 +167,7 @@ class _Function:
     def _link(self, out: SSAValue, inner: SSAValue, results: bool, operands: bool) -> None:
         source = root_of(inner)
         seen = inner.owner if isinstance(inner.owner, ShardOp) else None
-        layout = said(seen, self.grids) if seen is not None else self.made.get(source)
+        layout = layout_of(seen, self.grids) if seen is not None else self.made.get(source)
         if results and layout is not None:
             self._learn(out, layout)
         if operands and out in self.made and seen is None:
@@ -181,7 +182,7 @@ class _Function:
             if layout is not None:
                 self._learn(x, layout)
 
-    def _way(self, op: Operation) -> Way | None:
+    def _candidate(self, op: Operation) -> Candidate | None:
         rule = rule_of(op)
         if rule is None or is_source(op):
             return None
@@ -191,14 +192,14 @@ class _Function:
         if not known:
             return None
         mesh = next((layout.mesh for layout in known if layout.sharded_axes), known[0].mesh)
-        return cheapest(rule, operands, results, mesh)
+        return find_cheapest(rule, operands, results, mesh)
 
     def _operand(self, x: SSAValue) -> End | None:
         if not isinstance(x.type, TensorType):
             return None
         if self._is_seen(x):
             assert isinstance(x.owner, ShardOp)
-            return End(shape_of(x), dtype_of(x.type), said(x.owner, self.grids), hard=True)
+            return End(shape_of(x), dtype_of(x.type), layout_of(x.owner, self.grids), hard=True)
         return End(shape_of(x), dtype_of(x.type), self.made.get(root_of(x)))
 
     def _is_seen(self, x: SSAValue) -> bool:
@@ -207,19 +208,21 @@ class _Function:
     def _result(self, x: SSAValue) -> End:
         layout = self.made.get(x)
         if layout is None:  # how users see it, if all of them agree
-            seen = {said(op, self.grids) for op in annotations_of(x)}
+            seen = {layout_of(op, self.grids) for op in annotations_of(x)}
             layout = seen.pop() if len(seen) == 1 else None
         return End(shape_of(x), dtype_of(x.type), layout, hard=x in self.hard)
 
     # -- writing -----------------------------------------------------------------------------------
 
     def _write(self, ops: Sequence[Operation], settled: set[Operation]) -> None:
-        ways = {op: self._way(op) for op in ops if op not in settled and not isinstance(op, scf.IfOp | scf.ForOp)}
+        candidates = {
+            op: self._candidate(op) for op in ops if op not in settled and not isinstance(op, scf.IfOp | scf.ForOp)
+        }
         for value, layout in self.made.items():
             if value not in self.hard:
                 self._annotate(value, layout)
-        for op, way in ways.items():
-            for k, layout in enumerate(way.operands if way is not None else ()):
+        for op, candidate in candidates.items():
+            for k, layout in enumerate(candidate.operands if candidate is not None else ()):
                 if layout is not None:
                     self._see(op, k, layout)
         self._hoist()
@@ -263,11 +266,11 @@ class _Function:
         by_text: dict[tuple[object, ...], ShardingOp] = {}
         if not self.shardings:
             return
-        given = [op for op in block.ops if isinstance(op, ShardingOp) and not op.operands]
-        for op in given:
+        constants = [op for op in block.ops if isinstance(op, ShardingOp) and not op.operands]
+        for op in constants:
             op.detach()
         tops: list[Operation] = []
-        for op in [*given, *self.shardings.values()]:
+        for op in [*constants, *self.shardings.values()]:
             key = (op.grid, op.split_axes, *(op.properties[n] for n in sorted(op.properties)), *op.attributes.items())
             first = by_text.setdefault(key, op)
             if first is op:

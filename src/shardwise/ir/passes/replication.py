@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 
 from xdsl.ir import Block, Operation, OpResult, SSAValue
 
-from shardwise.ir.module.program import ints, property_of, symbol
+from shardwise.ir.module.program import ints_of, property_of, symbol
 from shardwise.ir.passes.layouts import Grids
 from shardwise.ir.shard import ShardOperation
 
@@ -26,8 +26,8 @@ class Replication:
 
     def is_along(self, value: SSAValue, grid: str, axes: tuple[int, ...]) -> bool:
         """Whether all devices that differ only along some grid axes have the same value."""
-        found = self.along(value)
-        return found is None or all((grid, axis) in found or self.grids.shapes[grid][axis] == 1 for axis in axes)
+        known = self.along(value)
+        return known is None or all((grid, axis) in known or self.grids.shapes[grid][axis] == 1 for axis in axes)
 
     def along(self, value: SSAValue) -> Along:
         """Return the grid axes along which a value is the same on all devices."""
@@ -66,7 +66,7 @@ class Replication:
         if op.name == "shard.process_linear_index":
             return frozenset()
         if op.name == "shard.process_multi_index":
-            own = ints(property_of(op, "axes")) or tuple(axis for _, axis in every)
+            own = ints_of(op, "axes") or tuple(axis for _, axis in every)
             return every - {(grid, axis) for axis in own}
         if op.name not in (*GATHERS, *SCATTERS):
             return frozenset()
@@ -75,7 +75,7 @@ class Replication:
             source = _both(source, self.known[x])
         # What is known along the axes of other grids says nothing about groups of this one.
         source = every if source is None else source & every
-        over = frozenset((grid, axis) for axis in ints(property_of(op, "grid_axes")))
+        over = frozenset((grid, axis) for axis in ints_of(op, "grid_axes"))
         return source | over if op.name in GATHERS else source - over
 
 

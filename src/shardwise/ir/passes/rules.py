@@ -6,16 +6,17 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from xdsl.dialects.builtin import IntegerType, TensorType
+from xdsl.dialects.builtin import TensorType, i1
 from xdsl.dialects.linalg.abstract_ops import LinalgStructuredOperation
 from xdsl.ir import Attribute, Block, Operation, SSAValue
 from xdsl.ir.affine import AffineDimExpr
 
 from shardwise.errors import seal
-from shardwise.ir.interpret.elementwise import ELEMENTWISE
-from shardwise.ir.module.program import integer, ints, property_of
+from shardwise.ir.elementwise.table import ELEMENTWISE
+from shardwise.ir.module.program import int_of, integer, ints, ints_of, kept_dims, property_of
+from shardwise.ir.module.reductions import BY_COMBINER, Reduction
 from shardwise.ir.module.values import DYNAMIC
-from shardwise.ir.passes.layouts import is_static, shape_of
+from shardwise.ir.types import is_static, shape_of
 from shardwise.layout.placement import ReduceOp
 from shardwise.prim.arithmetic.contract import contraction_rule
 from shardwise.prim.arithmetic.reduce import reduction_rule
@@ -43,8 +44,8 @@ class OpRule:
     @staticmethod
     def of(rule: Rule, op: Operation) -> OpRule:
         """Return the rule of a primitive for an op whose tensors are its operands."""
-        given = iter(rule.operands)
-        operands = tuple(next(given) if isinstance(x.type, TensorType) else None for x in op.operands)
+        dims = iter(rule.operands)
+        operands = tuple(next(dims) if isinstance(x.type, TensorType) else None for x in op.operands)
         combine = (rule.reduced[0][1],) if rule.reduced else ()
         return OpRule(operands, (rule.out,), tuple(f for f, _ in rule.reduced), combine, rule.whole)
 
@@ -60,7 +61,7 @@ def rule_of(op: Operation) -> OpRule | None:
         shapes = tuple(shape_of(x) for x in op.operands if isinstance(x.type, TensorType))
         return OpRule.of(elementwise_rule(shapes), op)
     if isinstance(op, LinalgStructuredOperation):
-        return _structured(op)
+        return _structured_rule(op)
     return None
 
 
@@ -71,7 +72,7 @@ def _names(count: int) -> Dims:
 # -- structured ops --------------------------------------------------------------------------------------
 
 
-def _structured(op: LinalgStructuredOperation) -> OpRule | None:
+def _structured_rule(op: LinalgStructuredOperation) -> OpRule | None:
     maps = [list(m.data.results) for m in op.get_indexing_maps()]
     names = _names(op.get_num_loops())
     whole: set[Factor] = {f"d{integer(inner.properties['dim'])}" for inner in op.body.walk() if _is_index(inner)}
@@ -113,20 +114,6 @@ def _reducing(
     return OpRule(tuple(dims), results, reduced, known, frozenset({*whole, *lost}), inits=inits)
 
 
-# What the last op of a body does to what has been accumulated.
-COMBINATIONS: dict[str, ReduceOp] = {
-    "arith.addf": ReduceOp.SUM,
-    "arith.addi": ReduceOp.SUM,
-    "arith.mulf": ReduceOp.PROD,
-    "arith.muli": ReduceOp.PROD,
-    "arith.maximumf": ReduceOp.MAX,
-    "arith.maxsi": ReduceOp.MAX,
-    "arith.minimumf": ReduceOp.MIN,
-    "arith.minsi": ReduceOp.MIN,
-    "arith.andi": ReduceOp.BAND,
-    "arith.ori": ReduceOp.BOR,
-    "arith.xori": ReduceOp.BXOR,
-}
 # On bits, of which the larger is -1.
 OF_BITS = {
     ReduceOp.SUM: ReduceOp.BXOR,
@@ -138,37 +125,39 @@ OF_BITS = {
 
 def _combination(body: Block, accumulator: int) -> ReduceOp | None:
     """Return how a body combines new values with the accumulator; None if it does anything else with it."""
-    last, held = body.last_op, body.args[accumulator]
+    last, argument = body.last_op, body.args[accumulator]
     first = len(body.args) - len(last.operands) if last is not None else 0
     if last is None or accumulator < first:
         return None
-    made = last.operands[accumulator - first].owner
-    uses = list(held.uses)
-    if not isinstance(made, Operation) or len(uses) != 1 or uses[0].operation is not made or made.parent is not body:
+    combiner = last.operands[accumulator - first].owner
+    uses = list(argument.uses)
+    if not isinstance(combiner, Operation) or combiner.parent is not body:
         return None
-    return _reduction(COMBINATIONS.get(made.name), held.type)
+    if len(uses) != 1 or uses[0].operation is not combiner:
+        return None
+    return _reduction(BY_COMBINER.get(combiner.name), argument.type)
 
 
-def _reduction(how: ReduceOp | None, element: Attribute) -> ReduceOp | None:
-    if how is not None and isinstance(element, IntegerType) and element.width.data == 1:
-        return OF_BITS.get(how, how)
-    return how
+def _reduction(row: Reduction | None, element: Attribute) -> ReduceOp | None:
+    if row is None:
+        return None
+    return OF_BITS.get(row.op, row.op) if element == i1 else row.op
 
 
 def _linalg_reduce(op: Operation) -> OpRule | None:
     count = len(op.operands) // 2
-    over, names = ints(property_of(op, "dimensions")), _names(len(shape_of(op.operands[0])))
-    kept = tuple(n for k, n in enumerate(names) if k not in over)
-    return _reducing(op, [names] * count + [kept] * count, count, [names[k] for k in over], op.regions[0].block, set())
+    over, names = ints_of(op, "dimensions"), _names(len(shape_of(op.operands[0])))
+    left = tuple(n for k, n in enumerate(names) if k not in over)
+    return _reducing(op, [names] * count + [left] * count, count, [names[k] for k in over], op.regions[0].block, set())
 
 
 def _linalg_broadcast(op: Operation) -> OpRule:
-    added, names = ints(property_of(op, "dimensions")), _names(len(shape_of(op.operands[1])))
+    added, names = ints_of(op, "dimensions"), _names(len(shape_of(op.operands[1])))
     return OpRule((tuple(n for k, n in enumerate(names) if k not in added), names), (names,))
 
 
 def _linalg_transpose(op: Operation) -> OpRule:
-    order, names = ints(property_of(op, "permutation")), _names(len(shape_of(op.operands[0])))
+    order, names = ints_of(op, "permutation"), _names(len(shape_of(op.operands[0])))
     out = tuple(names[k] for k in order)
     return OpRule((names, out), (out,))
 
@@ -183,13 +172,13 @@ def _tosa_matmul(op: Operation) -> OpRule:
 
 
 def _tosa_reduce(how: ReduceOp) -> Callable[[Operation], OpRule]:
-    def made(op: Operation) -> OpRule:
-        axis, rank = integer(property_of(op, "axis")), len(shape_of(op.operands[0]))
+    def rule_of_axis(op: Operation) -> OpRule:
+        axis, rank = int_of(op, "axis"), len(shape_of(op.operands[0]))
         rule = reduction_rule(rank, (axis,), how)
         out = (*rule.out[:axis], None, *rule.out[axis:])
         return OpRule(rule.operands, (out,), (f"d{axis}",), (how,))
 
-    return made
+    return rule_of_axis
 
 
 # -- tensor ----------------------------------------------------------------------------------------------
@@ -201,12 +190,12 @@ def _same(op: Operation) -> OpRule:
 
 
 def _concat(op: Operation) -> OpRule:
-    dim = integer(property_of(op, "axis" if op.name == "tosa.concat" else "dim"))
+    dim = int_of(op, "axis" if op.name == "tosa.concat" else "dim")
     names = tuple(None if k == dim else n for k, n in enumerate(_names(len(shape_of(op.results[0])))))
     return OpRule((names,) * len(op.operands), (names,))
 
 
-def _regrouped(op: Operation) -> OpRule:
+def _regroup_rule(op: Operation) -> OpRule:
     # The first dim of a group that is larger than one goes with the dim that they make up together.
     groups = [ints(group) for group in property_of(op, "reassociation").data]
     many = shape_of(op.results[0] if op.name == "tensor.expand_shape" else op.operands[0])
@@ -228,47 +217,34 @@ def _regrouped(op: Operation) -> OpRule:
 
 
 def _is_whole(op: Operation, shape: Sequence[int]) -> list[bool]:
-    offsets, sizes, strides = (ints(property_of(op, f"static_{n}")) for n in ("offsets", "sizes", "strides"))
+    offsets, sizes, strides = (ints_of(op, f"static_{n}") for n in ("offsets", "sizes", "strides"))
     return [o == 0 and n == size and s == 1 for o, n, s, size in zip(offsets, sizes, strides, shape, strict=True)]
 
 
-def _kept_dims(sizes: Sequence[int], wanted: Sequence[int]) -> list[int] | None:
-    # Which dims of a slice its result has, ones being dropped from the front first.
-    out: list[int] = []
-    spare = len(sizes) - len(wanted)
-    for k, size in enumerate(sizes):
-        place = len(out)
-        if spare and size == 1 and (place >= len(wanted) or wanted[place] != 1):
-            spare -= 1
-        else:
-            out.append(k)
-    return out if len(out) == len(wanted) else None
+def _slice_names(op: Operation, whole: SSAValue, part: SSAValue) -> tuple[Dims, Dims] | None:
+    # The factors of a tensor and of a slice of it; dims that the slice takes whole have one.
+    shape, sizes = shape_of(whole), ints_of(op, "static_sizes")
+    dims = kept_dims(sizes, shape_of(part))
+    if DYNAMIC in sizes or len(dims) != len(shape_of(part)):
+        return None
+    names = tuple(n if is_whole else None for n, is_whole in zip(_names(len(shape)), _is_whole(op, shape), strict=True))
+    return names, tuple(names[k] for k in dims)
 
 
 def _extract_slice(op: Operation) -> OpRule | None:
-    shape, out = shape_of(op.operands[0]), shape_of(op.results[0])
-    sizes = ints(property_of(op, "static_sizes"))
-    kept = None if DYNAMIC in sizes else _kept_dims(sizes, out)
-    if kept is None:
-        return None
-    names = tuple(n if whole else None for n, whole in zip(_names(len(shape)), _is_whole(op, shape), strict=True))
+    names = _slice_names(op, op.operands[0], op.results[0])
     rest = (None,) * (len(op.operands) - 1)
-    return OpRule((names, *rest), (tuple(names[k] for k in kept),))
+    return None if names is None else OpRule((names[0], *rest), (names[1],))
 
 
 def _insert_slice(op: Operation) -> OpRule | None:
-    small, shape = shape_of(op.operands[0]), shape_of(op.operands[1])
-    sizes = ints(property_of(op, "static_sizes"))
-    kept = None if DYNAMIC in sizes else _kept_dims(sizes, small)
-    if kept is None:
-        return None
-    names = tuple(n if whole else None for n, whole in zip(_names(len(shape)), _is_whole(op, shape), strict=True))
+    names = _slice_names(op, op.operands[1], op.operands[0])
     rest = (None,) * (len(op.operands) - 2)
-    return OpRule((tuple(names[k] for k in kept), names, *rest), (names,))
+    return None if names is None else OpRule((names[1], names[0], *rest), (names[0],))
 
 
 def _pad(op: Operation) -> OpRule:
-    low, high = (ints(property_of(op, f"static_{n}")) for n in ("low", "high"))
+    low, high = (ints_of(op, f"static_{n}") for n in ("low", "high"))
     names = _names(len(low))
     out = tuple(n if a == b == 0 else None for n, a, b in zip(names, low, high, strict=True))
     if any(arg.uses for block in op.regions[0].blocks for arg in block.args):  # what is filled in depends on the place
@@ -282,9 +258,9 @@ RULES: dict[str, Callable[[Any], OpRule | None]] = {
     "linalg.reduce": _linalg_reduce,
     "linalg.transpose": _linalg_transpose,
     "tensor.cast": _same,
-    "tensor.collapse_shape": _regrouped,
+    "tensor.collapse_shape": _regroup_rule,
     "tensor.concat": _concat,
-    "tensor.expand_shape": _regrouped,
+    "tensor.expand_shape": _regroup_rule,
     "tensor.extract_slice": _extract_slice,
     "tensor.insert_slice": _insert_slice,
     "tensor.pad": _pad,

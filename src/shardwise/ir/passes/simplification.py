@@ -46,14 +46,14 @@ def simplify(module: ModuleOp) -> ModuleOp:
       }
     }
     """
-    made = module.clone()
-    grids = grids_of(made)
-    while _simplified(made, grids):
+    copy = module.clone()
+    grids = grids_of(copy)
+    while _simplify_once(copy, grids):
         pass
-    return made
+    return copy
 
 
-def _simplified(module: ModuleOp, grids: Grids) -> bool:
+def _simplify_once(module: ModuleOp, grids: Grids) -> bool:
     changed = False
     replication = Replication(grids)
     for op in module.body.block.ops:
@@ -72,7 +72,7 @@ def _block(block: Block, grids: Grids, replication: Replication, seen: ChainMap[
             _replace(op, list(first.results))
             changed = True
             continue
-        changed |= _folded(op, grids, replication)
+        changed |= _fold(op, grids, replication)
         if op.parent is None:  # what stands in its place is seen the next time
             seen.pop(key, None)
         if op.parent is None or op.name.startswith(PURE):  # bodies of structured ops are for elements
@@ -91,34 +91,34 @@ def _block(block: Block, grids: Grids, replication: Replication, seen: ChainMap[
     return changed
 
 
-def _folded(op: Operation, grids: Grids, replication: Replication) -> bool:
+def _fold(op: Operation, grids: Grids, replication: Replication) -> bool:
     for fold in FOLDS.get(op.name, ()):
         folding = Folding(grids, replication, op)
-        made = fold(folding, op)
-        if made is None:
+        value = fold(folding, op)
+        if value is None:
             continue
-        if made.owner is not op:
-            if not _can_stand_for(made, op.results[0]):
+        if value.owner is not op:
+            if not _can_stand_for(value, op.results[0]):
                 folding.undo()
                 continue
-            _replace(op, [made])
+            _replace(op, [value])
         return True
     return False
 
 
 def _can_stand_for(new: SSAValue, old: SSAValue) -> bool:
     # Whether what is said of one value can be said of another that has annotations of its own.
-    made, told = _said(old, for_users=False), _said(old, for_users=True)
+    own, for_users = _annotated_shardings(old, for_users=False), _annotated_shardings(old, for_users=True)
     producer = new.owner
     before = [producer.sharding] if isinstance(producer, ShardOp) else []
-    known = {meaning(s) for s in (*_said(new, for_users=False), *before)}
-    if made and known and {meaning(s) for s in made} != known:
+    known = {meaning(s) for s in (*_annotated_shardings(new, for_users=False), *before)}
+    if own and known and {meaning(s) for s in own} != known:
         return False
     follows = isinstance(producer, ShardOp) and bool(producer.annotate_for_users)
-    return not follows or all(meaning(s) in known for s in told)
+    return not follows or all(meaning(s) in known for s in for_users)
 
 
-def _said(value: SSAValue, for_users: bool) -> list[SSAValue]:
+def _annotated_shardings(value: SSAValue, for_users: bool) -> list[SSAValue]:
     # The shardings that annotations of a value name: for its users, or of how it is made.
     ops = [use.operation for use in value.uses if use.index == 0]
     return [op.sharding for op in ops if isinstance(op, ShardOp) and bool(op.annotate_for_users) == for_users]
@@ -147,5 +147,5 @@ def _key(op: Operation) -> Any:
         return None
     properties = tuple(sorted(op.properties.items(), key=lambda item: item[0]))
     attributes = tuple(sorted(op.attributes.items(), key=lambda item: item[0]))
-    said = tuple(frozenset(map(meaning, _said(x, for_users=False))) for x in op.results)
-    return (op.name, tuple(op.operands), properties, attributes, tuple(x.type for x in op.results), said)
+    shardings = tuple(frozenset(map(meaning, _annotated_shardings(x, for_users=False))) for x in op.results)
+    return (op.name, tuple(op.operands), properties, attributes, tuple(x.type for x in op.results), shardings)

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from xdsl.dialects import arith
 from xdsl.dialects.builtin import DYNAMIC_INDEX, DenseIntOrFPElementsAttr, FloatAttr, IntegerAttr, TensorType
-from xdsl.ir import Attribute, Operation, SSAValue
+from xdsl.ir import Operation, SSAValue
 
-from shardwise.ir.passes.layouts import is_static, local_sizes, shape_of
+from shardwise.ir.constants import constant_attribute, number_of, splat
+from shardwise.ir.passes.layouts import local_sizes
 from shardwise.ir.passes.resharding import sliced
 from shardwise.ir.passes.writer import Writer
-from shardwise.ir.splat import number_of, splat
+from shardwise.ir.types import is_static, shape_of
 from shardwise.layout.layout import Layout
 
 CONSTANTS = ("arith.constant", "tosa.const")
@@ -21,26 +22,22 @@ def is_source(op: Operation) -> bool:
     return known and bool(op.results) and is_static(op.results[0].type)
 
 
-def _constant_value(op: Operation) -> Attribute:
-    return op.properties.get("value") or op.properties.get("values") or op.attributes["value"]
-
-
 def splat_value(value: SSAValue) -> float | int | None:
     """Return the number that a constant, splat or filled tensor has everywhere; None if it is not known."""
     op = value.owner
     if not isinstance(op, Operation):
         return None
     if op.name in CONSTANTS:
-        given = _constant_value(op)
-        if isinstance(given, DenseIntOrFPElementsAttr):
-            return number_of(given)
-        return given.value.data if isinstance(given, IntegerAttr | FloatAttr) else None
+        attribute = constant_attribute(op)
+        if isinstance(attribute, DenseIntOrFPElementsAttr):
+            return number_of(attribute)
+        return attribute.value.data if isinstance(attribute, IntegerAttr | FloatAttr) else None
     if op.name in ("tensor.splat", "linalg.fill", "shard.shard", "tensor.cast"):
         return splat_value(op.operands[0])
     return None
 
 
-def made(w: Writer, op: Operation, operands: list[SSAValue], layout: Layout) -> SSAValue:
+def make_source(w: Writer, op: Operation, operands: list[SSAValue], layout: Layout) -> SSAValue:
     """Return what a device holds of a source in a layout."""
     kind = op.results[0].type
     assert isinstance(kind, TensorType)
@@ -49,8 +46,8 @@ def made(w: Writer, op: Operation, operands: list[SSAValue], layout: Layout) -> 
         return w.empty(w.sizes(layout, shape), element)
     if op.name == "tensor.splat":
         return w.splat(operands[0], w.sizes(layout, shape), element)
-    given, sizes = _constant_value(op), local_sizes(layout, shape)
-    number = number_of(given) if layout.sharded_axes else None
+    attribute, sizes = constant_attribute(op), local_sizes(layout, shape)
+    number = number_of(attribute) if layout.sharded_axes else None
     if number is not None:
         if DYNAMIC_INDEX in sizes:
             return w.splat(w.scalar(number, element), w.sizes(layout, shape), element)

@@ -10,8 +10,9 @@ from xdsl.dialects.builtin import ArrayAttr, DenseArrayBase, IntegerAttr, Tensor
 from xdsl.ir import SSAValue
 
 from shardwise.ir.passes.layouts import local_sizes, number, numbers
-from shardwise.ir.passes.writer import Writer, element_of
+from shardwise.ir.passes.writer import Writer
 from shardwise.ir.shard import AllToAllOp
+from shardwise.ir.types import element_type, shape_of
 from shardwise.layout.axis import Axis
 from shardwise.layout.layout import Layout, Shape
 
@@ -46,12 +47,12 @@ def swapped(
             place += 1
         rests.append(place)
         place += 1
-    x = _expanded(w, x, parts)
-    x = _transposed(w, x, [*spots, *rests])
+    x = _expand(w, x, parts)
+    x = _transpose(w, x, [*spots, *rests])
     piece = [part[-1] for part in parts]
-    x = _collapsed(w, x, [list(range(count)), *([count + k] for k in range(rank))], [prod(sizes), *piece])
+    x = _collapse(w, x, [list(range(count)), *([count + k] for k in range(rank))], [prod(sizes), *piece])
     x = w.add(AllToAllOp(x.type, src.mesh.name, x, 0, 0, grid_axes=[n for n, _ in axes]))
-    x = _expanded(w, x, [sizes, *([n] for n in piece)])
+    x = _expand(w, x, [sizes, *([n] for n in piece)])
     order, groups, joined, place = [], [], [], 0
     for k in range(rank):
         front = [at[n] for n in numbers(less.get(k, ()))]
@@ -59,14 +60,14 @@ def swapped(
         groups.append(list(range(place, place + len(front) + 1)))
         joined.append(piece[k] * prod(sizes[i] for i in front))
         place += len(front) + 1
-    return _collapsed(w, _transposed(w, x, order), groups, joined)
+    return _collapse(w, _transpose(w, x, order), groups, joined)
 
 
 def _groups(groups: Sequence[Sequence[int]]) -> ArrayAttr[ArrayAttr[IntegerAttr]]:
     return ArrayAttr([ArrayAttr([IntegerAttr(k, i64) for k in group]) for group in groups])
 
 
-def _expanded(w: Writer, x: SSAValue, parts: Sequence[Sequence[int]]) -> SSAValue:
+def _expand(w: Writer, x: SSAValue, parts: Sequence[Sequence[int]]) -> SSAValue:
     # Each dim as several.
     shape = [n for part in parts for n in part]
     if len(shape) == len(parts):
@@ -75,22 +76,21 @@ def _expanded(w: Writer, x: SSAValue, parts: Sequence[Sequence[int]]) -> SSAValu
     for part in parts:
         groups.append(list(range(place, place + len(part))))
         place += len(part)
-    return w.add(tensor.ExpandShapeOp(x, [], _groups(groups), shape, TensorType(element_of(x), shape)))
+    return w.add(tensor.ExpandShapeOp(x, [], _groups(groups), shape, TensorType(element_type(x), shape)))
 
 
-def _collapsed(w: Writer, x: SSAValue, groups: Sequence[Sequence[int]], shape: Sequence[int]) -> SSAValue:
+def _collapse(w: Writer, x: SSAValue, groups: Sequence[Sequence[int]], shape: Sequence[int]) -> SSAValue:
     if all(len(group) == 1 for group in groups):
         return x
-    kind = TensorType(element_of(x), shape)
+    kind = TensorType(element_type(x), shape)
     return w.add(
         tensor.CollapseShapeOp.build(operands=[x], result_types=[kind], properties={"reassociation": _groups(groups)})
     )
 
 
-def _transposed(w: Writer, x: SSAValue, order: Sequence[int]) -> SSAValue:
+def _transpose(w: Writer, x: SSAValue, order: Sequence[int]) -> SSAValue:
     if list(order) == sorted(order):
         return x
-    assert isinstance(x.type, TensorType)
-    shape = [x.type.get_shape()[k] for k in order]
-    into = w.empty(shape, element_of(x))
+    shape = [shape_of(x)[k] for k in order]
+    into = w.empty(shape, element_type(x))
     return w.add(linalg.ops.TransposeOp(x, into, DenseArrayBase.from_list(i64, list(order)), into.type))

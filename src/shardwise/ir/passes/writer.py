@@ -25,11 +25,13 @@ from xdsl.ir import Attribute, Block, Operation, SSAValue
 from shardwise.caches import cache
 from shardwise.ir.passes.layouts import local_sizes, numbers
 from shardwise.ir.shard import ProcessMultiIndexOp
+from shardwise.ir.types import element_type
 from shardwise.layout.axis import Axis
 from shardwise.layout.layout import Layout, Shape
 from shardwise.layout.mesh import DeviceMesh
 
 Number = int | SSAValue
+element_of = element_type
 
 
 class Writer:
@@ -124,8 +126,8 @@ class Writer:
             return table[position]
         kind = TensorType(IndexType(), [len(table)])
         key = ("table", tuple(table))
-        made = self.early(key, lambda: arith.ConstantOp(DenseIntOrFPElementsAttr.from_list(kind, list(table))))
-        return self.early(("entry", made, position), lambda: tensor.ExtractOp(made, [position], IndexType()))
+        constant = self.early(key, lambda: arith.ConstantOp(DenseIntOrFPElementsAttr.from_list(kind, list(table))))
+        return self.early(("entry", constant, position), lambda: tensor.ExtractOp(constant, [position], IndexType()))
 
     def not_negative(self, a: SSAValue) -> SSAValue:
         """Return whether a value is 0 or more."""
@@ -196,29 +198,29 @@ class Writer:
     def scalar(self, number: Any, element: Attribute) -> SSAValue:
         """Return a constant scalar."""
         if isinstance(element, IntegerType | IndexType):
-            made: Any = IntegerAttr(int(number), element)
+            attribute: Any = IntegerAttr(int(number), element)
         else:
-            made = FloatAttr(float(number), element)  # type: ignore[arg-type]
-        return self.early(("scalar", repr(number), element), lambda: arith.ConstantOp(made))
+            attribute = FloatAttr(float(number), element)  # type: ignore[arg-type]
+        return self.early(("scalar", repr(number), element), lambda: arith.ConstantOp(attribute))
 
     def empty(self, sizes: Sequence[Number], element: Attribute) -> SSAValue:
         """Return a tensor that nothing has defined."""
-        return self.add(tensor.EmptyOp(_open(sizes), typed(sizes, element)))
+        return self.add(tensor.EmptyOp(_open(sizes), tensor_type(sizes, element)))
 
     def splat(self, scalar: SSAValue, sizes: Sequence[Number], element: Attribute) -> SSAValue:
         """Return a tensor with one value everywhere."""
-        return self.add(tensor.SplatOp(scalar, _open(sizes), typed(sizes, element)))
+        return self.add(tensor.SplatOp(scalar, _open(sizes), tensor_type(sizes, element)))
 
     def slice(self, x: SSAValue, offsets: Sequence[Number], sizes: Sequence[Number]) -> SSAValue:
         """Return a box of a tensor."""
-        kind = typed(sizes, element_of(x))
+        kind = tensor_type(sizes, element_type(x))
         if all(o == 0 for o in offsets) and kind == x.type and DYNAMIC_INDEX not in kind.get_shape():
             return x
         return self.add(tensor.ExtractSliceOp(x, list(offsets), list(sizes), [1] * len(sizes), kind))
 
     def insert(self, x: SSAValue, into: SSAValue, offsets: Sequence[Number], sizes: Sequence[Number]) -> SSAValue:
         """Return a tensor with a box of it replaced."""
-        static = [[n if isinstance(n, int) else DYNAMIC_INDEX for n in given] for given in (offsets, sizes)]
+        static = [[n if isinstance(n, int) else DYNAMIC_INDEX for n in entries] for entries in (offsets, sizes)]
         from xdsl.dialects.builtin import DenseArrayBase, i64
 
         return self.add(
@@ -238,19 +240,13 @@ class Writer:
         return x if x.type == kind else self.add(tensor.CastOp(x, kind))
 
 
-def typed(sizes: Sequence[Number], element: Attribute) -> TensorType[Any]:
+def tensor_type(sizes: Sequence[Number], element: Attribute) -> TensorType[Any]:
     """Return the type of a tensor of these sizes."""
     return TensorType(element, [n if isinstance(n, int) else DYNAMIC_INDEX for n in sizes])
 
 
-def element_of(x: SSAValue) -> Attribute:
-    """Return the type of the elements of a tensor."""
-    assert isinstance(x.type, TensorType)
-    return x.type.element_type
-
-
-def _open(given: Sequence[Number]) -> list[SSAValue]:
-    return [n for n in given if isinstance(n, SSAValue)]
+def _open(numbers: Sequence[Number]) -> list[SSAValue]:
+    return [n for n in numbers if isinstance(n, SSAValue)]
 
 
 # -- formulas --------------------------------------------------------------------------------------------

@@ -4,10 +4,10 @@ A clause has one spelling per vocabulary: `grid_axes` in the `shard` dialect is 
 All spellings are read; the printer's `spelling` says which one is printed.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import Any
 
 from xdsl.dialects.builtin import (
     DYNAMIC_INDEX,
@@ -21,19 +21,16 @@ from xdsl.dialects.builtin import (
     i16,
     i64,
 )
-from xdsl.ir import Attribute, SSAValue
+from xdsl.ir import Attribute, Operation, SSAValue
 from xdsl.parser import AttrParser, Parser, UnresolvedOperand
 from xdsl.printer import Printer
 
 from shardwise.errors import seal
 from shardwise.ir.shard.attributes import ReductionKind, ReductionKindAttr, ShardAxesArrayAttr
 
-if TYPE_CHECKING:
-    from shardwise.ir.shard.operation import ShardOperation
-
 
 @dataclass(slots=True)
-class Found:
+class Parts:
     """What the clauses of one op have read so far."""
 
     operands: dict[str, list[UnresolvedOperand]] = field(default_factory=dict)
@@ -42,16 +39,13 @@ class Found:
     attributes: dict[str, Attribute] = field(default_factory=dict)
 
 
-class Clause(Protocol):
-    """One part of an op's text."""
+@seal
+@dataclass(frozen=True, slots=True)
+class Clause:
+    """One part of an op's text: how it is read, and how it is printed, with a leading space or not at all."""
 
-    def parse(self, parser: Parser, found: Found) -> None:
-        """Read the part into `found`."""
-        ...
-
-    def print(self, printer: Printer, op: "ShardOperation") -> None:
-        """Print the part with a leading space, or nothing."""
-        ...
+    parse: Callable[[Parser, Parts], None]
+    print: Callable[[Printer, Operation], None]
 
 
 def spelling(printer: Printer) -> str:
@@ -90,215 +84,185 @@ def print_ints(printer: Printer, ints: Sequence[int]) -> None:
     printer.print_string(f"[{', '.join(map(str, ints))}]")
 
 
-@seal
-@dataclass(frozen=True, slots=True)
-class OperandClause:
-    """A value: `%t`, `to %s` or `sharding = %s`."""
+def print_axis_lists(printer: Printer, lists: ShardAxesArrayAttr) -> None:
+    """Print `[[0], []]`."""
+    with printer.in_square_brackets():
+        printer.print_list(lists.axes.data, lambda axes: print_ints(printer, axes.get_values()))
 
-    name: str
-    before: str = ""
 
-    def parse(self, parser: Parser, found: Found) -> None:
-        """Read the value and the words before it."""
-        for word in self.before.split():
+def operand_clause(name: str, before: str = "") -> Clause:
+    """Return the clause of a value: `%t`, `to %s` or `sharding = %s`."""
+
+    def parse(parser: Parser, parts: Parts) -> None:
+        for word in before.split():
             parser.parse_characters(word) if word == "=" else parser.parse_keyword(word)
-        found.operands[self.name] = [parser.parse_unresolved_operand()]
+        parts.operands[name] = [parser.parse_unresolved_operand()]
 
-    def print(self, printer: Printer, op: "ShardOperation") -> None:
-        """Print the value and the words before it."""
-        printer.print_string(f" {self.before} " if self.before else " ")
-        printer.print_ssa_value(getattr(op, self.name))
+    def print_(printer: Printer, op: Operation) -> None:
+        printer.print_string(f" {before} " if before else " ")
+        printer.print_ssa_value(getattr(op, name))
+
+    return Clause(parse, print_)
 
 
-@seal
-@dataclass(frozen=True, slots=True)
-class OperandsClause:
-    """Values in brackets: `[%i, %j]`."""
+def operands_clause(name: str) -> Clause:
+    """Return the clause of values in brackets: `[%i, %j]`."""
 
-    name: str
+    def parse(parser: Parser, parts: Parts) -> None:
+        values = parser.parse_comma_separated_list(parser.Delimiter.SQUARE, parser.parse_unresolved_operand)
+        parts.operands[name] = values
 
-    def parse(self, parser: Parser, found: Found) -> None:
-        """Read the values."""
-        found.operands[self.name] = parser.parse_comma_separated_list(
-            parser.Delimiter.SQUARE, parser.parse_unresolved_operand
-        )
-
-    def print(self, printer: Printer, op: "ShardOperation") -> None:
-        """Print the values."""
+    def print_(printer: Printer, op: Operation) -> None:
         with printer.in_square_brackets():
-            printer.print_list(getattr(op, self.name), printer.print_ssa_value)
+            printer.print_list(getattr(op, name), printer.print_ssa_value)
+
+    return Clause(parse, print_)
 
 
-@seal
-@dataclass(frozen=True, slots=True)
-class GridClause:
-    """The grid: `on @g`, or `@g` alone."""
+def grid_clause(before: str = "on") -> Clause:
+    """Return the clause of the grid: `on @g`, or `@g` alone."""
 
-    before: str = "on"
+    def parse(parser: Parser, parts: Parts) -> None:
+        if before:
+            parser.parse_keyword(before)
+        parts.properties["grid"] = SymbolRefAttr(parser.parse_symbol_name())
 
-    def parse(self, parser: Parser, found: Found) -> None:
-        """Read the grid's name."""
-        if self.before:
-            parser.parse_keyword(self.before)
-        found.properties["grid"] = SymbolRefAttr(parser.parse_symbol_name())
-
-    def print(self, printer: Printer, op: "ShardOperation") -> None:
-        """Print the grid's name."""
-        printer.print_string(f" {self.before} " if self.before else " ")
+    def print_(printer: Printer, op: Operation) -> None:
+        printer.print_string(f" {before} " if before else " ")
         printer.print_attribute(op.properties["grid"])
 
+    return Clause(parse, print_)
 
-@seal
-@dataclass(frozen=True, slots=True)
-class AxesClause:
-    """Grid axes: `grid_axes = [0, 1]`, absent where there are none."""
 
-    name: str
-    mesh_name: str = ""
-    optional: bool = True
+def axes_clause(name: str, mesh_name: str = "", optional: bool = True) -> Clause:
+    """Return the clause of grid axes: `grid_axes = [0, 1]`, absent where there are none."""
 
-    def parse(self, parser: Parser, found: Found) -> None:
-        """Read the axes."""
-        names = [self.name, self.mesh_name] if self.mesh_name else [self.name]
-        if read_keyword(parser, names, self.optional):
-            found.properties[self.name] = read_axes(parser)
+    def parse(parser: Parser, parts: Parts) -> None:
+        if read_keyword(parser, [name, mesh_name] if mesh_name else [name], optional):
+            parts.properties[name] = read_axes(parser)
 
-    def print(self, printer: Printer, op: "ShardOperation") -> None:
-        """Print the axes."""
-        axes = getattr(op, self.name).get_values()
-        if not axes and self.optional:
+    def print_(printer: Printer, op: Operation) -> None:
+        axes = getattr(op, name).get_values()
+        if not axes and optional:
             return
-        name = self.mesh_name if self.mesh_name and spelling(printer) == "mesh19" else self.name
-        printer.print_string(f" {name} = ")
+        printer.print_string(f" {mesh_name if mesh_name and spelling(printer) == 'mesh19' else name} = ")
         print_ints(printer, axes)
 
-
-@seal
-@dataclass(frozen=True, slots=True)
-class AxisListsClause:
-    """Grid axes per dim: `split_axes = [[0], []]`."""
-
-    name: str = "split_axes"
-
-    def parse(self, parser: Parser, found: Found) -> None:
-        """Read the lists."""
-        read_keyword(parser, [self.name], optional=False)
-        lists = parser.parse_comma_separated_list(parser.Delimiter.SQUARE, lambda: read_axes(parser))
-        found.properties[self.name] = ShardAxesArrayAttr(ArrayAttr(lists))
-
-    def print(self, printer: Printer, op: "ShardOperation") -> None:
-        """Print the lists."""
-        lists: ShardAxesArrayAttr = getattr(op, self.name)
-        printer.print_string(f" {self.name} = ")
-        with printer.in_square_brackets():
-            printer.print_list(lists.axes.data, lambda axes: print_ints(printer, axes.get_values()))
+    return Clause(parse, print_)
 
 
-@seal
-@dataclass(frozen=True, slots=True)
-class IntClause:
-    """One int: `gather_axis = 1`."""
+def int_clause(name: str, kind: IntegerType | IndexType | None = None, also: tuple[str, ...] = ()) -> Clause:
+    """Return the clause of one int, an index unless told otherwise: `gather_axis = 1`."""
 
-    name: str
-    kind: IntegerType | IndexType = field(default_factory=IndexType)
-    also: tuple[str, ...] = ()
+    def parse(parser: Parser, parts: Parts) -> None:
+        read_keyword(parser, [name, *also], optional=False)
+        parts.properties[name] = IntegerAttr(read_int(parser), kind or IndexType())
 
-    def parse(self, parser: Parser, found: Found) -> None:
-        """Read the int."""
-        read_keyword(parser, [self.name, *self.also], optional=False)
-        found.properties[self.name] = IntegerAttr(read_int(parser), self.kind)
+    def print_(printer: Printer, op: Operation) -> None:
+        printer.print_string(f" {name} = {getattr(op, name).value.data}")
 
-    def print(self, printer: Printer, op: "ShardOperation") -> None:
-        """Print the int."""
-        printer.print_string(f" {self.name} = {getattr(op, self.name).value.data}")
+    return Clause(parse, print_)
 
 
-@seal
-@dataclass(frozen=True, slots=True)
-class ReductionClause:
-    """The reduction: `reduction = max`, absent for the sum; `<max>` is read too."""
+def flag_clause(name: str) -> Clause:
+    """Return the clause of a word that is there or not: `rotate`."""
 
-    def parse(self, parser: Parser, found: Found) -> None:
-        """Read the reduction."""
-        if not read_keyword(parser, ["reduction"], optional=True):
+    def parse(parser: Parser, parts: Parts) -> None:
+        if parser.parse_optional_keyword(name):
+            parts.properties[name] = UnitAttr()
+
+    def print_(printer: Printer, op: Operation) -> None:
+        if name in op.properties:
+            printer.print_string(f" {name}")
+
+    return Clause(parse, print_)
+
+
+# -- split axes and reductions -----------------------------------------------------------------------------
+
+
+def _parse_split_axes(parser: Parser, parts: Parts) -> None:
+    read_keyword(parser, ["split_axes"], optional=False)
+    lists = parser.parse_comma_separated_list(parser.Delimiter.SQUARE, lambda: read_axes(parser))
+    parts.properties["split_axes"] = ShardAxesArrayAttr(ArrayAttr(lists))
+
+
+def _print_split_axes(printer: Printer, op: Operation) -> None:
+    printer.print_string(" split_axes = ")
+    print_axis_lists(printer, getattr(op, "split_axes"))  # noqa: B009
+
+
+def _parse_reduction(parser: Parser, parts: Parts) -> None:
+    if not read_keyword(parser, ["reduction"], optional=True):
+        return
+    bracketed = parser.parse_optional_punctuation("<") is not None
+    parts.properties["reduction"] = ReductionKindAttr(parser.parse_str_enum(ReductionKind))
+    if bracketed:
+        parser.parse_punctuation(">")
+
+
+def _print_reduction(printer: Printer, op: Operation) -> None:
+    kind: ReductionKind = getattr(op, "reduction").data  # noqa: B009
+    if kind is ReductionKind.SUM:
+        return
+    printer.print_string(" reduction = ")
+    with printer.in_angle_brackets() if spelling(printer) == "mesh19" else nullcontext():
+        printer.print_string(str(kind))
+
+
+def _parse_partial(parser: Parser, parts: Parts) -> None:
+    if read_keyword(parser, ["partial"], optional=True):
+        parts.attributes["partial_type"] = ReductionKindAttr(parser.parse_str_enum(ReductionKind))
+        parts.attributes["partial_axes"] = read_axes(parser)
+
+
+SPLIT_AXES = Clause(_parse_split_axes, _print_split_axes)
+"""Grid axes per dim: `split_axes = [[0], []]`."""
+REDUCTION = Clause(_parse_reduction, _print_reduction)
+"""The reduction: `reduction = max`, absent for the sum; `<max>` is read too."""
+PARTIAL = Clause(_parse_partial, lambda printer, op: None)
+"""Partial axes, `partial = max [1]`, as LLVM 20 wrote them; kept and printed among the attributes."""
+
+
+# -- ints and values in one list ---------------------------------------------------------------------------
+
+
+def mixed_clause(name: str, static: str, dynamic: str, optional: bool = False) -> Clause:
+    """Return the clause of ints and values in one list: `root = [1, %i]`; an empty optional one is not printed."""
+
+    def parse(parser: Parser, parts: Parts) -> None:
+        parts.operands[dynamic] = []
+        if not read_keyword(parser, [name], optional):
             return
-        bracketed = parser.parse_optional_punctuation("<") is not None
-        found.properties["reduction"] = ReductionKindAttr(parser.parse_str_enum(ReductionKind))
-        if bracketed:
-            parser.parse_punctuation(">")
+        entries = parser.parse_comma_separated_list(parser.Delimiter.SQUARE, lambda: _read_entry(parser))
+        numbers = [entry if isinstance(entry, int) else DYNAMIC_INDEX for entry in entries]
+        parts.operands[dynamic] = [entry for entry in entries if not isinstance(entry, int)]
+        parts.properties[static] = DenseArrayBase.from_list(i64, numbers)
 
-    def print(self, printer: Printer, op: "ShardOperation") -> None:
-        """Print the reduction."""
-        kind: ReductionKind = getattr(op, "reduction").data  # noqa: B009
-        if kind is ReductionKind.SUM:
-            return
-        printer.print_string(" reduction = ")
-        with printer.in_angle_brackets() if spelling(printer) == "mesh19" else nullcontext():
-            printer.print_string(str(kind))
-
-
-@seal
-@dataclass(frozen=True, slots=True)
-class PartialClause:
-    """Partial axes, `partial = max [1]`, as LLVM 20 wrote them; kept and printed among the attributes."""
-
-    def parse(self, parser: Parser, found: Found) -> None:
-        """Read the reduction and the axes."""
-        if read_keyword(parser, ["partial"], optional=True):
-            found.attributes["partial_type"] = ReductionKindAttr(parser.parse_str_enum(ReductionKind))
-            found.attributes["partial_axes"] = read_axes(parser)
-
-    def print(self, printer: Printer, op: "ShardOperation") -> None:
-        """Print nothing: newer tools have no such clause."""
-
-
-@seal
-@dataclass(frozen=True, slots=True)
-class MixedClause:
-    """Ints and values in one list: `root = [1, %i]`; an empty optional one is not printed."""
-
-    name: str
-    static: str
-    dynamic: str
-    optional: bool = False
-
-    def parse(self, parser: Parser, found: Found) -> None:
-        """Read the list into its static part and its values."""
-        found.operands[self.dynamic] = []
-        if not read_keyword(parser, [self.name], self.optional):
-            return
-        given = parser.parse_comma_separated_list(parser.Delimiter.SQUARE, lambda: self._element(parser))
-        static = [entry if isinstance(entry, int) else DYNAMIC_INDEX for entry in given]
-        found.operands[self.dynamic] = [entry for entry in given if not isinstance(entry, int)]
-        found.properties[self.static] = DenseArrayBase.from_list(i64, static)
-
-    def _element(self, parser: Parser) -> int | UnresolvedOperand:
-        value = parser.parse_optional_unresolved_operand()
-        if value is not None:
-            return value
-        start = parser.pos
-        number = read_int(parser)
-        if number == DYNAMIC_INDEX:
-            parser.raise_error("the int stands for a value, which is written in its place", start, parser.pos)
-        return number
-
-    def print(self, printer: Printer, op: "ShardOperation") -> None:
-        """Print the list with the values in their places."""
-        static: DenseArrayBase[Any] | None = getattr(op, self.static)
-        if static is None or (self.optional and not static.get_values() and not self._keeps_empty(op)):
+    def print_(printer: Printer, op: Operation) -> None:
+        numbers: DenseArrayBase[Any] | None = getattr(op, static)
+        # `source = []` (from anyone in a group of one) is not the same as no source.
+        if numbers is None or (optional and not numbers.get_values() and static != "source"):
             return
         # A list that lacks a value is the verifier's to report; printing it must not fail.
-        rest = iter(getattr(op, self.dynamic))
-        entries: list[int | SSAValue | None] = [
-            next(rest, None) if number == DYNAMIC_INDEX else int(number) for number in static.get_values()
-        ]
-        printer.print_string(f" {self.name} = ")
+        rest = iter(getattr(op, dynamic))
+        entries = [next(rest, None) if number == DYNAMIC_INDEX else int(number) for number in numbers.get_values()]
+        printer.print_string(f" {name} = ")
         with printer.in_square_brackets():
             printer.print_list(entries, lambda entry: _print_entry(printer, entry))
 
-    def _keeps_empty(self, op: "ShardOperation") -> bool:
-        # `source = []` (from anyone in a group of one) is not the same as no source.
-        return self.static == "source"
+    return Clause(parse, print_)
+
+
+def _read_entry(parser: Parser) -> int | UnresolvedOperand:
+    value = parser.parse_optional_unresolved_operand()
+    if value is not None:
+        return value
+    start = parser.pos
+    number = read_int(parser)
+    if number == DYNAMIC_INDEX:
+        parser.raise_error("the int stands for a value, which is written in its place", start, parser.pos)
+    return number
 
 
 def _print_entry(printer: Printer, entry: int | SSAValue | None) -> None:
@@ -306,21 +270,3 @@ def _print_entry(printer: Printer, entry: int | SSAValue | None) -> None:
         printer.print_ssa_value(entry)
     else:
         printer.print_string("?" if entry is None else str(entry))
-
-
-@seal
-@dataclass(frozen=True, slots=True)
-class FlagClause:
-    """A word that is there or not: `rotate`."""
-
-    name: str
-
-    def parse(self, parser: Parser, found: Found) -> None:
-        """Read the word."""
-        if parser.parse_optional_keyword(self.name):
-            found.properties[self.name] = UnitAttr()
-
-    def print(self, printer: Printer, op: "ShardOperation") -> None:
-        """Print the word."""
-        if self.name in op.properties:
-            printer.print_string(f" {self.name}")

@@ -85,9 +85,9 @@ def grid_attribute(grid: GridLike) -> SymbolRefAttr:
 
 
 def _ints(values: object, what: str, bits: int) -> list[int]:
-    found = [as_int(value) for value in listed(values, f"{what} is a list of ints")]
-    numbers = [number for number in found if number is not None]
-    if len(numbers) != len(found):
+    entries = [as_int(value) for value in listed(values, f"{what} is a list of ints")]
+    numbers = [number for number in entries if number is not None]
+    if len(numbers) != len(entries):
         raise ArgumentError(f"{what} is a list of ints, got {values!r}.")
     for number in numbers:
         if not -(1 << bits - 1) <= number < 1 << bits - 1:
@@ -116,6 +116,15 @@ def axis_lists_attribute(axes: AxisListsLike) -> ShardAxesArrayAttr:
         return axes
     lists = [axes_attribute(dim, "split_axes") for dim in listed(axes, "split_axes is a list of lists of grid axes")]
     return ShardAxesArrayAttr(ArrayAttr(lists))
+
+
+def split_dims(axes: ShardAxesArrayAttr) -> tuple[tuple[int, ...], ...]:
+    """Return the grid axes of each dim.
+
+    >>> split_dims(axis_lists_attribute([[0], []]))
+    ((0,), ())
+    """
+    return tuple(tuple(int(axis) for axis in dim.get_values()) for dim in axes.axes)
 
 
 def ints_attribute(values: IntsLike | None, what: str) -> DenseArrayBase[Any]:
@@ -163,35 +172,35 @@ def reduction_attribute(reduction: ReductionLike | None) -> ReductionKindAttr:
 
 # How a plain value becomes the property of each name.
 PROPERTIES: dict[str, Callable[[Any, str], Attribute | None]] = {
-    "grid": lambda given, name: grid_attribute(given),
+    "grid": lambda plain, name: grid_attribute(plain),
     **dict.fromkeys(("grid_axes", "axes", "split_axes"), axes_attribute),
     **dict.fromkeys(
         ("gather_axis", "slice_axis", "split_axis", "concat_axis", "scatter_axis", "shift_axis"),
-        lambda given, name: int_attribute(given, name, IndexType()),
+        lambda plain, name: int_attribute(plain, name, IndexType()),
     ),
-    "offset": lambda given, name: int_attribute(given, name, i64),
+    "offset": lambda plain, name: int_attribute(plain, name, i64),
     **dict.fromkeys(
         ("shape", "root", "destination", "dims", "device", "static_halo_sizes", "static_sharded_dims_offsets"),
         ints_attribute,
     ),
-    "source": lambda given, name: None if given is None else ints_attribute(given, name),
-    "reduction": lambda given, name: reduction_attribute(given),
-    **dict.fromkeys(("rotate", "annotate_for_users"), lambda given, name: UnitAttr() if given else None),
+    "source": lambda plain, name: None if plain is None else ints_attribute(plain, name),
+    "reduction": lambda plain, name: reduction_attribute(plain),
+    **dict.fromkeys(("rotate", "annotate_for_users"), lambda plain, name: UnitAttr() if plain else None),
 }
 
 
-def property_attribute(name: str, given: Any) -> Attribute | None:
+def property_attribute(name: str, plain: Any) -> Attribute | None:
     """Return the property of that name from a plain value; an attribute is one already, but a grid may be a string.
 
     >>> property_attribute("gather_axis", 1).value.data
     1
     """
-    is_made = isinstance(given, Attribute) and name != "grid"
-    return given if is_made else PROPERTIES[name](given, name)
+    is_attribute = isinstance(plain, Attribute) and name != "grid"
+    return plain if is_attribute else PROPERTIES[name](plain, name)
 
 
-def values(given: Sequence[ValueLike] | None, what: str) -> list[SSAValue]:
+def values(operands: Sequence[ValueLike] | None, what: str) -> list[SSAValue]:
     """Return the values among operands given as values or as ops with one result; None is none."""
-    if given is None:
+    if operands is None:
         return []
-    return [SSAValue.get(value) for value in listed(given, f"{what} is a list of values")]
+    return [SSAValue.get(value) for value in listed(operands, f"{what} is a list of values")]

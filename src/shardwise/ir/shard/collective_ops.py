@@ -7,7 +7,7 @@ from xdsl.ir import Attribute
 from xdsl.irdl import operand_def, prop_def, result_def, traits_def
 from xdsl.traits import Pure
 
-from shardwise.ir.shard.assembly import Clause, IntClause, ReductionClause
+from shardwise.ir.shard.assembly import REDUCTION, Clause, int_clause
 from shardwise.ir.shard.attributes import (
     AxesLike,
     GridLike,
@@ -26,7 +26,7 @@ from shardwise.ir.shard.operation import (
     value_builder,
 )
 
-SCATTER = IntClause("scatter_axis", also=("scatter_dim",))
+SCATTER = int_clause("scatter_axis", also=("scatter_dim",))
 
 
 @shard_operation
@@ -41,7 +41,7 @@ class AllGatherOp(CollectiveOperation):
     """
 
     name = "shard.all_gather"
-    CLAUSES: ClassVar[tuple[Clause, ...]] = (*GROUP, IntClause("gather_axis"))
+    CLAUSES: ClassVar[tuple[Clause, ...]] = (*GROUP, int_clause("gather_axis"))
 
     gather_axis = prop_def(INDEX_ATTRIBUTE)
     traits = traits_def(Pure())
@@ -57,7 +57,7 @@ class AllGatherOp(CollectiveOperation):
         loc: LocationAttr | None = None,
         ip: Place | None = None,
     ) -> None:
-        self._make([input], [result], loc, ip, grid=grid, grid_axes=grid_axes, gather_axis=gather_axis)
+        self._make(locals())
 
 
 @shard_operation
@@ -72,7 +72,7 @@ class AllReduceOp(CollectiveOperation):
     """
 
     name = "shard.all_reduce"
-    CLAUSES: ClassVar[tuple[Clause, ...]] = (*GROUP, ReductionClause())
+    CLAUSES: ClassVar[tuple[Clause, ...]] = (*GROUP, REDUCTION)
 
     input = operand_def(TensorType.constr() | MemRefType.constr())
     reduction = prop_def(ReductionKindAttr, default_value=reduction_attribute(None))
@@ -90,7 +90,7 @@ class AllReduceOp(CollectiveOperation):
         loc: LocationAttr | None = None,
         ip: Place | None = None,
     ) -> None:
-        self._make([input], [result], loc, ip, grid=grid, grid_axes=grid_axes, reduction=reduction)
+        self._make(locals())
 
 
 @shard_operation
@@ -105,7 +105,7 @@ class AllSliceOp(CollectiveOperation):
     """
 
     name = "shard.all_slice"
-    CLAUSES: ClassVar[tuple[Clause, ...]] = (*GROUP, IntClause("slice_axis"))
+    CLAUSES: ClassVar[tuple[Clause, ...]] = (*GROUP, int_clause("slice_axis"))
 
     slice_axis = prop_def(INDEX_ATTRIBUTE)
     traits = traits_def(Pure())
@@ -121,7 +121,7 @@ class AllSliceOp(CollectiveOperation):
         loc: LocationAttr | None = None,
         ip: Place | None = None,
     ) -> None:
-        self._make([input], [result], loc, ip, grid=grid, grid_axes=grid_axes, slice_axis=slice_axis)
+        self._make(locals())
 
 
 @shard_operation
@@ -136,7 +136,7 @@ class AllToAllOp(CollectiveOperation):
     """
 
     name = "shard.all_to_all"
-    CLAUSES: ClassVar[tuple[Clause, ...]] = (*GROUP, IntClause("split_axis"), IntClause("concat_axis"))
+    CLAUSES: ClassVar[tuple[Clause, ...]] = (*GROUP, int_clause("split_axis"), int_clause("concat_axis"))
 
     split_axis = prop_def(INDEX_ATTRIBUTE)
     concat_axis = prop_def(INDEX_ATTRIBUTE)
@@ -154,9 +154,7 @@ class AllToAllOp(CollectiveOperation):
         loc: LocationAttr | None = None,
         ip: Place | None = None,
     ) -> None:
-        self._make(
-            [input], [result], loc, ip, grid=grid, grid_axes=grid_axes, split_axis=split_axis, concat_axis=concat_axis
-        )
+        self._make(locals())
 
 
 @shard_operation
@@ -171,7 +169,7 @@ class ReduceScatterOp(CollectiveOperation):
     """
 
     name = "shard.reduce_scatter"
-    CLAUSES: ClassVar[tuple[Clause, ...]] = (*GROUP, ReductionClause(), SCATTER)
+    CLAUSES: ClassVar[tuple[Clause, ...]] = (*GROUP, REDUCTION, SCATTER)
 
     reduction = prop_def(ReductionKindAttr, default_value=reduction_attribute(None))
     scatter_axis = prop_def(INDEX_ATTRIBUTE)
@@ -189,9 +187,7 @@ class ReduceScatterOp(CollectiveOperation):
         loc: LocationAttr | None = None,
         ip: Place | None = None,
     ) -> None:
-        self._make(
-            [input], [result], loc, ip, grid=grid, grid_axes=grid_axes, reduction=reduction, scatter_axis=scatter_axis
-        )
+        self._make(locals())
 
 
 all_gather = value_builder(AllGatherOp)

@@ -18,7 +18,7 @@ from xdsl.printer import Printer
 from xdsl.traits import Pure, SymbolOpInterface
 
 from shardwise.errors import ArgumentError
-from shardwise.ir.shard.assembly import AxesClause, Clause, GridClause, OperandsClause, spelling
+from shardwise.ir.shard.assembly import Clause, axes_clause, grid_clause, operands_clause, spelling
 from shardwise.ir.shard.attributes import (
     AxesLike,
     GridAxes,
@@ -75,7 +75,7 @@ class GridOp(ShardOperation):
             sym_name = StringAttr(sym_name.removeprefix("@"))
         if not isinstance(sym_name, StringAttr):
             raise ArgumentError(f"sym_name is the grid's name, such as 'grid0', got {sym_name!r}.")
-        self._make([], [], loc, ip, sym_name=sym_name, shape=shape)
+        self._make(locals())
 
     @classmethod
     def parse(cls, parser: Parser) -> Self:
@@ -136,7 +136,7 @@ class AxesQuestion(GridUser):
         loc: LocationAttr | None = None,
         ip: Place | None = None,
     ) -> None:
-        self._make([], [list(result)], loc, ip, grid=grid, axes=axes)
+        self._make(locals())
 
 
 @shard_operation
@@ -151,7 +151,7 @@ class GridShapeOp(AxesQuestion):
     """
 
     name = "shard.grid_shape"
-    CLAUSES: ClassVar[tuple[Clause, ...]] = (GridClause(""), AxesClause("axes"))
+    CLAUSES: ClassVar[tuple[Clause, ...]] = (grid_clause(""), axes_clause("axes"))
 
     sizes = var_result_def(IndexType)
 
@@ -168,7 +168,7 @@ class ProcessMultiIndexOp(AxesQuestion):
     """
 
     name = "shard.process_multi_index"
-    CLAUSES: ClassVar[tuple[Clause, ...]] = (GridClause(), AxesClause("axes"))
+    CLAUSES: ClassVar[tuple[Clause, ...]] = (grid_clause(), axes_clause("axes"))
 
     indices = var_result_def(IndexType)
 
@@ -182,7 +182,7 @@ class ProcessLinearIndexOp(GridUser):
     """
 
     name = "shard.process_linear_index"
-    CLAUSES: ClassVar[tuple[Clause, ...]] = (GridClause(),)
+    CLAUSES: ClassVar[tuple[Clause, ...]] = (grid_clause(),)
     TRAILER: ClassVar[Trailer] = "results"
 
     result = result_def(IndexType)
@@ -196,7 +196,7 @@ class ProcessLinearIndexOp(GridUser):
         loc: LocationAttr | None = None,
         ip: Place | None = None,
     ) -> None:
-        self._make([], results or [IndexType()], loc, ip, grid=grid)
+        self._make(locals(), [IndexType()])
 
 
 @shard_operation
@@ -214,9 +214,9 @@ class NeighborsLinearIndicesOp(GridUser):
 
     name = "shard.neighbors_linear_indices"
     CLAUSES: ClassVar[tuple[Clause, ...]] = (
-        GridClause(),
-        OperandsClause("device"),
-        AxesClause("split_axes", optional=False),
+        grid_clause(),
+        operands_clause("device"),
+        axes_clause("split_axes", optional=False),
     )
     TRAILER: ClassVar[Trailer] = "results"
 
@@ -237,7 +237,7 @@ class NeighborsLinearIndicesOp(GridUser):
         loc: LocationAttr | None = None,
         ip: Place | None = None,
     ) -> None:
-        self._make([device], results or [IndexType()] * 2, loc, ip, grid=grid, split_axes=split_axes)
+        self._make(locals(), [IndexType()] * 2)
 
 
 def grid(

@@ -1,6 +1,6 @@
 """What all ops of the dialect share: text made of clauses, construction at a place, and its result."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, ClassVar, Literal, ParamSpec, Self, TypeAlias, TypeVar, cast
 
 from xdsl.dialects.builtin import (
@@ -8,7 +8,6 @@ from xdsl.dialects.builtin import (
     DenseArrayBase,
     IndexType,
     IntegerAttr,
-    LocationAttr,
     SymbolRefAttr,
     TensorType,
     i64,
@@ -29,11 +28,10 @@ from xdsl.printer import Printer
 from xdsl.rewriter import InsertPoint, Rewriter
 
 from shardwise.errors import ArgumentError
-from shardwise.ir.shard.assembly import AxesClause, Clause, Found, GridClause, OperandClause
+from shardwise.ir.shard.assembly import Clause, Parts, axes_clause, grid_clause, operand_clause
 from shardwise.ir.shard.attributes import (
     GridAxes,
     ShardingType,
-    ValueLike,
     axes_attribute,
     property_attribute,
     values,
@@ -53,7 +51,7 @@ OPERAND_TYPES: dict[str, Attribute] = {
     "device": IndexType(),
 }
 
-GROUP: tuple[Clause, ...] = (OperandClause("input"), GridClause(), AxesClause("grid_axes", "mesh_axes"))
+GROUP: tuple[Clause, ...] = (operand_clause("input"), grid_clause(), axes_clause("grid_axes", "mesh_axes"))
 INT_LIST = DenseArrayBase[I64]
 INDEX_ATTRIBUTE = IntegerAttr.constr(base(IndexType))
 
@@ -72,25 +70,23 @@ class ShardOperation(IRDLOperation):
     # arrow: `A -> B`; function: `(A, index) -> B`; same: one type for value and result; results: theirs alone.
     TRAILER: ClassVar[Trailer] = "arrow"
 
-    def _make(
-        self,
-        operands: Sequence[ValueLike | Sequence[ValueLike] | None],
-        results: Sequence[Attribute | Sequence[Attribute]],
-        loc: LocationAttr | None,
-        ip: Place | None,
-        **properties: Any,
-    ) -> None:
-        """Make the op of plain values: operands in their order, and properties by their names."""
-        given = [
-            values(operand, name) if isinstance(kind, VarOperandDef) else SSAValue.get(operand)  # type: ignore[arg-type]
-            for (name, kind), operand in zip(self.get_irdl_definition().operands, operands, strict=True)
+    def _make(self, arguments: Mapping[str, Any], kinds: Sequence[Attribute | Sequence[Attribute]] = ()) -> None:
+        """Make the op from the arguments of its constructor by their names; `kinds` are the usual types of results."""
+        definition = self.get_irdl_definition()
+        operands = [
+            values(arguments[name], name) if isinstance(kind, VarOperandDef) else SSAValue.get(arguments[name])
+            for name, kind in definition.operands
         ]
-        made = {name: property_attribute(name, plain) for name, plain in properties.items()}
-        IRDLOperation.__init__(self, operands=given, result_types=results, properties=made)
-        if loc is not None:
-            self.location = loc
-        if ip is not None:
-            self._move(ip)
+        if "result" in arguments:
+            result = arguments["result"]
+            kinds = [result if isinstance(result, Attribute) else list(result)]
+        properties = {n: property_attribute(n, arguments[n]) for n in definition.properties if n in arguments}
+        result_types = arguments.get("results") or kinds
+        IRDLOperation.__init__(self, operands=operands, result_types=result_types, properties=properties)
+        if arguments["loc"] is not None:
+            self.location = arguments["loc"]
+        if arguments["ip"] is not None:
+            self._move(arguments["ip"])
 
     def _move(self, ip: Place) -> None:
         # Inside xDSL's ImplicitBuilder the op already sits at the builder's place.
@@ -107,24 +103,24 @@ class ShardOperation(IRDLOperation):
     @classmethod
     def parse(cls, parser: Parser) -> Self:
         """Read the clauses, the attributes and the types."""
-        found = Found()
+        parts = Parts()
         for clause in cls.CLAUSES:
-            clause.parse(parser, found)
-        properties, attributes = cls._split(parser, found.properties)
+            clause.parse(parser, parts)
+        properties, attributes = cls._split(parser, parts.properties)
         position = parser.pos
-        operand_types, results = cls._read_types(parser, found)
+        operand_types, results = cls._read_types(parser, parts)
         operands = [
             parser.resolve_operands(unresolved, operand_types.get(name, ()), position)
-            for name, unresolved in found.operands.items()
+            for name, unresolved in parts.operands.items()
         ]
-        by_name = dict(zip(found.operands, operands, strict=True)) | found.values
+        by_name = dict(zip(parts.operands, operands, strict=True)) | parts.values
         definition = cls.get_irdl_definition()
         is_variadic = any(isinstance(result, VarResultDef) for _, result in definition.results)
         return cls.build(
             operands=[by_name.get(name, ()) for name, _ in definition.operands],
             result_types=[results] if is_variadic else results,
             properties=properties,
-            attributes=found.attributes | attributes,
+            attributes=parts.attributes | attributes,
         )
 
     @classmethod
@@ -141,11 +137,13 @@ class ShardOperation(IRDLOperation):
         return properties, attributes
 
     @classmethod
-    def _read_types(cls, parser: Parser, found: Found) -> tuple[dict[str, Sequence[Attribute]], list[Attribute]]:
+    def _read_types(cls, parser: Parser, parts: Parts) -> tuple[dict[str, Sequence[Attribute]], list[Attribute]]:
         types: dict[str, Sequence[Attribute]] = {
-            name: [OPERAND_TYPES[name]] * len(given) for name, given in found.operands.items() if name in OPERAND_TYPES
+            name: [OPERAND_TYPES[name]] * len(unresolved)
+            for name, unresolved in parts.operands.items()
+            if name in OPERAND_TYPES
         }
-        first = next(iter(found.operands), "")
+        first = next(iter(parts.operands), "")
         if cls.TRAILER == "sharding":
             return types, [parser.parse_type() if parser.parse_optional_punctuation(":") else ShardingType()]
         parser.parse_punctuation(":")
@@ -161,23 +159,24 @@ class ShardOperation(IRDLOperation):
         position = parser.pos
         function = parser.parse_function_type()
         inputs = list(function.inputs.data)
-        if len(inputs) != sum(map(len, found.operands.values())):
-            parser.raise_error(f"expected {sum(map(len, found.operands.values()))} types of values", position)
+        if len(inputs) != sum(map(len, parts.operands.values())):
+            parser.raise_error(f"expected {sum(map(len, parts.operands.values()))} types of values", position)
         if len(function.outputs.data) != 1:
             parser.raise_error(f"expected one result type, got {len(function.outputs.data)}", position)
-        for name, given in found.operands.items():
-            types[name], inputs = inputs[: len(given)], inputs[len(given) :]
+        for name, unresolved in parts.operands.items():
+            types[name], inputs = inputs[: len(unresolved)], inputs[len(unresolved) :]
         return types, list(function.outputs.data)
 
     @classmethod
     def _read_result_types(cls, parser: Parser) -> list[Attribute]:
         start = parser.pos
-        found = parser.parse_optional_undelimited_comma_separated_list(parser.parse_optional_type, parser.parse_type)
+        listed = parser.parse_optional_undelimited_comma_separated_list(parser.parse_optional_type, parser.parse_type)
+        kinds: list[Attribute] = [*(listed or ())]
         results = cls.get_irdl_definition().results
         if any(isinstance(result, VarResultDef) for _, result in results):
-            return [*(found or ())]
-        # MLIR's page on the dialect writes one `index` for both neighbours.
-        kinds: list[Attribute] = [*(found or ())] * (len(results) if found and len(found) == 1 else 1)
+            return kinds
+        if len(kinds) == 1:  # MLIR's page on the dialect writes one `index` for both neighbours
+            kinds *= len(results)
         if len(kinds) != len(results):
             parser.raise_error(f"expected {len(results)} result types, got {len(kinds)}", start)
         return kinds
@@ -202,11 +201,16 @@ class GridUser(ShardOperation):
 
     >>> from shardwise.ir.shard import ProcessLinearIndexOp
     >>> op = ProcessLinearIndexOp("g")
-    >>> isinstance(op, GridUser), op.grid.root_reference.data
+    >>> isinstance(op, GridUser), op.grid_name
     (True, 'g')
     """
 
     grid = prop_def(SymbolRefAttr)
+
+    @property
+    def grid_name(self) -> str:
+        """The name of the grid."""
+        return self.grid.root_reference.data
 
 
 class CollectiveOperation(GridUser):
@@ -262,7 +266,7 @@ P = ParamSpec("P")
 Op = TypeVar("Op", bound=ShardOperation)
 
 
-def _named(build: Callable[P, Any], make: Callable[P, ShardOperation]) -> None:
+def _name_builder(build: Callable[P, Any], make: Callable[P, ShardOperation]) -> None:
     op = cast("type[ShardOperation]", make)
     build.__name__ = build.__qualname__ = op.OPERATION_NAME.removeprefix("shard.")
     build.__doc__ = op.__doc__
@@ -277,7 +281,7 @@ def value_builder(make: Callable[P, ShardOperation]) -> Callable[P, OpResult]:
     def build(*args: P.args, **kwargs: P.kwargs) -> OpResult:
         return single_result(make(*args, **kwargs))
 
-    _named(build, make)
+    _name_builder(build, make)
     return build
 
 
@@ -290,7 +294,7 @@ def values_builder(make: Callable[P, Op]) -> Callable[P, "OpResult | list[OpResu
             return op
         return op.results[0] if len(op.results) == 1 else list(op.results)
 
-    _named(build, make)
+    _name_builder(build, make)
     return build
 
 
@@ -300,5 +304,5 @@ def list_builder(make: Callable[P, ShardOperation]) -> Callable[P, list[OpResult
     def build(*args: P.args, **kwargs: P.kwargs) -> list[OpResult]:
         return list(make(*args, **kwargs).results)
 
-    _named(build, make)
+    _name_builder(build, make)
     return build

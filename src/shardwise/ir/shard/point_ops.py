@@ -14,7 +14,7 @@ from xdsl.irdl import (
 )
 from xdsl.traits import Pure
 
-from shardwise.ir.shard.assembly import Clause, FlagClause, IntClause, MixedClause
+from shardwise.ir.shard.assembly import Clause, flag_clause, int_clause, mixed_clause
 from shardwise.ir.shard.attributes import (
     AxesLike,
     GridLike,
@@ -46,7 +46,7 @@ class SendOp(CollectiveOperation):
     """
 
     name = "shard.send"
-    CLAUSES: ClassVar[tuple[Clause, ...]] = (*GROUP, MixedClause("destination", "destination", "destination_dynamic"))
+    CLAUSES: ClassVar[tuple[Clause, ...]] = (*GROUP, mixed_clause("destination", "destination", "destination_dynamic"))
     TRAILER: ClassVar[Trailer] = "function"
 
     input = operand_def(TensorType)
@@ -65,9 +65,7 @@ class SendOp(CollectiveOperation):
         loc: LocationAttr | None = None,
         ip: Place | None = None,
     ) -> None:
-        self._make(
-            [input, destination_dynamic], [result], loc, ip, grid=grid, grid_axes=grid_axes, destination=destination
-        )
+        self._make(locals())
 
 
 @shard_operation
@@ -82,7 +80,7 @@ class RecvOp(CollectiveOperation):
     """
 
     name = "shard.recv"
-    CLAUSES: ClassVar[tuple[Clause, ...]] = (*GROUP, MixedClause("source", "source", "source_dynamic", optional=True))
+    CLAUSES: ClassVar[tuple[Clause, ...]] = (*GROUP, mixed_clause("source", "source", "source_dynamic", optional=True))
     TRAILER: ClassVar[Trailer] = "function"
 
     input = operand_def(TensorType)
@@ -101,7 +99,7 @@ class RecvOp(CollectiveOperation):
         loc: LocationAttr | None = None,
         ip: Place | None = None,
     ) -> None:
-        self._make([input, source_dynamic], [result], loc, ip, grid=grid, grid_axes=grid_axes, source=source)
+        self._make(locals())
 
 
 @shard_operation
@@ -121,9 +119,9 @@ class ShiftOp(CollectiveOperation):
     name = "shard.shift"
     CLAUSES: ClassVar[tuple[Clause, ...]] = (
         *GROUP,
-        IntClause("shift_axis"),
-        IntClause("offset", i64),
-        FlagClause("rotate"),
+        int_clause("shift_axis"),
+        int_clause("offset", i64),
+        flag_clause("rotate"),
     )
 
     shift_axis = prop_def(INDEX_ATTRIBUTE)
@@ -144,17 +142,7 @@ class ShiftOp(CollectiveOperation):
         loc: LocationAttr | None = None,
         ip: Place | None = None,
     ) -> None:
-        self._make(
-            [input],
-            [result],
-            loc,
-            ip,
-            grid=grid,
-            grid_axes=grid_axes,
-            shift_axis=shift_axis,
-            offset=offset,
-            rotate=rotate,
-        )
+        self._make(locals())
 
     @property
     def rotate(self) -> bool:

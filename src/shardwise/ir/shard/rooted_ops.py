@@ -8,7 +8,7 @@ from xdsl.ir import Attribute
 from xdsl.irdl import operand_def, prop_def, traits_def, var_operand_def
 from xdsl.traits import Pure
 
-from shardwise.ir.shard.assembly import Clause, IntClause, MixedClause, ReductionClause
+from shardwise.ir.shard.assembly import REDUCTION, Clause, int_clause, mixed_clause
 from shardwise.ir.shard.attributes import (
     AxesLike,
     GridLike,
@@ -31,7 +31,7 @@ from shardwise.ir.shard.operation import (
     value_builder,
 )
 
-ROOT = MixedClause("root", "root", "root_dynamic")
+ROOT = mixed_clause("root", "root", "root_dynamic")
 
 
 class RootedOperation(CollectiveOperation):
@@ -72,7 +72,7 @@ class BroadcastOp(RootedOperation):
         loc: LocationAttr | None = None,
         ip: Place | None = None,
     ) -> None:
-        self._make([input, root_dynamic], [result], loc, ip, grid=grid, grid_axes=grid_axes, root=root)
+        self._make(locals())
 
 
 @shard_operation
@@ -87,7 +87,7 @@ class GatherOp(RootedOperation):
     """
 
     name = "shard.gather"
-    CLAUSES: ClassVar[tuple[Clause, ...]] = (*GROUP, IntClause("gather_axis"), ROOT)
+    CLAUSES: ClassVar[tuple[Clause, ...]] = (*GROUP, int_clause("gather_axis"), ROOT)
 
     gather_axis = prop_def(INDEX_ATTRIBUTE)
 
@@ -104,9 +104,7 @@ class GatherOp(RootedOperation):
         loc: LocationAttr | None = None,
         ip: Place | None = None,
     ) -> None:
-        self._make(
-            [input, root_dynamic], [result], loc, ip, grid=grid, grid_axes=grid_axes, gather_axis=gather_axis, root=root
-        )
+        self._make(locals())
 
 
 @shard_operation
@@ -121,7 +119,7 @@ class ReduceOp(RootedOperation):
     """
 
     name = "shard.reduce"
-    CLAUSES: ClassVar[tuple[Clause, ...]] = (*GROUP, ReductionClause(), ROOT)
+    CLAUSES: ClassVar[tuple[Clause, ...]] = (*GROUP, REDUCTION, ROOT)
 
     reduction = prop_def(ReductionKindAttr, default_value=reduction_attribute(None))
 
@@ -138,9 +136,7 @@ class ReduceOp(RootedOperation):
         loc: LocationAttr | None = None,
         ip: Place | None = None,
     ) -> None:
-        self._make(
-            [input, root_dynamic], [result], loc, ip, grid=grid, grid_axes=grid_axes, reduction=reduction, root=root
-        )
+        self._make(locals())
 
 
 @shard_operation
@@ -172,16 +168,7 @@ class ScatterOp(RootedOperation):
         loc: LocationAttr | None = None,
         ip: Place | None = None,
     ) -> None:
-        self._make(
-            [input, root_dynamic],
-            [result],
-            loc,
-            ip,
-            grid=grid,
-            grid_axes=grid_axes,
-            scatter_axis=scatter_axis,
-            root=root,
-        )
+        self._make(locals())
 
 
 broadcast = value_builder(BroadcastOp)

@@ -9,7 +9,7 @@ from xdsl.irdl import irdl_attr_definition
 from xdsl.parser import AttrParser
 from xdsl.printer import Printer
 
-from shardwise.ir.shard.assembly import print_ints, read_axes
+from shardwise.ir.shard.assembly import print_axis_lists, print_ints, read_axes
 from shardwise.ir.shard.attributes import GridAxes, ReductionKind, ReductionKindAttr, ShardAxesArrayAttr, axes_attribute
 
 
@@ -49,8 +49,7 @@ class Sharding19Attr(ParametrizedAttribute):
         with printer.in_angle_brackets():
             printer.print_attribute(self.grid)
             printer.print_string(", ")
-            with printer.in_square_brackets():
-                printer.print_list(self.split_axes.axes.data, lambda axes: print_ints(printer, axes.get_values()))
+            print_axis_lists(printer, self.split_axes)
             if self.partial_axes.get_values():
                 printer.print_string(f", partial = {self.partial_type.data}")
                 print_ints(printer, self.partial_axes.get_values())

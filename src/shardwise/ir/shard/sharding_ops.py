@@ -1,11 +1,10 @@
 """Shardings: what they are, which tensors have them, and what follows for shards and their halos."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import ClassVar
 
 from xdsl.dialects.builtin import I64, IndexType, LocationAttr, MemRefType, TensorType, UnitAttr
-from xdsl.ir import Attribute, SSAValue
+from xdsl.ir import Attribute, Operation, SSAValue
 from xdsl.irdl import (
     AttrSizedOperandSegments,
     operand_def,
@@ -20,16 +19,15 @@ from xdsl.parser import Parser
 from xdsl.printer import Printer
 from xdsl.traits import Pure
 
-from shardwise.errors import seal
 from shardwise.ir.shard.assembly import (
-    AxisListsClause,
+    PARTIAL,
+    SPLIT_AXES,
     Clause,
-    FlagClause,
-    Found,
-    GridClause,
-    MixedClause,
-    OperandClause,
-    PartialClause,
+    Parts,
+    flag_clause,
+    grid_clause,
+    mixed_clause,
+    operand_clause,
 )
 from shardwise.ir.shard.attributes import (
     AxisListsLike,
@@ -66,11 +64,11 @@ class ShardingOp(GridUser):
     name = "shard.sharding"
     _ODS_OPERAND_SEGMENTS: ClassVar[tuple[int, ...]] = (-1, -1)
     CLAUSES: ClassVar[tuple[Clause, ...]] = (
-        GridClause(""),
-        AxisListsClause(),
-        PartialClause(),
-        MixedClause("halo_sizes", "static_halo_sizes", "dynamic_halo_sizes", optional=True),
-        MixedClause(
+        grid_clause(""),
+        SPLIT_AXES,
+        PARTIAL,
+        mixed_clause("halo_sizes", "static_halo_sizes", "dynamic_halo_sizes", optional=True),
+        mixed_clause(
             "sharded_dims_offsets", "static_sharded_dims_offsets", "dynamic_sharded_dims_offsets", optional=True
         ),
     )
@@ -98,40 +96,29 @@ class ShardingOp(GridUser):
         loc: LocationAttr | None = None,
         ip: Place | None = None,
     ) -> None:
-        self._make(
-            [dynamic_sharded_dims_offsets, dynamic_halo_sizes],
-            results or [ShardingType()],
-            loc,
-            ip,
-            grid=grid,
-            split_axes=axis_lists_attribute(split_axes),
-            static_sharded_dims_offsets=static_sharded_dims_offsets,
-            static_halo_sizes=static_halo_sizes,
-        )
+        split_axes = axis_lists_attribute(split_axes)
+        self._make(locals(), [ShardingType()])
 
 
-@seal
-@dataclass(frozen=True, slots=True)
-class AnnotationClause:
-    """The sharding a tensor gets: `to %s`, or `to <@g, [[0]]>` as LLVM 19 writes it."""
+def _parse_annotation(parser: Parser, parts: Parts) -> None:
+    parser.parse_keyword("to")
+    operand = parser.parse_optional_unresolved_operand()
+    if operand is not None:
+        parts.operands["sharding"] = [operand]
+        return
+    if not parser.parse_optional_punctuation("<"):
+        parser.raise_error("expected a sharding: `%s`, or `<@grid, [[0]]>`")
+    parts.values["sharding"] = [sharding_of(Sharding19Attr.read(parser)).result]
+    parser.parse_punctuation(">")
 
-    def parse(self, parser: Parser, found: Found) -> None:
-        """Read a value, or an attribute for which a sharding op is made."""
-        parser.parse_keyword("to")
-        operand = parser.parse_optional_unresolved_operand()
-        if operand is not None:
-            found.operands["sharding"] = [operand]
-            return
-        if not parser.parse_optional_punctuation("<"):
-            parser.raise_error("expected a sharding: `%s`, or `<@grid, [[0]]>`")
-        made = sharding_of(Sharding19Attr.read(parser))
-        parser.parse_punctuation(">")
-        found.values["sharding"] = [made.result]
 
-    def print(self, printer: Printer, op: ShardOperation) -> None:
-        """Print the value."""
-        printer.print_string(" to ")
-        printer.print_ssa_value(op.operands[1])
+def _print_annotation(printer: Printer, op: Operation) -> None:
+    printer.print_string(" to ")
+    printer.print_ssa_value(op.operands[1])
+
+
+ANNOTATION = Clause(_parse_annotation, _print_annotation)
+"""The sharding a tensor gets: `to %s`, or `to <@g, [[0]]>` as LLVM 19 writes it."""
 
 
 def sharding_of(attribute: Sharding19Attr) -> ShardingOp:
@@ -160,9 +147,9 @@ class ShardOp(ShardOperation):
 
     name = "shard.shard"
     CLAUSES: ClassVar[tuple[Clause, ...]] = (
-        OperandClause("src"),
-        AnnotationClause(),
-        FlagClause("annotate_for_users"),
+        operand_clause("src"),
+        ANNOTATION,
+        flag_clause("annotate_for_users"),
     )
     TRAILER: ClassVar[Trailer] = "same"
 
@@ -182,8 +169,7 @@ class ShardOp(ShardOperation):
         loc: LocationAttr | None = None,
         ip: Place | None = None,
     ) -> None:
-        made = results or [SSAValue.get(src).type]
-        self._make([src, sharding], made, loc, ip, annotate_for_users=annotate_for_users)
+        self._make(locals(), [SSAValue.get(src).type])
 
     @property
     def annotate_for_users(self) -> bool:
@@ -203,7 +189,7 @@ class GetShardingOp(ShardOperation):
     """
 
     name = "shard.get_sharding"
-    CLAUSES: ClassVar[tuple[Clause, ...]] = (OperandClause("source"),)
+    CLAUSES: ClassVar[tuple[Clause, ...]] = (operand_clause("source"),)
 
     source = operand_def(TensorType)
     result = result_def(ShardingType)
@@ -217,7 +203,7 @@ class GetShardingOp(ShardOperation):
         loc: LocationAttr | None = None,
         ip: Place | None = None,
     ) -> None:
-        self._make([source], results or [ShardingType()], loc, ip)
+        self._make(locals(), [ShardingType()])
 
 
 @shard_operation
@@ -236,9 +222,9 @@ class ShardShapeOp(ShardOperation):
     name = "shard.shard_shape"
     _ODS_OPERAND_SEGMENTS: ClassVar[tuple[int, ...]] = (-1, 1, -1)
     CLAUSES: ClassVar[tuple[Clause, ...]] = (
-        MixedClause("dims", "dims", "dims_dynamic"),
-        OperandClause("sharding", "sharding ="),
-        MixedClause("device", "device", "device_dynamic"),
+        mixed_clause("dims", "dims", "dims_dynamic"),
+        operand_clause("sharding", "sharding ="),
+        mixed_clause("device", "device", "device_dynamic"),
     )
     TRAILER: ClassVar[Trailer] = "results"
 
@@ -264,7 +250,7 @@ class ShardShapeOp(ShardOperation):
         loc: LocationAttr | None = None,
         ip: Place | None = None,
     ) -> None:
-        self._make([dims_dynamic, sharding, device_dynamic], [list(result)], loc, ip, dims=dims, device=device)
+        self._make(locals())
 
 
 @shard_operation
@@ -280,10 +266,10 @@ class UpdateHaloOp(GridUser):
 
     name = "shard.update_halo"
     CLAUSES: ClassVar[tuple[Clause, ...]] = (
-        OperandClause("destination"),
-        GridClause(),
-        AxisListsClause(),
-        MixedClause("halo_sizes", "static_halo_sizes", "halo_sizes", optional=True),
+        operand_clause("destination"),
+        grid_clause(),
+        SPLIT_AXES,
+        mixed_clause("halo_sizes", "static_halo_sizes", "halo_sizes", optional=True),
     )
     TRAILER: ClassVar[Trailer] = "same"
 
@@ -306,16 +292,8 @@ class UpdateHaloOp(GridUser):
         loc: LocationAttr | None = None,
         ip: Place | None = None,
     ) -> None:
-        lists = axis_lists_attribute(split_axes)
-        self._make(
-            [destination, halo_sizes],
-            [result],
-            loc,
-            ip,
-            grid=grid,
-            split_axes=lists,
-            static_halo_sizes=static_halo_sizes,
-        )
+        split_axes = axis_lists_attribute(split_axes)
+        self._make(locals())
 
 
 sharding = value_builder(ShardingOp)

@@ -10,7 +10,8 @@ from xdsl.dialects import arith
 from xdsl.ir import SSAValue
 from xdsl.ir.affine import AffineExpr
 
-from shardwise.ir.tracing.emitter import Emitter, shape_of
+from shardwise.ir.tracing.emitter import Emitter
+from shardwise.ir.types import shape_of
 from shardwise.prim.interpreters.bind import Node
 
 Operands = Sequence[SSAValue]

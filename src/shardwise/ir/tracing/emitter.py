@@ -31,6 +31,7 @@ from xdsl.ir import Attribute, Block, Operation, Region, SSAValue
 from xdsl.ir.affine import AffineExpr, AffineMap
 
 from shardwise.errors import ProgramError
+from shardwise.ir.types import element_type, shape_of
 from shardwise.layout.layout import Shape
 
 ELEMENTS: dict[str, Any] = {
@@ -84,8 +85,8 @@ class Emitter:
         """Return a constant scalar."""
         element = element_of(dtype)
         number = np.array(value).astype(dtype).item()
-        made = FloatAttr(number, element) if dtype.kind not in "iub" else IntegerAttr(_signed(number), element)
-        return self.once((repr(number), str(dtype)), lambda: self.add(arith.ConstantOp(made)))
+        attribute = FloatAttr(number, element) if dtype.kind not in "iub" else IntegerAttr(_as_signed(number), element)
+        return self.once((repr(number), str(dtype)), lambda: self.add(arith.ConstantOp(attribute)))
 
     def full(self, shape: Shape, value: Any, dtype: np.dtype) -> SSAValue:
         """Return a tensor with one value everywhere."""
@@ -99,7 +100,7 @@ class Emitter:
         if array.size == 0 or (array.reshape(-1).view(f"V{array.itemsize}") == first.view(f"V{array.itemsize}")).all():
             return self.full(array.shape, first[0] if array.size else 0, array.dtype)
         kind = TensorType(element_of(array.dtype), array.shape)
-        values = [_signed(v) if array.dtype.kind in "iub" else v for v in array.reshape(-1).astype(object).tolist()]
+        values = [_as_signed(v) if array.dtype.kind in "iub" else v for v in array.reshape(-1).astype(object).tolist()]
         if array.dtype.kind == "V":
             values = array.reshape(-1).astype("float64").tolist()
         return self.add(arith.ConstantOp(DenseIntOrFPElementsAttr.from_list(kind, values)))
@@ -144,9 +145,9 @@ class Emitter:
         if old == shape:
             return x
         lead = len(shape) - len(old)
-        kept = [k for k in range(len(old)) if old[k] == shape[lead + k]]
-        added = [k for k in range(len(shape)) if k - lead not in kept]
-        small = self.reshape(x, tuple(old[k] for k in kept))
+        left = [k for k in range(len(old)) if old[k] == shape[lead + k]]
+        added = [k for k in range(len(shape)) if k - lead not in left]
+        small = self.reshape(x, tuple(old[k] for k in left))
         into = self.empty(shape, element_type(x))
         return self.add(linalg.ops.BroadcastOp(small, into, DenseArrayBase.from_list(i64, added), into.type))
 
@@ -215,22 +216,11 @@ class Emitter:
 # -- types -----------------------------------------------------------------------------------------------
 
 
-def shape_of(x: SSAValue) -> Shape:
-    """Return the shape of a tensor."""
-    assert isinstance(x.type, TensorType)
-    return tuple(x.type.get_shape())
-
-
-def element_type(x: SSAValue) -> Any:
-    """Return the type of a scalar, or of the elements of a tensor."""
-    return x.type.element_type if isinstance(x.type, TensorType) else x.type
-
-
 def _dtype(element: Any) -> np.dtype:
     return np.dtype(next(name for name, kind in ELEMENTS.items() if kind == element))
 
 
-def _signed(value: Any) -> int:
+def _as_signed(value: Any) -> int:
     return -1 if value is True else int(value)
 
 

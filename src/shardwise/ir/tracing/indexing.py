@@ -12,8 +12,9 @@ from xdsl.ir import SSAValue
 from xdsl.ir.affine import AffineExpr
 
 from shardwise.errors import ProgramError
-from shardwise.ir.tracing.emitter import Emitter, element_of, shape_of
+from shardwise.ir.tracing.emitter import Emitter, element_of
 from shardwise.ir.tracing.formulas import convert
+from shardwise.ir.types import shape_of
 from shardwise.prim.interpreters.bind import Node
 from shardwise.prim.views.spans import Stretch
 

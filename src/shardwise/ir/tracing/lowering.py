@@ -15,9 +15,10 @@ from shardwise.engine.arrays import identity
 from shardwise.engine.storage import storage_of
 from shardwise.errors import ProgramError
 from shardwise.ir.tracing.convolutions import CONVOLUTIONS
-from shardwise.ir.tracing.emitter import Emitter, element_of, shape_of
+from shardwise.ir.tracing.emitter import Emitter, element_of
 from shardwise.ir.tracing.formulas import BOOL, compares, compute, convert, is_single
 from shardwise.ir.tracing.indexing import INDEXING
+from shardwise.ir.types import shape_of
 from shardwise.layout.axis import Axis, without
 from shardwise.layout.layout import Layout, Shape
 from shardwise.layout.placement import ReduceOp, accumulator

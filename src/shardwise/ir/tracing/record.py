@@ -37,7 +37,7 @@ def record(fn: Callable[..., Any], *args: Any) -> Recording:
         watched = [Recorded(level, value, node=node) for value, node in zip(values, starts, strict=True)]
         out = fn(*optree.tree_unflatten(tree, watched))
     ends = [_end(leaf, level) for leaf in optree.tree_leaves(out)]
-    steps = _ordered([end for end in ends if isinstance(end, Node)])
+    steps = _order([end for end in ends if isinstance(end, Node)])
     return Recording(tuple(starts), tuple(node for node in steps if node.row is not None), tuple(ends))
 
 
@@ -47,7 +47,7 @@ def _end(leaf: Any, level: int) -> Node | Tensor:
     return asarray(leaf)
 
 
-def _ordered(ends: Sequence[Node]) -> list[Node]:
+def _order(ends: Sequence[Node]) -> list[Node]:
     # Every entry after those it was made from.
     order: list[Node] = []
     seen: set[int] = set()

@@ -50,15 +50,15 @@ def trace(fn: Callable[..., Any], *args: Any, name: str | None = None) -> Module
     grids = grids_of(_layouts(recording))
     writer = _Writer(recording, grids)
     body = writer.block
-    kinds = [value.type for value in writer.written()]
+    kinds = [value.type for value in writer.write()]
     signature = ([arg.type for arg in body.args], kinds)
     function = FuncOp(name or _name_of(fn), signature, Region(body))
     return ModuleOp([*(GridOp(grid.name, grid.shape) for grid in grids.values()), function])
 
 
 def _name_of(fn: Callable[..., Any]) -> str:
-    given = getattr(fn, "__name__", "main")
-    return given if re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*", given) else "main"
+    name = getattr(fn, "__name__", "main")
+    return name if re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*", name) else "main"
 
 
 def _layouts(recording: Recording) -> Iterator[Layout]:
@@ -84,11 +84,11 @@ class _Writer:
         self.constants: list[Tensor] = []
         self.makers: dict[SSAValue, SSAValue] = {}  # a value, and itself said to be made in some layout
 
-    def written(self) -> list[SSAValue]:
+    def write(self) -> list[SSAValue]:
         """Write everything; return the results."""
         for node, arg in zip(self.recording.inputs, self.block.args, strict=True):
             assert node.out is not None
-            self.values[id(node)] = self._made(arg, node.out.layout, node.out.shape)
+            self.values[id(node)] = self._annotate(arg, node.out.layout, node.out.shape)
         for node in self.recording.steps:
             self.values[id(node)] = self._step(node)
         results = [self._result(end) for end in self.recording.outputs]
@@ -99,7 +99,7 @@ class _Writer:
         operands = [self._operand(x, p) for x, p in zip(node.operands, node.parents, strict=True)]
         assert node.row is not None
         if node.row.name == "relayout":
-            return self._relaid(operands[0], node.operands[0], node.params["layout"])
+            return self._relayout(operands[0], node.operands[0], node.params["layout"])
         return lowered(self.emitter, node, operands)
 
     def _operand(self, x: Any, parent: Node | None) -> Any:
@@ -128,11 +128,11 @@ class _Writer:
         value = self.values[id(end)]
         if isinstance(value.owner, ShardOp):
             return value
-        return self._made(value, end.out.layout.resolved(), end.out.shape)
+        return self._annotate(value, end.out.layout.resolved(), end.out.shape)
 
     # -- annotations -------------------------------------------------------------------------------
 
-    def _made(self, value: SSAValue, layout: Layout, shape: Shape) -> SSAValue:
+    def _annotate(self, value: SSAValue, layout: Layout, shape: Shape) -> SSAValue:
         # A value said to be made in a layout; said once. A scalar is whole in any case.
         if layout.mesh not in self.grids or not shape:
             return value
@@ -140,18 +140,18 @@ class _Writer:
             self.makers[value] = self.emitter.add(ShardOp(value, self._sharding(layout.resolved(), shape)))
         return self.makers[value]
 
-    def _relaid(self, value: SSAValue, x: Tensor, layout: Layout) -> SSAValue:
+    def _relayout(self, value: SSAValue, x: Tensor, layout: Layout) -> SSAValue:
         src, dst = x.layout, layout.resolved()
         if not x.shape:
             return value
         if src.resolved() is dst or layout.partial or dst.mesh not in self.grids:
-            return value if not src.partial or layout.partial else self._made(value, dst, x.shape)
+            return value if not src.partial or layout.partial else self._annotate(value, dst, x.shape)
         value = self._producer(value)
         unsaid = src.partial or src.mesh not in self.grids
         if unsaid and value not in self.makers:  # made in the new layout right away
-            return self._made(value, dst, x.shape)
-        made = self._made(value, src, x.shape)
-        return self.emitter.add(ShardOp(made, self._sharding(dst, x.shape), annotate_for_users=True))
+            return self._annotate(value, dst, x.shape)
+        source = self._annotate(value, src, x.shape)
+        return self.emitter.add(ShardOp(source, self._sharding(dst, x.shape), annotate_for_users=True))
 
     def _producer(self, value: SSAValue) -> SSAValue:
         # Annotations do not follow one another: the next one begins again at the value itself.

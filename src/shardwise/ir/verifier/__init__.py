@@ -42,10 +42,10 @@ def faults(module: ModuleOp) -> Iterator[VerifyError]:
     """
     symbols, order = Symbols(), Order()
     for op in module.walk():
-        found = [*symbols.complaints(op), *order.complaints(op)]
-        found += [*_dialect_complaints(op, symbols)] if isinstance(op, ShardOperation) else []
+        complaints = [*symbols.complaints(op), *order.complaints(op)]
+        complaints += [*_dialect_complaints(op, symbols)] if isinstance(op, ShardOperation) else []
         # xDSL's own checks come last: what they say of our ops is said better above, and of twins at the second one.
-        for complaint in found or (() if symbols.has_twins(op) else _structure_complaints(op)):
+        for complaint in complaints or (() if symbols.has_twins(op) else _structure_complaints(op)):
             yield _fault(op, complaint, symbols)
 
 

@@ -25,19 +25,19 @@ from shardwise.ir.shard import (
 from shardwise.ir.verifier.complaint import (
     Check,
     Complaints,
-    counted,
+    count_text,
     mixed_complaints,
     shape_of,
     static_sizes,
 )
-from shardwise.ir.verifier.grids import Grid, axes_complaints
+from shardwise.ir.verifier.grids import Grid, axes_complaints, index_complaints
 
 
 def _group(op: CollectiveOperation, grid: Grid) -> Complaints:
     yield from axes_complaints(op.grid_axes.get_values(), grid, "grid_axes")
 
 
-def _ranked(op: CollectiveOperation, _: Grid) -> Complaints:
+def _ranks(op: CollectiveOperation, _: Grid) -> Complaints:
     for what, value in (("input", op.operands[0]), ("result", op.results[0])):
         if not isinstance(value.type, TensorType | MemRefType):
             yield f"the {what} is a ranked tensor, got {value.type}."
@@ -57,13 +57,13 @@ def _same_shape(op: CollectiveOperation, _: Grid) -> Complaints:
 def _dim_complaints(dim: int, value: SSAValue, what: str) -> Complaints:
     rank = len(shape_of(value))
     if not 0 <= dim < rank:
-        yield f"{what} {dim} is not a dim of {value.type}, which has {counted(rank, 'dim')}."
+        yield f"{what} {dim} is not a dim of {value.type}, which has {count_text(rank, 'dim')}."
 
 
 def _result_complaints(op: CollectiveOperation, expected: Sequence[int | None]) -> Complaints:
     result = shape_of(op.results[0])
     if len(result) != len(expected):
-        yield f"the result has {counted(len(result), 'dim')}, but the input has {len(expected)}."
+        yield f"the result has {count_text(len(result), 'dim')}, but the input has {len(expected)}."
         return
     for dim, (got, wanted) in enumerate(zip(result, expected, strict=True)):
         if got is not None and got != wanted:
@@ -71,7 +71,7 @@ def _result_complaints(op: CollectiveOperation, expected: Sequence[int | None]) 
             yield f"dim {dim} of the result {op.results[0].type} is {got}, expected {known}."
 
 
-def _grown(op: CollectiveOperation, grid: Grid, dim: int, what: str) -> Complaints:
+def _grown_complaints(op: CollectiveOperation, grid: Grid, dim: int, what: str) -> Complaints:
     """Complain unless the result is the input with one dim as many times larger as the group has devices."""
     complaints = [*_dim_complaints(dim, op.operands[0], what)]
     if complaints:
@@ -86,7 +86,7 @@ def _times(size: int | None, count: int | None) -> int | None:
     return None if size is None or count is None else size * count
 
 
-def _cut(op: CollectiveOperation, grid: Grid, dim: int, what: str, joined: int | None = None) -> Complaints:
+def _cut_complaints(op: CollectiveOperation, grid: Grid, dim: int, what: str, joined: int | None = None) -> Complaints:
     """Complain unless the result is the input with one dim cut into a piece per device, and perhaps one joined."""
     complaints = [*_dim_complaints(dim, op.operands[0], what)]
     if complaints:
@@ -104,22 +104,22 @@ def _cut(op: CollectiveOperation, grid: Grid, dim: int, what: str, joined: int |
     yield from _result_complaints(op, expected)
 
 
-def _gathered(op: AllGatherOp | GatherOp, grid: Grid) -> Complaints:
-    yield from _grown(op, grid, op.gather_axis.value.data, "gather_axis")
+def _gather_shape(op: AllGatherOp | GatherOp, grid: Grid) -> Complaints:
+    yield from _grown_complaints(op, grid, op.gather_axis.value.data, "gather_axis")
 
 
-def _sliced(op: AllSliceOp, grid: Grid) -> Complaints:
-    yield from _cut(op, grid, op.slice_axis.value.data, "slice_axis")
+def _slice_shape(op: AllSliceOp, grid: Grid) -> Complaints:
+    yield from _cut_complaints(op, grid, op.slice_axis.value.data, "slice_axis")
 
 
-def _scattered(op: ScatterOp | ReduceScatterOp, grid: Grid) -> Complaints:
-    yield from _cut(op, grid, op.scatter_axis.value.data, "scatter_axis")
+def _scatter_shape(op: ScatterOp | ReduceScatterOp, grid: Grid) -> Complaints:
+    yield from _cut_complaints(op, grid, op.scatter_axis.value.data, "scatter_axis")
 
 
-def _exchanged(op: AllToAllOp, grid: Grid) -> Complaints:
+def _exchange_shape(op: AllToAllOp, grid: Grid) -> Complaints:
     joined = op.concat_axis.value.data
     complaints = [*_dim_complaints(joined, op.input, "concat_axis")]
-    yield from complaints or _cut(op, grid, op.split_axis.value.data, "split_axis", joined)
+    yield from complaints or _cut_complaints(op, grid, op.split_axis.value.data, "split_axis", joined)
 
 
 def _device_complaints(
@@ -128,13 +128,9 @@ def _device_complaints(
     yield from mixed_complaints(static, dynamic, what)
     axes, indices = op.grid_axes.get_values(), static_sizes(static)
     if len(indices) != len(axes):
-        yield f"{what} has {counted(len(indices), 'index')}, but the group has {counted(len(axes), 'axis')}."
+        yield f"{what} has {count_text(len(indices), 'index')}, but the group has {count_text(len(axes), 'axis')}."
         return
-    for axis, index in zip(axes, indices, strict=True):
-        size = grid.shape[axis]
-        if index is not None and (index < 0 or (size is not None and index >= size)):
-            known = "" if size is None else f", which has {counted(size, 'device')}"
-            yield f"{what} index {index} is outside of axis {axis}{known}."
+    yield from index_complaints(indices, axes, grid, what)
 
 
 def _root(op: BroadcastOp | GatherOp | ReduceOp | ScatterOp, grid: Grid) -> Complaints:
@@ -149,7 +145,7 @@ def _source(op: RecvOp, grid: Grid) -> Complaints:
     if op.source is not None:
         yield from _device_complaints(op, grid, op.source, op.source_dynamic, "source")
     elif op.source_dynamic:
-        yield f"source is absent, but has {counted(len(op.source_dynamic), 'value')}."
+        yield f"source is absent, but has {count_text(len(op.source_dynamic), 'value')}."
 
 
 def _not_scalar(op: RecvOp | SendOp | ShiftOp, _: Grid) -> Complaints:
@@ -164,19 +160,19 @@ def _shift(op: ShiftOp, _: Grid) -> Complaints:
         yield f"shift_axis {axis} is not among grid_axes {axes}."
 
 
-BEGIN = (_group, _ranked)
+BEGIN = (_group, _ranks)
 
 COLLECTIVES: dict[type[ShardOperation], tuple[Check, ...]] = {
-    AllGatherOp: (*BEGIN, _same_elements, _gathered),
+    AllGatherOp: (*BEGIN, _same_elements, _gather_shape),
     AllReduceOp: (*BEGIN, _same_shape),
-    AllSliceOp: (*BEGIN, _same_elements, _sliced),
-    AllToAllOp: (*BEGIN, _same_elements, _exchanged),
+    AllSliceOp: (*BEGIN, _same_elements, _slice_shape),
+    AllToAllOp: (*BEGIN, _same_elements, _exchange_shape),
     BroadcastOp: (*BEGIN, _root, _same_elements, _same_shape),
-    GatherOp: (*BEGIN, _root, _same_elements, _gathered),
+    GatherOp: (*BEGIN, _root, _same_elements, _gather_shape),
     RecvOp: (*BEGIN, _not_scalar, _source, _same_elements, _same_shape),
     ReduceOp: (*BEGIN, _root, _same_shape),
-    ReduceScatterOp: (*BEGIN, _scattered),
-    ScatterOp: (*BEGIN, _root, _same_elements, _scattered),
+    ReduceScatterOp: (*BEGIN, _scatter_shape),
+    ScatterOp: (*BEGIN, _root, _same_elements, _scatter_shape),
     SendOp: (*BEGIN, _not_scalar, _destination, _same_elements, _same_shape),
     ShiftOp: (*BEGIN, _not_scalar, _shift, _same_elements, _same_shape),
 }

@@ -19,19 +19,19 @@ def shape_of(value: SSAValue) -> Sizes:
     return tuple(None if size == DYNAMIC_INDEX else size for size in kind.get_shape())
 
 
-def shown(sizes: Sequence[int | None]) -> str:
+def sizes_text(sizes: Sequence[int | None]) -> str:
     """Return sizes as text.
 
-    >>> shown((2, None, 4))
+    >>> sizes_text((2, None, 4))
     '2x?x4'
     """
     return "x".join("?" if size is None else str(size) for size in sizes)
 
 
-def counted(count: int, noun: str) -> str:
+def count_text(count: int, noun: str) -> str:
     """Return a count with its noun.
 
-    >>> counted(1, "axis"), counted(2, "value")
+    >>> count_text(1, "axis"), count_text(2, "value")
     ('1 axis', '2 values')
     """
     plural = {"axis": "axes", "index": "indices"}.get(noun, f"{noun}s")
@@ -42,7 +42,7 @@ def mixed_complaints(static: DenseArrayBase[Any], dynamic: Sequence[SSAValue], w
     """Complain unless a list has one value for each place that stands for one."""
     places = static.get_values().count(DYNAMIC_INDEX)
     if places != len(dynamic):
-        yield f"{what} has {counted(places, 'place')} for values, but {counted(len(dynamic), 'value')}."
+        yield f"{what} has {count_text(places, 'place')} for values, but {count_text(len(dynamic), 'value')}."
 
 
 def static_sizes(static: DenseArrayBase[Any]) -> Sizes:

@@ -17,7 +17,7 @@ from shardwise.ir.shard import (
     ProcessMultiIndexOp,
     ShardOperation,
 )
-from shardwise.ir.verifier.complaint import Check, Complaints, Sizes, counted, shown
+from shardwise.ir.verifier.complaint import Check, Complaints, Sizes, count_text, sizes_text
 
 VISIBILITIES = ("public", "private", "nested")
 
@@ -49,7 +49,7 @@ class Grid:
         return None if None in sizes else prod(size for size in sizes if size is not None)
 
     def __str__(self) -> str:
-        return f"@{self.name} ({shown(self.shape)})"
+        return f"@{self.name} ({sizes_text(self.shape)})"
 
 
 @dataclass(slots=True)
@@ -82,8 +82,8 @@ class Symbols:
 
     def grid(self, op: Operation, name: str | None) -> Grid | None:
         """Return the grid of that name, if there is one."""
-        found = None if name is None else self.table(op).get(name)
-        return Grid.of(found) if isinstance(found, GridOp) else None
+        named = None if name is None else self.table(op).get(name)
+        return Grid.of(named) if isinstance(named, GridOp) else None
 
     def unknown(self, op: Operation, name: str) -> str:
         """Return what to say of a name that is no grid's."""
@@ -120,9 +120,18 @@ def axes_complaints(axes: Sequence[int], grid: Grid, what: str) -> Complaints:
     """Complain about axes that the grid does not have or that are named twice."""
     rank = len(grid.shape)
     for axis in sorted({axis for axis in axes if not 0 <= axis < rank}):
-        yield f"{what} {list(axes)} names axis {axis}, but the grid has {counted(rank, 'axis')}, 0 to {rank - 1}."
+        yield f"{what} {list(axes)} names axis {axis}, but the grid has {count_text(rank, 'axis')}, 0 to {rank - 1}."
     for axis in sorted({axis for axis in axes if axes.count(axis) > 1 and 0 <= axis < rank}):
         yield f"{what} {list(axes)} names axis {axis} twice."
+
+
+def index_complaints(indices: Sizes, axes: Sequence[int], grid: Grid, what: str) -> Complaints:
+    """Complain about positions along axes that the grid does not have."""
+    for axis, index in zip(axes, indices, strict=True):
+        size = grid.shape[axis]
+        if index is not None and (index < 0 or (size is not None and index >= size)):
+            known = "" if size is None else f", which has {count_text(size, 'device')}"
+            yield f"{what} index {index} is outside of axis {axis}{known}."
 
 
 def _grid(op: GridOp, _: Any) -> Complaints:
@@ -141,7 +150,7 @@ def _own_axes(op: GridShapeOp | ProcessMultiIndexOp, grid: Grid) -> Complaints:
 def _result_count(op: GridShapeOp | ProcessMultiIndexOp, grid: Grid) -> Complaints:
     axes = op.axes.get_values() or range(len(grid.shape))
     if len(op.results) != len(axes):
-        yield f"{counted(len(axes), 'axis')} give as many results, got {len(op.results)}."
+        yield f"{count_text(len(axes), 'axis')} give as many results, got {len(op.results)}."
 
 
 def _split_axes(op: NeighborsLinearIndicesOp, grid: Grid) -> Complaints:
@@ -152,7 +161,8 @@ def _split_axes(op: NeighborsLinearIndicesOp, grid: Grid) -> Complaints:
 
 def _device(op: NeighborsLinearIndicesOp, grid: Grid) -> Complaints:
     if len(op.device) != len(grid.shape):
-        yield f"device has {counted(len(op.device), 'index')}, but the grid has {counted(len(grid.shape), 'axis')}."
+        indices, axes = count_text(len(op.device), "index"), count_text(len(grid.shape), "axis")
+        yield f"device has {indices}, but the grid has {axes}."
 
 
 GRIDS: dict[type[ShardOperation], tuple[Check, ...]] = {

@@ -8,8 +8,8 @@ from xdsl.dialects.linalg.abstract_ops import LinalgStructuredOperation
 from xdsl.dialects.linalg.ops import BroadcastOp, CopyOp, FillOp, ReduceOp, TransposeOp, YieldOp
 from xdsl.ir import Operation, SSAValue
 
-from shardwise.ir.dialects.linalg_text import element_of
-from shardwise.ir.verifier.complaint import Complaints, counted, shape_of
+from shardwise.ir.types import element_type
+from shardwise.ir.verifier.complaint import Complaints, count_text, shape_of
 
 SHORT = (BroadcastOp, ReduceOp)
 
@@ -30,25 +30,25 @@ def _dims(op: Operation) -> Complaints:
     if isinstance(op, TransposeOp):
         dims, rank = _ints(op.permutation), len(shape_of(op.inputs[0]))
         if sorted(dims) != [*range(rank)]:
-            yield f"permutation {dims} does not name each of {counted(rank, 'dim')} once."
+            yield f"permutation {dims} does not name each of {count_text(rank, 'dim')} once."
     if isinstance(op, SHORT):
         dims, rank = _ints(op.dimensions), len(shape_of(op.input if isinstance(op, ReduceOp) else op.init))
         if sorted(set(dims)) != dims or any(not 0 <= dim < rank for dim in dims):
-            yield f"dimensions {dims} do not rise within the {counted(rank, 'dim')} they are among."
+            yield f"dimensions {dims} do not rise within the {count_text(rank, 'dim')} they are among."
 
 
-def _ints(given: DenseArrayBase[Any]) -> list[int]:
-    return [int(number) for number in given.get_values()]
+def _ints(attribute: DenseArrayBase[Any]) -> list[int]:
+    return [int(number) for number in attribute.get_values()]
 
 
 def _results(op: Operation, outputs: Sequence[SSAValue]) -> Complaints:
     wanted = [value.type for value in outputs if isinstance(value.type, TensorType)]
-    made = [result.type for result in op.results]
-    if made != wanted:
-        yield f"the results are {_listed(made)}, but the outputs are {_listed(wanted)}."
+    types = [result.type for result in op.results]
+    if types != wanted:
+        yield f"the results are {_types_text(types)}, but the outputs are {_types_text(wanted)}."
 
 
-def _listed(kinds: Sequence[object]) -> str:
+def _types_text(kinds: Sequence[object]) -> str:
     return ", ".join(map(str, kinds)) or "none"
 
 
@@ -57,10 +57,10 @@ def _body(op: Operation, operands: Sequence[SSAValue], outputs: Sequence[SSAValu
     if block is None or not isinstance(last := block.last_op, YieldOp):
         yield "the body ends with linalg.yield."
         return
-    taken, given = [arg.type for arg in block.args], [element_of(value) for value in operands]
-    if taken != given:
-        yield f"the body takes {_listed(taken)}, but the operands have elements of {_listed(given)}."
-    made, wanted = [value.type for value in last.operands], [element_of(value) for value in outputs]
+    taken, elements = [arg.type for arg in block.args], [element_type(value) for value in operands]
+    if taken != elements:
+        yield f"the body takes {_types_text(taken)}, but the operands have elements of {_types_text(elements)}."
+    yields, wanted = [value.type for value in last.operands], [element_type(value) for value in outputs]
     # What xDSL makes for these two leaves out the conversion to the elements of the output.
-    if made != wanted and not (isinstance(op, FillOp | CopyOp) and len(made) == len(wanted)):
-        yield f"the body yields {_listed(made)}, but the outputs have elements of {_listed(wanted)}."
+    if yields != wanted and not (isinstance(op, FillOp | CopyOp) and len(yields) == len(wanted)):
+        yield f"the body yields {_types_text(yields)}, but the outputs have elements of {_types_text(wanted)}."

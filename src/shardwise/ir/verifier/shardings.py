@@ -19,8 +19,17 @@ from shardwise.ir.shard import (
     ShardShapeOp,
     UpdateHaloOp,
 )
-from shardwise.ir.verifier.complaint import Check, Complaints, Sizes, counted, mixed_complaints, shape_of, static_sizes
-from shardwise.ir.verifier.grids import Grid, axes_complaints
+from shardwise.ir.shard.attributes import split_dims
+from shardwise.ir.verifier.complaint import (
+    Check,
+    Complaints,
+    Sizes,
+    count_text,
+    mixed_complaints,
+    shape_of,
+    static_sizes,
+)
+from shardwise.ir.verifier.grids import Grid, axes_complaints, index_complaints
 
 
 def sharding_op(op: Operation) -> ShardingOp | None:
@@ -28,19 +37,14 @@ def sharding_op(op: Operation) -> ShardingOp | None:
     if not isinstance(op, ShardOp | ShardShapeOp):
         return None
     # By type, not by name: an op may lack operands before it is verified.
-    found = next((value.owner for value in op.operands if isinstance(value.type, ShardingType)), None)
-    return found if isinstance(found, ShardingOp) else None
+    maker = next((value.owner for value in op.operands if isinstance(value.type, ShardingType)), None)
+    return maker if isinstance(maker, ShardingOp) else None
 
 
 def grid_name_of(op: Operation) -> str | None:
     """Return the name of an op's grid: its own, or that of the sharding it names."""
     grid = (sharding_op(op) or op).properties.get("grid")
     return grid.root_reference.data if isinstance(grid, SymbolRefAttr) else None
-
-
-def split_dims(axes: ShardAxesArrayAttr) -> list[tuple[int, ...]]:
-    """Return the axes of each dim."""
-    return [tuple(dim.get_values()) for dim in axes.axes]
 
 
 def _split_axes(op: ShardingOp | UpdateHaloOp, grid: Grid) -> Complaints:
@@ -67,8 +71,8 @@ def _halo_complaints(split: ShardAxesArrayAttr, static: DenseArrayBase[Any], dyn
     halos, dims = static_sizes(static), [dim for dim in split_dims(split) if dim]
     if halos and len(halos) != 2 * len(dims):
         yield (
-            f"halo_sizes has {counted(len(halos), 'value')}, expected {2 * len(dims)}:"
-            f" two for each of {counted(len(dims), 'split dim')}."
+            f"halo_sizes has {count_text(len(halos), 'value')}, expected {2 * len(dims)}:"
+            f" two for each of {count_text(len(dims), 'split dim')}."
         )
     for halo in halos:
         if halo is not None and halo < 0:
@@ -93,7 +97,7 @@ def _offsets(op: ShardingOp, grid: Grid) -> Complaints:
     if len(offsets) != sum(counts):
         wanted = " + ".join(map(str, counts)) or "0"
         yield (
-            f"sharded_dims_offsets has {counted(len(offsets), 'value')}, expected {wanted}:"
+            f"sharded_dims_offsets has {count_text(len(offsets), 'value')}, expected {wanted}:"
             " for each split dim one per shard and the end."
         )
         return
@@ -106,7 +110,7 @@ def offset_counts(op: ShardingOp, grid: Grid) -> list[int]:
     return [prod(grid.shape[axis] or 0 for axis in dim) + 1 for dim in split_dims(op.split_axes) if dim]
 
 
-def _split_numbers(op: ShardingOp) -> list[int]:
+def _split_numbers(op: ShardingOp | UpdateHaloOp) -> list[int]:
     return [number for number, dim in enumerate(split_dims(op.split_axes)) if dim]
 
 
@@ -130,7 +134,7 @@ def _fits(sharding: ShardingOp, grid: Grid | None, shape: Sizes, what: str) -> C
     """Complain unless the sharding is for a tensor of this shape."""
     dims = split_dims(sharding.split_axes)
     if len(dims) > len(shape):
-        yield f"split_axes has {counted(len(dims), 'dim')}, but {what} has {len(shape)}."
+        yield f"split_axes has {count_text(len(dims), 'dim')}, but {what} has {len(shape)}."
         return
     offsets = static_sizes(sharding.static_sharded_dims_offsets)
     if not offsets or grid is None or None in grid.shape:
@@ -143,7 +147,7 @@ def _fits(sharding: ShardingOp, grid: Grid | None, shape: Sizes, what: str) -> C
             yield f"the offsets of dim {dim} end with {row[-1]}, but the dim of {what} has size {shape[dim]}."
 
 
-def _annotated(op: ShardOp, grid: Grid | None) -> Complaints:
+def _annotation(op: ShardOp, grid: Grid | None) -> Complaints:
     if op.src.type != op.result.type:
         yield f"the result is {op.result.type}, but it is the input, {op.src.type}."
     sharding = sharding_op(op)
@@ -162,7 +166,7 @@ def meaning(sharding: SSAValue) -> Any:
     op = sharding.owner
     if not isinstance(op, ShardingOp):
         return sharding
-    dims = split_dims(op.split_axes)
+    dims = list(split_dims(op.split_axes))
     while dims and not dims[-1]:
         dims.pop()
     partial = tuple(op.attributes.get(name) for name in ("partial_axes", "partial_type"))
@@ -193,14 +197,13 @@ def _halo_update(op: UpdateHaloOp, _: Grid) -> Complaints:
         yield f"the result is {op.result.type}, but it is the shard, {op.destination.type}."
     shape, dims = shape_of(op.destination), split_dims(op.split_axes)
     if len(dims) > len(shape):
-        yield f"split_axes has {counted(len(dims), 'dim')}, but {op.destination.type} has {len(shape)}."
+        yield f"split_axes has {count_text(len(dims), 'dim')}, but {op.destination.type} has {len(shape)}."
     yield from _halo_complaints(op.split_axes, op.static_halo_sizes, op.halo_sizes)
 
 
 def _halo_room(op: UpdateHaloOp, _: Grid) -> Complaints:
     shape, halos = shape_of(op.destination), static_sizes(op.static_halo_sizes)
-    numbers = [number for number, dim in enumerate(split_dims(op.split_axes)) if dim]
-    for number, low, high in zip(numbers, halos[::2], halos[1::2], strict=False):
+    for number, low, high in zip(_split_numbers(op), halos[::2], halos[1::2], strict=False):
         size = shape[number]
         if size is not None and (low or 0) + (high or 0) > size:
             yield f"halos of {low or 0} and {high or 0} do not fit in dim {number}, which has size {size}."
@@ -211,7 +214,7 @@ def _shard_dims(op: ShardShapeOp, grid: Grid | None) -> Complaints:
     yield from mixed_complaints(op.device, op.device_dynamic, "device")
     dims = static_sizes(op.dims)
     if len(op.results) != len(dims):
-        yield f"{counted(len(dims), 'dim')} give as many results, got {len(op.results)}."
+        yield f"{count_text(len(dims), 'dim')} give as many results, got {len(op.results)}."
     for size in dims:
         if size is not None and size < 0:
             yield f"size {size} in dims is negative."
@@ -225,17 +228,14 @@ def _shard_device(op: ShardShapeOp, grid: Grid | None) -> Complaints:
         return
     device = static_sizes(op.device)
     if len(device) != len(grid.shape):
-        yield f"device has {counted(len(device), 'index')}, but the grid has {counted(len(grid.shape), 'axis')}."
+        yield f"device has {count_text(len(device), 'index')}, but the grid has {count_text(len(grid.shape), 'axis')}."
         return
-    for axis, (index, size) in enumerate(zip(device, grid.shape, strict=True)):
-        if index is not None and (index < 0 or (size is not None and index >= size)):
-            known = "" if size is None else f", which has {counted(size, 'device')}"
-            yield f"device index {index} is outside of axis {axis}{known}."
+    yield from index_complaints(device, range(len(device)), grid, "device")
 
 
 SHARDINGS: dict[type[ShardOperation], tuple[Check, ...]] = {
     ShardingOp: (_split_axes, _partial, _halos, _offsets),
-    ShardOp: (_annotated, _contradictions),
+    ShardOp: (_annotation, _contradictions),
     GetShardingOp: (),
     ShardShapeOp: (_shard_dims, _shard_device),
     UpdateHaloOp: (_split_axes, _halo_update, _halo_room),

@@ -1,11 +1,12 @@
-"""Splats: dense constants of equal elements, of which a large one holds one for all."""
+"""Constants: dense ones of equal elements, of which a large one holds one for all, and those that ops make."""
 
 from __future__ import annotations
 
 from math import prod
 from typing import Any
 
-from xdsl.dialects.builtin import DenseIntOrFPElementsAttr, TensorType
+from xdsl.dialects.builtin import DenseIntOrFPElementsAttr, IntegerAttr, TensorType
+from xdsl.ir import Attribute, Operation, SSAValue
 
 MOST_REPEATED = 256  # elements that are held one by one, as those who read lists of sizes expect them
 
@@ -32,3 +33,16 @@ def number_of(constant: Any) -> Any:
     """
     numbers: tuple[Any, ...] = constant.get_values() if isinstance(constant, DenseIntOrFPElementsAttr) else ()
     return numbers[0] if numbers and numbers.count(numbers[0]) == len(numbers) else None
+
+
+def constant_attribute(op: Operation) -> Attribute | None:
+    """Return what a constant op holds, a property (or an attribute of older text) called `value` or `values`."""
+    names = [name for name in ("value", "values") if name in op.properties]
+    return op.properties[names[0]] if names else op.attributes.get("value")
+
+
+def constant_int(value: SSAValue) -> int | None:
+    """Return the int that a value is, if an arith.constant makes it."""
+    op = value.owner
+    attribute = constant_attribute(op) if isinstance(op, Operation) and op.name == "arith.constant" else None
+    return attribute.value.data if isinstance(attribute, IntegerAttr) else None

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from shardwise.errors import ProgramError
-from shardwise.ir.interpret.elementwise import ELEMENTWISE
+from shardwise.ir.elementwise.table import ELEMENTWISE
 from shardwise.ir.interpret.run import execute
 from shardwise.ir.text import parse_module
 

@@ -8,7 +8,15 @@ import numpy as np
 from xdsl.ir import Operation
 
 from shardwise.errors import ProgramError
-from shardwise.ir.interpret.scalars import INTEGERS, UNARY, Function, as_unsigned, leading_zeros, sigmoid, truncated
+from shardwise.ir.elementwise.scalars import (
+    INTEGERS,
+    UNARY,
+    Function,
+    leading_zeros,
+    on_unsigned,
+    sigmoid,
+    truncating_divide,
+)
 from shardwise.ir.module.program import op_text, property_of
 from shardwise.ir.module.values import dtype_of
 
@@ -37,12 +45,12 @@ def _cast(op: Operation, x: Any) -> Any:
     return np.rint(x) if to.kind in "iu" and x.dtype.kind not in "iub" else x
 
 
-def _shifted(op: Operation, x: Any, by: Any) -> Any:
-    made = x >> by
+def _shift_right(op: Operation, x: Any, by: Any) -> Any:
+    shifted = x >> by
     rounded = property_of(op, "round")
     if rounded is None or not rounded.value.data:
-        return made
-    return made + np.where(by > 0, (x >> np.maximum(by - 1, 0)) & 1, 0)
+        return shifted
+    return shifted + np.where(by > 0, (x >> np.maximum(by - 1, 0)) & 1, 0)
 
 
 def _product(op: Operation, a: Any, b: Any, *shift: Any) -> Any:
@@ -56,55 +64,37 @@ def _product(op: Operation, a: Any, b: Any, *shift: Any) -> Any:
 def _quotient(op: Operation, a: Any, b: Any) -> Any:
     if not np.all(b):
         raise ProgramError(f"{op_text(op)} divides by zero.")
-    return truncated(a, b)
-
-
-def _invert(x: Any) -> Any:
-    return ~x
+    return truncating_divide(a, b)
 
 
 UNARY_OPS: dict[str, Function] = {
+    **{name: UNARY[name] for name in ("ceil", "cos", "erf", "exp", "floor", "log", "rsqrt", "sin", "tanh")},
     "abs": np.abs,
-    "bitwise_not": _invert,
-    "ceil": np.ceil,
-    "cos": np.cos,
-    "erf": UNARY["erf"],
-    "exp": np.exp,
-    "floor": np.floor,
+    "bitwise_not": np.invert,
     "identity": lambda x: x,
-    "log": np.log,
     "logical_not": np.logical_not,
     "negate": np.negative,
     "reciprocal": lambda x: 1 / x,
-    "rsqrt": UNARY["rsqrt"],
     "sigmoid": sigmoid,
-    "sin": np.sin,
-    "tanh": np.tanh,
 }
+# Those that NumPy has by the same name.
+SHARED = (
+    "bitwise_and bitwise_or bitwise_xor equal greater greater_equal logical_and logical_or logical_xor maximum minimum"
+)
 BINARY_OPS: dict[str, Function] = {
+    **{name: getattr(np, name) for name in SHARED.split()},
     "add": INTEGERS["add"],
     "sub": INTEGERS["sub"],
-    "maximum": np.maximum,
-    "minimum": np.minimum,
     "pow": np.power,
-    "equal": np.equal,
-    "greater": np.greater,
-    "greater_equal": np.greater_equal,
-    "logical_and": np.logical_and,
-    "logical_or": np.logical_or,
-    "logical_xor": np.logical_xor,
-    "bitwise_and": np.bitwise_and,
-    "bitwise_or": np.bitwise_or,
-    "bitwise_xor": np.bitwise_xor,
     "logical_left_shift": np.left_shift,
-    "logical_right_shift": as_unsigned(np.right_shift),
+    "logical_right_shift": on_unsigned(np.right_shift),
 }
 
 
 TOSA: dict[str, Function] = {
     **{f"tosa.{name}": _first(1, function) for name, function in UNARY_OPS.items()},
     **{f"tosa.{name}": _first(2, function) for name, function in BINARY_OPS.items()},
-    "tosa.arithmetic_right_shift": _shifted,
+    "tosa.arithmetic_right_shift": _shift_right,
     "tosa.cast": _cast,
     "tosa.clamp": _clamp,
     "tosa.clz": _first(1, leading_zeros),

@@ -6,16 +6,16 @@ from math import erf, trunc
 import numpy as np
 import pytest
 
-from shardwise.ir.interpret.scalars import (
+from shardwise.ir.elementwise.scalars import (
     BINARY,
     FLOATS,
     INTEGERS,
     UNARY,
+    as_signed,
     leading_zeros,
-    ones,
     sigmoid,
     trailing_zeros,
-    truncated,
+    truncating_divide,
     unsigned,
 )
 
@@ -86,8 +86,8 @@ def test_a_bool_is_an_int_of_one_bit() -> None:
         assert bool(INTEGERS["add"](x, y)[0]) == ((a + b) % 2 == 1)
         assert bool(INTEGERS["sub"](x, y)[0]) == ((a - b) % 2 == 1)
         assert bool(INTEGERS["mul"](x, y)[0]) == (a and b)
-    assert ones(np.array([True, False])).tolist() == [-1, 0]
-    assert ones(np.array([5])).tolist() == [5]
+    assert as_signed(np.array([True, False])).tolist() == [-1, 0]
+    assert as_signed(np.array([5])).tolist() == [5]
     assert unsigned(np.array([-1], "int16")).tolist() == [65535]
     assert unsigned(np.array([1.5])).tolist() == [1.5]
 
@@ -103,7 +103,7 @@ def test_zero_bits_are_counted_from_both_ends() -> None:
 
 def test_quotients_of_large_ints_are_exact() -> None:
     big = 2**62 + 1
-    assert int(truncated(np.array([-big]), np.array([3]))[0]) == -(big // 3)
+    assert int(truncating_divide(np.array([-big]), np.array([3]))[0]) == -(big // 3)
 
 
 def test_floats() -> None:

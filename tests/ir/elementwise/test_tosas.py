@@ -5,7 +5,7 @@ import pytest
 
 from shardwise.errors import ProgramError
 from shardwise.ir import execute, parse_module
-from shardwise.ir.interpret.tosas import BINARY_OPS, TOSA, UNARY_OPS
+from shardwise.ir.elementwise.tosas import BINARY_OPS, TOSA, UNARY_OPS
 
 
 def run(line: str, out: str, *values: np.ndarray) -> np.ndarray:

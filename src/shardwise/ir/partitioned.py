@@ -9,10 +9,15 @@ from typing import Any
 import numpy as np
 from xdsl.dialects.builtin import ModuleOp
 
-from shardwise.ir.interpret.boundary import Boundary, boundary_of, cut, joined, owned
-from shardwise.ir.interpret.run import Grids, arguments, execute, execute_on_devices
-from shardwise.ir.module.program import Program, program_of
+from shardwise.errors import ProgramError
+from shardwise.ir.interpret.run import GridShapes, arguments, execute, execute_on_devices
+from shardwise.ir.interpret.shards import cut, join, own_part
+from shardwise.ir.module.program import program_of
 from shardwise.ir.module.values import Poisoned, Value
+from shardwise.ir.passes import partition, propagate
+from shardwise.ir.passes.boundaries import Boundary, boundary_of
+from shardwise.ir.passes.layouts import Grids
+from shardwise.layout.layout import Layout
 
 SHOWN = 5  # differences listed
 
@@ -70,7 +75,9 @@ class Comparison:
         return "\n".join(lines)
 
 
-def execute_partitioned(module: ModuleOp, *inputs: Any, function: str | None = None, grids: Grids | None = None) -> Any:
+def execute_partitioned(
+    module: ModuleOp, *inputs: Any, function: str | None = None, grids: GridShapes | None = None
+) -> Any:
     """Partition a module, run it on every device of its grid, and return the whole results.
 
     >>> from shardwise.ir.text import parse_module
@@ -85,15 +92,14 @@ def execute_partitioned(module: ModuleOp, *inputs: Any, function: str | None = N
     >>> execute_partitioned(module, np.arange(4, dtype="float32"))
     array([0., 2., 4., 6.], dtype=float32)
     """
-    made, boundary = _run(module, inputs, function, grids)
-    whole = [
-        joined([values[i] for values in made], sharding, f"result {i}") for i, sharding in enumerate(boundary.results)
-    ]
+    results, boundary = _run(module, inputs, function, grids)
+    columns = [[values[i] for values in results] for i in range(len(boundary.results))]
+    whole = [join(shards, boundary.results[i], f"result {i}") for i, shards in enumerate(columns)]
     return None if not whole else whole[0] if len(whole) == 1 else tuple(whole)
 
 
 def check_partition(
-    module: ModuleOp, *inputs: Any, function: str | None = None, grids: Grids | None = None
+    module: ModuleOp, *inputs: Any, function: str | None = None, grids: GridShapes | None = None
 ) -> Comparison:
     """Run a module on the whole and, partitioned, on every device, and compare what each device returns.
 
@@ -109,64 +115,61 @@ def check_partition(
     >>> print(check_partition(module, np.arange(4, dtype="float32")))
     1 result agrees on 2 devices
     """
-    whole = _listed(execute(module, *inputs, function=function, grids=grids))
-    made, boundary = _run(module, inputs, function, grids)
+    whole = _as_list(execute(module, *inputs, function=function, grids=grids))
+    results, boundary = _run(module, inputs, function, grids)
     differences = [
         difference
-        for i, (value, sharding) in enumerate(zip(whole, boundary.results, strict=True))
-        for device, values in enumerate(made)
-        if (difference := _difference(i, device, values[i], value, sharding)) is not None
+        for i, (value, layout) in enumerate(zip(whole, boundary.results, strict=True))
+        for device, values in enumerate(results)
+        if (difference := _difference(i, device, values[i], value, layout)) is not None
     ]
-    return Comparison(tuple(whole), len(made), tuple(differences))
+    return Comparison(tuple(whole), len(results), tuple(differences))
 
 
-def _listed(values: Any) -> list[Any]:
+def _as_list(values: Any) -> list[Any]:
     return [] if values is None else list(values) if isinstance(values, tuple) else [values]
 
 
 def _run(
-    module: ModuleOp, inputs: Sequence[Any], function: str | None, grids: Grids | None
+    module: ModuleOp, inputs: Sequence[Any], function: str | None, grids: GridShapes | None
 ) -> tuple[list[list[Value]], Boundary]:
-    whole, local = partitioned(module, grids)
-    found = whole.function(function)
-    boundary = boundary_of(whole, found)
-    arrays = [np.asarray(x) for x in arguments(found, inputs)]
-    cuts = [cut(x, sharding, whole.devices) for x, sharding in zip(arrays, boundary.arguments, strict=True)]
-    made = execute_on_devices(local, *cuts, function=found.sym_name.data, grids=grids)
-    return [_listed(values) for values in made], boundary
+    annotated = propagate(module, grids=grids)
+    local, whole = partition(annotated, grids), program_of(annotated, grids)
+    called = whole.function(function)
+    boundary = boundary_of(called, Grids(whole.grids))
+    kinds = (*called.function_type.inputs, *called.function_type.outputs)
+    for kind, layout in zip(kinds, (*boundary.arguments, *boundary.results), strict=True):
+        if layout is not None and layout.partial:
+            raise ProgramError(f"{kind} is still to be reduced, so no device holds its part of the whole.")
+    arrays = [np.asarray(x) for x in arguments(called, inputs)]
+    cuts = [cut(x, layout, whole.devices) for x, layout in zip(arrays, boundary.arguments, strict=True)]
+    results = execute_on_devices(local, *cuts, function=called.sym_name.data, grids=grids)
+    return [_as_list(values) for values in results], boundary
 
 
-def partitioned(module: ModuleOp, grids: Grids | None = None) -> tuple[Program, ModuleOp]:
-    """Return a module with all its shardings worked out, ready to run, and the module of each of its devices."""
-    from shardwise.ir.passes import partition, propagate  # which read programs with this package
-
-    said = propagate(module, grids=grids)
-    return program_of(said, grids), partition(said, grids)
-
-
-def _difference(result: int, device: int, value: Value, whole: Any, sharding: Any) -> Difference | None:
-    part = whole if sharding is None else whole[tuple(slice(a, b) for a, b in sharding.owned(whole.shape, device))]
-    made = owned(value, sharding, np.shape(whole), device)
-    if isinstance(made, Poisoned):
-        return Difference(result, device, f"undefined: {made.origin} left it so")
-    if np.shape(made) != np.shape(part):
-        return Difference(result, device, f"shape {np.shape(made)} instead of {np.shape(part)}")
-    far = _far(np.asarray(made), np.asarray(part), np.asarray(whole))
+def _difference(result: int, device: int, value: Value, whole: Any, layout: Layout | None) -> Difference | None:
+    part = whole if layout is None else whole[tuple(slice(a, b) for a, b in layout.box(whole.shape, device))]
+    own = own_part(value, layout, np.shape(whole), device)
+    if isinstance(own, Poisoned):
+        return Difference(result, device, f"undefined: {own.origin} left it so")
+    if np.shape(own) != np.shape(part):
+        return Difference(result, device, f"shape {np.shape(own)} instead of {np.shape(part)}")
+    far = _far(np.asarray(own), np.asarray(part), np.asarray(whole))
     if not far.any():
         return None
     first = tuple(int(i[0]) for i in np.nonzero(far)) if far.ndim else ()
-    got, wanted = np.asarray(made)[first], np.asarray(part)[first]
+    got, wanted = np.asarray(own)[first], np.asarray(part)[first]
     count = int(far.sum())
     return Difference(
         result, device, f"{count} of {far.size} elements differ, the first at {first}: {got}, not {wanted}"
     )
 
 
-def _far(made: np.ndarray, part: np.ndarray, whole: np.ndarray) -> np.ndarray:
+def _far(own: np.ndarray, part: np.ndarray, whole: np.ndarray) -> np.ndarray:
     tolerance = TOLERANCES.get(str(whole.dtype))
     if tolerance is None:
-        return made != part
+        return own != part
     wide = "complex128" if whole.dtype.kind == "c" else "float64"
-    a, b, all_ = made.astype(wide), part.astype(wide), whole.astype(wide)
+    a, b, all_ = own.astype(wide), part.astype(wide), whole.astype(wide)
     finite = np.abs(all_[np.isfinite(all_)])
     return ~np.isclose(a, b, rtol=tolerance, atol=tolerance * (finite.max() if finite.size else 0), equal_nan=True)

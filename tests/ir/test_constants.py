@@ -5,7 +5,7 @@ import pytest
 
 from shardwise.errors import ProgramError
 from shardwise.ir import execute, execute_partitioned, parse_module, partition, print_module, propagate, simplify
-from shardwise.ir.splat import MOST_REPEATED, number_of, splat
+from shardwise.ir.constants import MOST_REPEATED, number_of, splat
 
 
 def doubled(sizes: str, literal: str, kind: str = "f32") -> str:

@@ -6,24 +6,26 @@ that a scalar takes over all iterations.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
+from xdsl.dialects.arith import CMPF_COMPARISON_OPERATIONS, CMPI_COMPARISON_OPERATIONS
 from xdsl.ir import Operation
 
 from shardwise.errors import ProgramError
-from shardwise.ir.interpret.scalars import (
+from shardwise.ir.elementwise.scalars import (
     BINARY,
     FLOATS,
     INTEGERS,
     UNARY,
     Function,
+    as_signed,
     leading_zeros,
-    ones,
     trailing_zeros,
     unsigned,
 )
-from shardwise.ir.interpret.tosas import TOSA
+from shardwise.ir.elementwise.tosas import TOSA
 from shardwise.ir.module.program import integer, op_text, property_of
 from shardwise.ir.module.values import dtype_of
 from shardwise.prim.arithmetic.elementwise import power
@@ -33,7 +35,7 @@ _DIVIDE = ("divs", "divu", "floordivs", "ceildivs", "ceildivu", "rems", "remu")
 _SHIFT = ("shl", "shrs", "shru")
 
 
-def _defined(name: str) -> Function:
+def _guard(name: str) -> Function:
     function = INTEGERS[name]
 
     def checked(op: Operation, a: Any, b: Any) -> Any:
@@ -56,40 +58,35 @@ _COMPARISONS: dict[str, Function] = {
     "le": np.less_equal,
     "ne": np.not_equal,
 }
-# In the order of their numbers.
-CMPI = ["eq", "ne", "slt", "sle", "sgt", "sge", "ult", "ule", "ugt", "uge"]
-CMPF = [
-    "false", "oeq", "ogt", "oge", "olt", "ole", "one", "ord", "ueq", "ugt", "uge", "ult", "ule", "une", "uno", "true"
-]  # fmt: skip
 
 
 def _cmpi(op: Operation, a: Any, b: Any) -> Any:
-    name = _predicate(op, CMPI)
+    name = _predicate(op, CMPI_COMPARISON_OPERATIONS)
     if name in ("eq", "ne"):
         return _COMPARISONS[name](a, b)
     how = _COMPARISONS[name[1:]]
-    return how(unsigned(a), unsigned(b)) if name[0] == "u" else how(ones(a), ones(b))
+    return how(unsigned(a), unsigned(b)) if name[0] == "u" else how(as_signed(a), as_signed(b))
 
 
 def _cmpf(op: Operation, a: Any, b: Any) -> Any:
-    name = _predicate(op, CMPF)
+    name = _predicate(op, CMPF_COMPARISON_OPERATIONS)
     both = ~(np.isnan(a) | np.isnan(b))
     if name in ("false", "true"):
         return np.full(np.broadcast_shapes(np.shape(a), np.shape(b)), name == "true")
     if name in ("ord", "uno"):
         return both if name == "ord" else ~both
-    found = _COMPARISONS[name[1:]](a, b)
-    return found & both if name[0] == "o" else found | ~both
+    holds = _COMPARISONS[name[1:]](a, b)
+    return holds & both if name[0] == "o" else holds | ~both
 
 
-def _predicate(op: Operation, names: list[str]) -> str:
-    given = property_of(op, "predicate")
-    if given is None:
-        given = property_of(op, "pred")
+def _predicate(op: Operation, names: Sequence[str]) -> str:
+    attribute = property_of(op, "predicate")
+    if attribute is None:
+        attribute = property_of(op, "pred")
     try:
-        return names[integer(given)]
+        return names[integer(attribute)]
     except (AttributeError, TypeError):  # spelt as a word, as the index dialect does
-        return str(getattr(given, "data", given))
+        return str(getattr(attribute, "data", attribute))
 
 
 # -- conversions ---------------------------------------------------------------------------------------
@@ -108,19 +105,19 @@ def _bitcast(op: Operation, x: Any) -> Any:
 
 
 CONVERSIONS: dict[str, Function] = {
-    "arith.index_cast": _to(ones),
+    "arith.index_cast": _to(as_signed),
     "arith.index_castui": _to(unsigned),
-    "arith.extsi": _to(ones),
+    "arith.extsi": _to(as_signed),
     "arith.extui": _to(unsigned),
     "arith.trunci": _truncate,
     "arith.extf": _to(lambda x: x),
     "arith.truncf": _to(lambda x: x),
-    "arith.sitofp": _to(ones),
+    "arith.sitofp": _to(as_signed),
     "arith.uitofp": _to(unsigned),
     "arith.fptosi": _to(np.trunc),
     "arith.fptoui": _to(lambda x: np.trunc(x).astype("uint64")),
     "arith.bitcast": _bitcast,
-    "index.casts": _to(ones),
+    "index.casts": _to(as_signed),
     "index.castu": _to(unsigned),
 }
 
@@ -135,8 +132,8 @@ _ARITH_NAMES = {name: f"{name[:-1]}{name[-1]}i" if name[-1] in "su" else f"{name
 
 # By op name, a function of the op and its operands.
 ELEMENTWISE: dict[str, Function] = {
-    **{f"arith.{spelt}": _defined(name) for name, spelt in _ARITH_NAMES.items()},
-    **{f"index.{name}": _defined(name) for name in INTEGERS},
+    **{f"arith.{spelt}": _guard(name) for name, spelt in _ARITH_NAMES.items()},
+    **{f"index.{name}": _guard(name) for name in INTEGERS},
     **{f"arith.{name}": _plain(function) for name, function in FLOATS.items()},
     **{f"math.{name}": _plain(function) for name, function in (UNARY | BINARY).items()},
     "math.absi": _plain(np.abs),
@@ -154,7 +151,7 @@ ELEMENTWISE: dict[str, Function] = {
 }
 
 
-def elementwise(op: Operation, operands: list[Any], dtype: np.dtype) -> Any:
+def apply_elementwise(op: Operation, operands: list[Any], dtype: np.dtype) -> Any:
     """Return what an op of the table makes of its operands, in the dtype of its result."""
     function = ELEMENTWISE[op.name]
     if any(x.dtype.kind == "V" for x in operands) and op.name != "arith.bitcast":

@@ -16,7 +16,7 @@ def unsigned(x: Any) -> Any:
     return x.view(f"uint{8 * x.dtype.itemsize}") if x.dtype.kind == "i" else x
 
 
-def as_unsigned(function: Function) -> Function:
+def on_unsigned(function: Function) -> Function:
     """Return a function of ints that takes them without a sign."""
     return lambda *operands: function(*map(unsigned, operands))
 
@@ -38,21 +38,21 @@ def _multiply(a: Any, b: Any) -> Any:
     return a & b if a.dtype.kind == "b" else a * b
 
 
-def truncated(a: Any, b: Any) -> Any:
+def truncating_divide(a: Any, b: Any) -> Any:
     """Return a quotient rounded towards zero, exactly, where NumPy's goes down."""
     down = a // b
     return down + ((a % b != 0) & ((a < 0) != (b < 0)))
 
 
 def _remainder(a: Any, b: Any) -> Any:
-    return a - truncated(a, b) * b
+    return a - truncating_divide(a, b) * b
 
 
 def _ceiling(a: Any, b: Any) -> Any:
     return a // b + (a % b != 0)
 
 
-def ones(x: Any) -> Any:
+def as_signed(x: Any) -> Any:
     """Return ints with their sign: a true i1 is -1."""
     return -x.astype("int8") if x.dtype.kind == "b" else x
 
@@ -60,42 +60,39 @@ def ones(x: Any) -> Any:
 def leading_zeros(x: Any) -> Any:
     """Return how many zero bits come first."""
     bits, wide = 8 * x.dtype.itemsize, unsigned(x)
-    found = np.zeros(x.shape, "int64")
-    for k in range(bits):
-        found = np.where((wide >> wide.dtype.type(k)) & wide.dtype.type(1), k + 1, found)
-    return bits - found
+    for shift in (1, 2, 4, 8, 16, 32):  # every bit below the first one that is set becomes set too
+        if shift < bits:
+            wide = wide | wide >> wide.dtype.type(shift)
+    return bits - np.bitwise_count(wide).astype("int64")
 
 
 def trailing_zeros(x: Any) -> Any:
     """Return how many zero bits come last."""
-    bits, wide = 8 * x.dtype.itemsize, unsigned(x)
-    found = np.full(x.shape, bits)
-    for k in reversed(range(bits)):
-        found = np.where((wide >> wide.dtype.type(k)) & wide.dtype.type(1), k, found)
-    return found
+    wide = unsigned(x)
+    return np.bitwise_count(~wide & wide - wide.dtype.type(1)).astype("int64")
 
 
 INTEGERS: dict[str, Function] = {
     "add": _add,
     "sub": _subtract,
     "mul": _multiply,
-    "divs": truncated,
-    "divu": as_unsigned(np.floor_divide),
+    "divs": truncating_divide,
+    "divu": on_unsigned(np.floor_divide),
     "floordivs": np.floor_divide,
     "ceildivs": _ceiling,
-    "ceildivu": as_unsigned(_ceiling),
+    "ceildivu": on_unsigned(_ceiling),
     "rems": _remainder,
-    "remu": as_unsigned(np.remainder),
+    "remu": on_unsigned(np.remainder),
     "mins": np.minimum,
     "maxs": np.maximum,
-    "minu": as_unsigned(np.minimum),
-    "maxu": as_unsigned(np.maximum),
+    "minu": on_unsigned(np.minimum),
+    "maxu": on_unsigned(np.maximum),
     "and": np.bitwise_and,
     "or": np.bitwise_or,
     "xor": np.bitwise_xor,
     "shl": np.left_shift,
     "shrs": np.right_shift,
-    "shru": as_unsigned(np.right_shift),
+    "shru": on_unsigned(np.right_shift),
 }
 # -- floats --------------------------------------------------------------------------------------------
 
@@ -113,38 +110,17 @@ def sigmoid(x: Any) -> Any:
 
 _erf = np.vectorize(erf, otypes=["float64"])
 
-# Of one operand: the names of math, then those that tosa has besides.
+# Of one operand: the names of math, most of which NumPy has too.
+SHARED = "cbrt ceil cos cosh exp exp2 expm1 floor log log10 log1p log2 sin sinh sqrt tan tanh trunc"
 UNARY: dict[str, Function] = {
+    **{name: getattr(np, name) for name in SHARED.split()},
+    **{f"a{name}": getattr(np, f"arc{name}") for name in ("cos", "cosh", "sin", "sinh", "tan", "tanh")},
     "absf": np.abs,
-    "acos": np.arccos,
-    "acosh": np.arccosh,
-    "asin": np.arcsin,
-    "asinh": np.arcsinh,
-    "atan": np.arctan,
-    "atanh": np.arctanh,
-    "cbrt": np.cbrt,
-    "ceil": np.ceil,
-    "cos": np.cos,
-    "cosh": np.cosh,
     "erf": _erf,
     "erfc": lambda x: 1 - _erf(x),
-    "exp": np.exp,
-    "exp2": np.exp2,
-    "expm1": np.expm1,
-    "floor": np.floor,
-    "log": np.log,
-    "log10": np.log10,
-    "log1p": np.log1p,
-    "log2": np.log2,
     "round": _away,
     "roundeven": np.rint,
     "rsqrt": lambda x: 1 / np.sqrt(x),
-    "sin": np.sin,
-    "sinh": np.sinh,
-    "sqrt": np.sqrt,
-    "tan": np.tan,
-    "tanh": np.tanh,
-    "trunc": np.trunc,
 }
 BINARY: dict[str, Function] = {"atan2": np.arctan2, "copysign": np.copysign, "powf": np.power, "fpowi": np.power}
 FLOATS: dict[str, Function] = {

@@ -1,15 +1,12 @@
 """Runs of partitioned modules from whole inputs to whole results, and what is said where they differ."""
 
-import sys
-from types import SimpleNamespace
-
 import numpy as np
 import pytest
 from click.testing import CliRunner
 
 from shardwise.cli import main
 from shardwise.errors import ProgramError
-from shardwise.ir import check_partition, execute_partitioned, parse_module, print_module
+from shardwise.ir import check_partition, execute_partitioned, parse_module, partitioned, print_module
 
 WHOLE = """
 shard.grid @g(shape = 2x2)
@@ -46,10 +43,8 @@ X, Y = (RNG.normal(size=(5, 4)).astype("float32") for _ in range(2))
 
 def use(monkeypatch: pytest.MonkeyPatch, local: str) -> None:
     """Let this be what partitioning gives."""
-    passes = SimpleNamespace(
-        propagate=lambda module, grids: module, partition=lambda module, grids: parse_module(local)
-    )
-    monkeypatch.setitem(sys.modules, "shardwise.ir.passes", passes)
+    monkeypatch.setattr(partitioned, "propagate", lambda module, grids: module)
+    monkeypatch.setattr(partitioned, "partition", lambda module, grids: parse_module(local))
 
 
 @pytest.mark.parametrize("by_hand", [True, False])
@@ -144,3 +139,16 @@ def test_rounding_is_no_difference(monkeypatch):
     use(monkeypatch, LOCAL.replace("arith.mulf %b, %y", "arith.mulf %y, %b"))
     big = np.float32(1e6)
     assert check_partition(parse_module(WHOLE), X * big, Y).agree
+
+
+@pytest.mark.parametrize("result", ["%y", "%x"])
+def test_what_is_still_to_be_reduced_is_no_whole(result):
+    module = parse_module(f"""
+      shard.grid @g(shape = 2x2)
+      func.func @f(%x: tensor<4xf32>) -> tensor<4xf32> {{
+        %s = shard.sharding @g split_axes = [[0]] partial = sum [1] : !shard.sharding
+        %y = shard.shard %x to %s : tensor<4xf32>
+        return {result} : tensor<4xf32>
+      }}""")
+    with pytest.raises(ProgramError, match="tensor<4xf32> is still to be reduced, so no device holds its part of the"):
+        execute_partitioned(module, np.zeros(4, "float32"))
