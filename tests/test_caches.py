@@ -5,6 +5,7 @@ import gc
 import tracemalloc
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from weakref import ref
 
 import numpy as np
 import pytest
@@ -13,7 +14,7 @@ from hypothesis import strategies as st
 
 import shardwise as sw
 from shardwise import DeviceMesh, Layout, P, Tensor, caches
-from shardwise.caches import Interning, cache
+from shardwise.caches import cache, intern
 from shardwise.engine.storage import storage_of
 
 SOURCES = Path(caches.__file__).parent
@@ -122,18 +123,15 @@ def test_interned_values_outlive_a_clearing() -> None:
 
 def test_interned_values_go_with_those_who_use_them() -> None:
     class Value:
-        made = 0
+        pass
 
-        def __init__(self) -> None:
-            Value.made += 1
-
-    values = Interning()
-    first = values.get(1, Value)
-    assert values.get(1, Value) is first
+    first = intern(Value, number=1)
+    assert intern(Value, number=1) is first
+    seen = ref(first)
     del first
     gc.collect()
-    values.get(1, Value)
-    assert Value.made == 2
+    assert seen() is None
+    assert vars(intern(Value, number=1)) == {"number": 1}
 
 
 # -- memory ---------------------------------------------------------------------------------------------

@@ -8,8 +8,8 @@ from itertools import product
 from math import prod
 from typing import Any
 
-from shardwise.caches import Interned, Interning
-from shardwise.errors import ArgumentError, LayoutError, MeshError, as_int, checked_int, did_you_mean, listed
+from shardwise.caches import Interned, intern
+from shardwise.errors import ArgumentError, LayoutError, MeshError, as_int, checked_int, did_you_mean, listed, seal
 from shardwise.layout.axis import SUB_AXIS, Axis, check_disjoint, gaps
 from shardwise.layout.device import Device
 from shardwise.layout.device_order import RegularOrder, fitted, joined, virtual_order
@@ -17,9 +17,8 @@ from shardwise.layout.notebook import Drawable
 
 Order = RegularOrder | tuple[Device, ...]
 
-_interning = Interning()
 
-
+@seal
 class DeviceMesh(Interned, Drawable):
     """An n-dimensional grid of devices whose axes have names.
 
@@ -43,7 +42,7 @@ class DeviceMesh(Interned, Drawable):
     (False, False, True)
     """
 
-    __slots__ = ("__dict__", "__weakref__", "_axes", "_order", "axis_names", "mesh_shape", "name")
+    __slots__ = ("__dict__", "__weakref__", "_order", "axis_names", "mesh_shape", "name")
 
     mesh_shape: tuple[int, ...]
     axis_names: tuple[str, ...]
@@ -74,12 +73,6 @@ class DeviceMesh(Interned, Drawable):
 
     def __reduce__(self) -> tuple[Any, ...]:
         return _intern, (type(self), self.mesh_shape, self.axis_names, self._order, self.name)
-
-    def __setattr__(self, key: str, value: object) -> None:
-        raise AttributeError(f"a DeviceMesh does not change; make a new one instead of setting {key!r}.")
-
-    def __delattr__(self, key: str) -> None:
-        raise AttributeError(f"a DeviceMesh does not change; {key!r} cannot be deleted.")
 
     def __str__(self) -> str:
         return ", ".join(f"{n}={s}" for n, s in zip(self.axis_names, self.mesh_shape, strict=True))
@@ -291,6 +284,10 @@ class DeviceMesh(Interned, Drawable):
 
     # -- inside ------------------------------------------------------------------------------------
 
+    @cached_property
+    def _axes(self) -> dict[str | Axis, Axis]:
+        return {}  # that were asked for, by what was asked
+
     def _derived(self, parts: list[list[Axis]], names: Sequence[str], fixed: Mapping[Axis, int]) -> DeviceMesh:
         shape, names = tuple(prod(a.size for a in part) for part in parts), _checked_names(names)
         if len(names) != len(shape):
@@ -406,15 +403,7 @@ def place_of(mesh: DeviceMesh) -> str:
 def _intern(
     cls: type[DeviceMesh], shape: tuple[int, ...], names: tuple[str, ...], order: Order, name: str
 ) -> DeviceMesh:
-    return _interning.get((cls, shape, names, order, name), lambda: _new(cls, shape, names, order, name))
-
-
-def _new(cls: type[DeviceMesh], shape: tuple[int, ...], names: tuple[str, ...], order: Order, name: str) -> DeviceMesh:
-    mesh = object.__new__(cls)
-    values = {"mesh_shape": shape, "axis_names": names, "name": name, "_order": order, "_axes": {}}
-    for slot, value in values.items():
-        object.__setattr__(mesh, slot, value)
-    return mesh
+    return intern(cls, mesh_shape=shape, axis_names=names, _order=order, name=name)
 
 
 def _check_order_of_arguments(shape: object, names: object) -> None:

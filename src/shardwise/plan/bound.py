@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from shardwise.layout.tiling import box_size
-from shardwise.plan.holders import MeshSide
 from shardwise.plan.least import least
 from shardwise.plan.moves import DirectMove
 from shardwise.plan.search import Search
@@ -24,7 +23,7 @@ def lower_bound(search: Search) -> Bytes:
     old, new = search.src, search.dst
     if old.partial == new.partial and old.reduce_op is new.reduce_op and not old.partial:
         move = DirectMove(src, dst)
-        if isinstance(src, MeshSide) and isinstance(dst, MeshSide):
+        if src.is_on_common_mesh and dst.is_on_common_mesh:
             return Bytes(search.ground, lambda slot: move.received(slot) * size, lambda: missing(src, dst) * size)
         return Bytes(search.ground, lambda slot: move.received(slot) * size)
     # Where the target is partial, which device gets a value and which an identity is the plan's choice, so

@@ -13,7 +13,7 @@ from shardwise.layout.layout import Layout, Shape
 from shardwise.layout.placement import ReduceOp
 from shardwise.plan.cost import Links, move_time
 from shardwise.plan.crowd import Crowd, CrowdMove
-from shardwise.plan.holders import ListedSide, MeshSide, Side
+from shardwise.plan.holders import Holders
 from shardwise.plan.kinds import Change, Kind, change_of, nested, remainder
 from shardwise.plan.least import Option, least
 from shardwise.plan.moves import DirectMove, Move, ReduceMove, Shares, SpreadMove
@@ -184,16 +184,16 @@ class Search:
         fresh = () if dst.reduce_op is ReduceOp.AVG else dst.partial
         if src.partial or fresh:
             src, dst = src.without_halo(), dst.without_halo()
-        return Crowd(self._list_side(src, 0), self._list_side(dst, 1), src.partial, fresh)
+        return Crowd(self.side(src, 0), self.side(dst, 1), src.partial, fresh)
 
     def _crowd_steps(self, src: Layout, dst: Layout, *which: int) -> list[Step]:
         fresh = () if dst.reduce_op is ReduceOp.AVG else dst.partial
         if not src.partial and not fresh:
-            crowd = Crowd(self._list_side(src, which[0]), self._list_side(dst, which[1]))
+            crowd = Crowd(self.side(src, which[0]), self.side(dst, which[1]))
             return [self._crowd_step("exchange", (), src, dst, CrowdMove(crowd, "direct"))]
         start, end = src.without_halo(), dst.without_halo()
         steps = [self._step("slice", (), src, start)] if start is not src else []
-        crowd = Crowd(self._list_side(start, which[0]), self._list_side(end, which[1]), src.partial, fresh)
+        crowd = Crowd(self.side(start, which[0]), self.side(end, which[1]), src.partial, fresh)
         last = crowd if fresh else end
         if not src.partial:
             steps.append(self._crowd_step("exchange", (), start, crowd, CrowdMove(crowd, "direct")))
@@ -211,23 +211,17 @@ class Search:
             return steps
         if change.kind in ("slice", "fill"):
             return [*steps, self._step(change.kind, change.axes, end, dst)]
-        halo = Crowd(self._list_side(end, which[1]), self._list_side(dst, which[1]), batch=dst.partial)
+        halo = Crowd(self.side(end, which[1]), self.side(dst, which[1]), batch=dst.partial)
         return [*steps, self._crowd_step(change.kind, change.axes, end, dst, CrowdMove(halo, "direct"))]
 
     def _crowd_step(self, kind: Kind, axes: Sequence[Axis], before: State, after: State, move: CrowdMove) -> Step:
         return self._step(kind, axes, before, after, (move,), (float(move.busiest[0]),))
 
-    def _list_side(self, layout: Layout, which: int) -> ListedSide:
-        assert self.numbers is not None
-        return ListedSide(layout, self.shape, self.numbers[which])
-
     # -- pieces ------------------------------------------------------------------------------------
 
-    def side(self, layout: Layout, which: int) -> Side:
+    def side(self, layout: Layout, which: int) -> Holders:
         """Return who holds what under a layout of the source mesh (0) or the target mesh (1)."""
-        if self.numbers is None:
-            return MeshSide(layout, self.shape)
-        return ListedSide(layout, self.shape, self.numbers[which])
+        return Holders(layout, self.shape, () if self.numbers is None else self.numbers[which])
 
     def _step(
         self,
@@ -253,7 +247,7 @@ class Search:
         return least(self.side(src.without_halo(), 0), self.side(dst.without_halo(), 1), option)
 
 
-def volume(side: Side) -> int:
+def volume(side: Holders) -> int:
     """Return how many elements the largest shard has."""
     return prod(side.tiling.largest)
 
