@@ -16,7 +16,7 @@ def lower_bound(search: Search) -> Bytes:
     brought together, every element of a new shard takes one message at least, and the total over all
     devices (which looks at every pair of tiles, so is for small meshes) is more than the sum of those.
     """
-    src, dst, size = search.side(search.src, 0), search.side(search.dst, 1), search.itemsize
+    src, dst, size = search.holders(search.src, 0), search.holders(search.dst, 1), search.itemsize
     if search.is_crowded:
         crowd = search.crowd(search.src, search.dst)
         return Bytes(search.ground, lambda slot: crowd.count_needed(slot) * size, whole=lambda: crowd.least * size)
@@ -34,5 +34,5 @@ def lower_bound(search: Search) -> Bytes:
 
 def least_total(search: Search) -> int:
     """Return the least number of elements that must travel in all, with halos left out."""
-    src, dst = search.side(search.src.without_halo(), 0), search.side(search.dst.without_halo(), 1)
+    src, dst = search.holders(search.src.without_halo(), 0), search.holders(search.dst.without_halo(), 1)
     return min(least(src, dst, option) for option in search.options(src.layout, dst.layout))
