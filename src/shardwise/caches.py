@@ -184,25 +184,23 @@ class Interned:
 SHARED = (Interned, type, ModuleType, FunctionType, BuiltinFunctionType)
 
 
-class Interning:
-    """The table of interned values of one kind, by what makes them equal.
+def intern(cls: type[T], **values: Hashable) -> T:
+    """Return the object of a class that has these values, made now if there is none that is in use.
 
-    >>> names = Interning()
     >>> class Name: ...
-    >>> first = names.get("x", Name)
-    >>> names.get("x", Name) is first, names.get("y", Name) is first
+    >>> first = intern(Name, text="x")
+    >>> intern(Name, text="x") is first, intern(Name, text="y") is first
     (True, False)
     """
+    key = (cls, *values.values())
+    with _lock:
+        one = _interned.get(key)
+        if one is None:
+            one = _interned[key] = object.__new__(cls)
+            for name, value in values.items():
+                object.__setattr__(one, name, value)
+    return one
 
-    def __init__(self) -> None:
-        """Begin with no values."""
-        self._values: WeakValueDictionary[Hashable, Any] = WeakValueDictionary()
-        self._lock = Lock()
 
-    def get(self, key: Hashable, make: Callable[[], T]) -> T:
-        """Return the value of this key, made now if there is none that is in use."""
-        with self._lock:
-            value = self._values.get(key)
-            if value is None:
-                value = self._values[key] = make()
-            return value
+_interned: WeakValueDictionary[Hashable, Any] = WeakValueDictionary()
+_lock = Lock()

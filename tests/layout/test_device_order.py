@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from shardwise import CPU, Accelerator, Device, DeviceMesh
-from shardwise.layout.device_order import RegularOrder, fitted, joined, virtual_order
+from shardwise.layout.device_order import RegularOrder, fit_order, join_factors, virtual_order
 from tests.layout.strategies import meshes
 
 STRIDED = st.tuples(st.integers(1, 4), st.integers(0, 9))
@@ -20,16 +20,16 @@ def values(factors):
 
 @given(st.lists(STRIDED, max_size=4))
 def test_joined_factors_give_the_same_ids(factors):
-    assert values(joined(factors)) == values(factors)
-    assert joined(joined(factors)) == joined(factors)
-    assert all(size > 1 for size, _ in joined(factors))
+    assert values(join_factors(factors)) == values(factors)
+    assert join_factors(join_factors(factors)) == join_factors(factors)
+    assert all(size > 1 for size, _ in join_factors(factors))
 
 
 @given(st.lists(st.lists(STRIDED, max_size=3), max_size=3), st.integers(0, 5))
 def test_a_list_made_by_a_formula_gives_the_formula_back(axes, start):
-    order = RegularOrder("gpu", start, tuple(joined(factors) for factors in axes))
+    order = RegularOrder("gpu", start, tuple(join_factors(factors) for factors in axes))
     shape = [len(values(factors)) for factors in axes]
-    assert fitted(order.devices(), shape) == order
+    assert fit_order(order.devices(), shape) == order
     indices = np.ndindex(*shape)
     assert [order.device(tuple(index)) for index in indices] == list(order.devices())
 
@@ -38,7 +38,7 @@ def test_a_list_made_by_a_formula_gives_the_formula_back(axes, start):
 def test_virtual_devices_are_numbered_row_major(shape):
     order = virtual_order(shape)
     assert order.devices() == tuple(CPU(i) for i in range(int(np.prod(shape))))
-    assert fitted(order.devices(), shape) == order
+    assert fit_order(order.devices(), shape) == order
 
 
 @given(meshes())
@@ -49,15 +49,15 @@ def test_a_formula_and_its_list_are_the_same_mesh(mesh):
 
 
 def test_irregular_and_mixed_devices_stay_a_list():
-    assert fitted((CPU(0), CPU(1), CPU(3)), [3]) is None
-    assert fitted((CPU(0), CPU(2), CPU(1), CPU(4)), [4]) is None
-    assert fitted((CPU(0), CPU(1), CPU(2), CPU(4)), [2, 2]) is None
-    assert fitted((CPU(0), Accelerator(1)), [2]) is None
-    assert fitted((Device(0), Device(1)), [2]) is None
+    assert fit_order((CPU(0), CPU(1), CPU(3)), [3]) is None
+    assert fit_order((CPU(0), CPU(2), CPU(1), CPU(4)), [4]) is None
+    assert fit_order((CPU(0), CPU(1), CPU(2), CPU(4)), [2, 2]) is None
+    assert fit_order((CPU(0), Accelerator(1)), [2]) is None
+    assert fit_order((Device(0), Device(1)), [2]) is None
 
 
 def test_descending_devices_are_regular():
-    order = fitted((CPU(5), CPU(3), CPU(1)), [3])
+    order = fit_order((CPU(5), CPU(3), CPU(1)), [3])
     assert order == RegularOrder("cpu", 5, (((3, -2),),))
 
 

@@ -3,14 +3,14 @@
 import pytest
 
 from shardwise import CPU, BindingError, Cut, DeviceMesh, Layout
-from shardwise.pictures.binding import MOST_DEVICES, bound, order_text, span_text
+from shardwise.pictures.binding import MOST_DEVICES, bind_layout, order_text, span_text
 
 MESH = DeviceMesh((2, 4), ("x", "y"))
 
 
 def test_parts_are_intervals_where_sizes_are_known_and_numbers_where_not() -> None:
     layout = Layout(MESH, ["y", None, Cut("x", offsets=(0, 1, 5))])
-    known, unknown = bound(layout, (10, 3, 5)), bound(layout, None)
+    known, unknown = bind_layout(layout, (10, 3, 5)), bind_layout(layout, None)
     assert [known.span(0, part) for part in range(4)] == ["0:3", "3:6", "6:8", "8:10"]
     assert [unknown.span(0, part) for part in range(4)] == [f"part {part}" for part in range(4)]
     assert (known.span(1, 0), unknown.span(1, 0)) == ("0:3", "all")
@@ -19,16 +19,16 @@ def test_parts_are_intervals_where_sizes_are_known_and_numbers_where_not() -> No
     assert [unknown.knows(dim) for dim in range(3)] == [False, False, True]
     assert known.box((1, 0, 1)) == "3:6, 0:3, 1:5"
     assert (known.shape_text, unknown.shape_text) == ("10x3x5", "?x?x?")
-    assert bound(layout, ("n", 3, 5)).shape_text == "nx3x5"
-    assert bound(Layout(MESH, []), ()).shape_text == "0-d"
+    assert bind_layout(layout, ("n", 3, 5)).shape_text == "nx3x5"
+    assert bind_layout(Layout(MESH, []), ()).shape_text == "0-d"
 
 
 def test_halos_are_said_where_there_are_any() -> None:
     layout = Layout(MESH, [Cut("y", halo=(1, 2))])
-    known, unknown = bound(layout, (12,)), bound(layout, None)
+    known, unknown = bind_layout(layout, (12,)), bind_layout(layout, None)
     assert [known.held(0, part) for part in range(4)] == ["holds 0:5", "holds 2:8", "holds 5:11", "holds 8:12"]
     assert [unknown.held(0, part) for part in range(4)] == ["halo 0,2", "halo 1,2", "halo 1,2", "halo 1,0"]
-    assert bound(Layout(MESH, ["y"]), (12,)).held(0, 1) == ""
+    assert bind_layout(Layout(MESH, ["y"]), (12,)).held(0, 1) == ""
     assert known.held_box((1,)) == ((2, 8),)
 
 
@@ -48,14 +48,14 @@ def test_halos_are_said_where_there_are_any() -> None:
     ids=str,
 )
 def test_the_devices_of_a_tile(layout: Layout, tile: tuple[int, ...], text: str) -> None:
-    assert bound(layout, None).devices(tile) == text
+    assert bind_layout(layout, None).devices(tile) == text
 
 
 def test_a_shape_must_fit() -> None:
     with pytest.raises(BindingError, match=r"the layout \[y\] has 1 dims, the shape \(2, 3\) has 2\."):
-        bound(Layout(MESH, ["y"]), (2, 3))
+        bind_layout(Layout(MESH, ["y"]), (2, 3))
     with pytest.raises(BindingError, match="halo"):
-        bound(Layout(MESH, [Cut("y", halo=4)]), (8,))
+        bind_layout(Layout(MESH, [Cut("y", halo=4)]), (8,))
     assert span_text((3, 7)) == "3:7"
 
 

@@ -4,7 +4,7 @@ import re
 
 import pytest
 
-from shardwise.pictures.page import heading, page, prose, scrolled, table
+from shardwise.pictures.page import heading, page, prose, scroll, table
 
 NASTY = '<b>"a" & \x00b</b>'
 CLEAN = "&lt;b&gt;&quot;a&quot; &amp; \ufffdb&lt;/b&gt;"
@@ -24,7 +24,7 @@ def test_headings_and_prose() -> None:
     assert heading("a<b") == "<h2>a&lt;b</h2>"
     assert heading("a", 1) == "<h1>a</h1>"
     assert prose(NASTY) == f"<p>{CLEAN}</p>"
-    assert scrolled("<svg/>") == '<div class="scroll"><svg/></div>'
+    assert scroll("<svg/>") == '<div class="scroll"><svg/></div>'
 
 
 def test_a_table_has_texts_left_figures_right_and_one_row_marked() -> None:

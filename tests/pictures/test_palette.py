@@ -5,7 +5,7 @@ from itertools import combinations
 import numpy as np
 import pytest
 
-from shardwise.pictures.palette import DARK, HUES, INKS, LIGHT, contrast, fills, mixed
+from shardwise.pictures.palette import DARK, HUES, INKS, LIGHT, contrast, fills, mix
 
 # How linear RGB looks without one kind of cone (Machado, Oliveira and Fernandes, 2009).
 EYES = {
@@ -49,5 +49,5 @@ def test_inks_read_on_black_and_on_white():
 
 
 def test_mixtures():
-    assert mixed("#123456", "#ffffff", 1) == "#123456"
-    assert mixed("#123456", "#fedcba", 0) == "#fedcba"
+    assert mix("#123456", "#ffffff", 1) == "#123456"
+    assert mix("#123456", "#fedcba", 0) == "#fedcba"

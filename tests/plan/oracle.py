@@ -9,7 +9,7 @@ import numpy as np
 from shardwise import Layout, Plan, ReduceOp, Step, Transfer
 from shardwise.layout.axis import Axis, common
 from shardwise.layout.tiling import Box
-from shardwise.plan.align import aligned
+from shardwise.plan.align import align_layout
 from shardwise.plan.transfer import Slot
 from tests.layout.oracle import digit, held_box, owned_box
 
@@ -89,7 +89,7 @@ def least_total(plan: Plan) -> int:
     c + t - 2 messages, + 1 if no contributor is a target; or, for axes that are partial on both sides, as
     many times what one position along them needs by itself, if that is less.
     """
-    src, dst = plan.src, aligned(plan.dst, plan.src.mesh) or plan.dst
+    src, dst = plan.src, align_layout(plan.dst, plan.src.mesh) or plan.dst
     best = _least(plan, ())
     if src.mesh is dst.mesh and src.reduce_op is dst.reduce_op and (kept := common(src.partial, dst.partial)):
         best = min(best, _least(plan, kept))

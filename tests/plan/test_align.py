@@ -4,7 +4,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from shardwise import CPU, Cut, DeviceMesh, Layout
-from shardwise.plan.align import aligned, index_of
+from shardwise.plan.align import align_layout, index_of
 from tests.layout.strategies import Bound, bound_layouts, meshes
 from tests.plan.cases import mesh_of, mesh_pairs
 
@@ -16,7 +16,7 @@ SIX = mesh_of(3, 2)
 def test_an_aligned_layout_puts_the_same_boxes_on_the_same_devices(data):
     mesh, other = data.draw(mesh_pairs())
     layout, shape = data.draw(bound_layouts(other))
-    found = aligned(layout, mesh)
+    found = align_layout(layout, mesh)
     if found is None or found is layout:
         return
     assert set(mesh.devices) == set(other.devices)
@@ -31,30 +31,30 @@ def test_an_aligned_layout_puts_the_same_boxes_on_the_same_devices(data):
 
 @given(meshes(max_axes=3, max_devices=24).flatmap(lambda mesh: bound_layouts(mesh)))
 def test_a_layout_on_its_own_mesh_is_aligned_already(case: Bound):
-    assert aligned(case.layout, case.layout.mesh) is case.layout
+    assert align_layout(case.layout, case.layout.mesh) is case.layout
 
 
 def test_meshes_that_differ_by_their_axes_are_aligned():
     flat = mesh_of(3, 2).flatten(name="f")
-    assert aligned(Layout(flat, ["f"]), SIX) == Layout(SIX, [("x", "y")])
-    assert aligned(Layout(flat, ["f:(1)3"], ["f:(3)2"]), SIX) == Layout(SIX, ["x"], ["y"])
+    assert align_layout(Layout(flat, ["f"]), SIX) == Layout(SIX, [("x", "y")])
+    assert align_layout(Layout(flat, ["f:(1)3"], ["f:(3)2"]), SIX) == Layout(SIX, ["x"], ["y"])
     turned = SIX.transpose(names=("u", "v"))
-    assert aligned(Layout(turned, [Cut(("u", "v"), split="chunk")]), SIX) == Layout(
+    assert align_layout(Layout(turned, [Cut(("u", "v"), split="chunk")]), SIX) == Layout(
         SIX, [Cut(("y", "x"), split="chunk")]
     )
 
 
 def test_a_sub_axis_that_cuts_across_the_axes_of_the_other_mesh_is_not_aligned():
     flat = SIX.flatten(name="f")
-    assert aligned(Layout(flat, ["f:(1)2", "f:(2)3"]), SIX) is None
-    assert aligned(Layout(flat, [None], ["f:(1)2"]), SIX) is None
+    assert align_layout(Layout(flat, ["f:(1)2", "f:(2)3"]), SIX) is None
+    assert align_layout(Layout(flat, [None], ["f:(1)2"]), SIX) is None
 
 
 def test_other_devices_are_not_aligned():
     moved = DeviceMesh((3, 2), ("x", "y"), [CPU(i + 1) for i in range(6)])
     shuffled = DeviceMesh((3, 2), ("x", "y"), [CPU(i) for i in (0, 2, 1, 3, 5, 4)])
     for other in (moved, shuffled, mesh_of(3), mesh_of(3, 4), DeviceMesh((3, 2), ("x", "y"), [CPU(0)] * 6)):
-        assert aligned(Layout(other, ["x"]), SIX) is None
+        assert align_layout(Layout(other, ["x"]), SIX) is None
 
 
 @given(meshes(max_axes=3, max_devices=40))

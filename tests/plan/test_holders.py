@@ -8,7 +8,7 @@ import pytest
 
 from shardwise import CPU, Cut, DeviceMesh, Layout
 from shardwise.layout.axis import Axis
-from shardwise.plan.holders import ListedSide, MeshSide, clipped, offset, spread
+from shardwise.plan.holders import Holders, clipped, offset, spread
 from tests.layout.oracle import digit, held_box, owned_box, position
 
 MESH = DeviceMesh((2, 4, 3), ("x", "y", "z"))
@@ -49,7 +49,7 @@ def free(layout: Layout) -> list[Axis]:
 
 @pytest.mark.parametrize("layout", LAYOUTS, ids=str)
 def test_a_slot_has_the_tile_and_the_box_of_its_positions(layout: Layout) -> None:
-    side = MeshSide(layout, SHAPE)
+    side = Holders(layout, SHAPE)
     assert side.tiling == layout.tiling(SHAPE)
     for device in DEVICES:
         assert side.tile(device) == tile(layout, device)
@@ -59,7 +59,7 @@ def test_a_slot_has_the_tile_and_the_box_of_its_positions(layout: Layout) -> Non
 
 @pytest.mark.parametrize("layout", LAYOUTS, ids=str)
 def test_the_slots_of_a_tile_are_those_that_have_it_at_a_position(layout: Layout) -> None:
-    side = MeshSide(layout, SHAPE)
+    side = Holders(layout, SHAPE)
     for batch in ([], free(layout)[:1], free(layout)[-1:], free(layout)):
         for like in (0, 5, 13, 23):
             for which in side.tiling.tiles():
@@ -69,7 +69,7 @@ def test_the_slots_of_a_tile_are_those_that_have_it_at_a_position(layout: Layout
 
 @pytest.mark.parametrize("layout", LAYOUTS, ids=str)
 def test_contributions_come_from_the_slots_that_stand_like_the_target_elsewhere(layout: Layout) -> None:
-    side, left = MeshSide(layout, SHAPE), free(layout)
+    side, left = Holders(layout, SHAPE), free(layout)
     for pending in ([], left[:1], left[::-1], left):
         others = [axis for axis in left if axis not in pending]
         for slot in DEVICES[::5]:
@@ -82,12 +82,12 @@ def test_contributions_come_from_the_slots_that_stand_like_the_target_elsewhere(
 
 def test_a_slot_is_the_nearest_to_itself() -> None:
     for layout in LAYOUTS:
-        side = MeshSide(layout, SHAPE)
+        side = Holders(layout, SHAPE)
         assert all(side.sources(tile(layout, d), d, ()) == [d] for d in DEVICES)
 
 
 def test_positions_are_told_apart_by_a_number() -> None:
-    side = MeshSide(LAYOUTS[-1], SHAPE)
+    side = Holders(LAYOUTS[-1], SHAPE)
     for axes in ([], [MESH.axis("x")], [SUB], [MESH.axis("z"), MESH.axis("y:(1)2")]):
         numbers = {(at(axes, d), side.position(d, axes)) for d in DEVICES}
         assert len({p for p, _ in numbers}) == len({n for _, n in numbers}) == len(numbers)
@@ -119,7 +119,7 @@ NUMBERS = tuple(100 + 2 * i for i in range(24))
 
 @pytest.mark.parametrize("layout", LAYOUTS, ids=str)
 def test_a_listed_side_is_a_mesh_side_by_other_numbers(layout: Layout) -> None:
-    plain, side = MeshSide(layout, SHAPE), ListedSide(layout, SHAPE, NUMBERS)
+    plain, side = Holders(layout, SHAPE), Holders(layout, SHAPE, NUMBERS)
     assert side.tiling == plain.tiling
     batch = free(layout)[:1]
     for device, slot in list(enumerate(NUMBERS))[::3]:
@@ -134,7 +134,7 @@ def test_a_listed_side_is_a_mesh_side_by_other_numbers(layout: Layout) -> None:
 
 def test_an_outsider_holds_nothing_and_stands_somewhere() -> None:
     mesh = DeviceMesh((3,), ("x",), [CPU(i) for i in (4, 5, 6)])
-    side = ListedSide(Layout(mesh, [None]), (6,), (4, 5, 6))
+    side = Holders(Layout(mesh, [None]), (6,), (4, 5, 6))
     for slot in (0, 1, 2, 3, 7):
         assert side.tile(slot) is None
         assert side.held(slot) is None
@@ -144,7 +144,7 @@ def test_an_outsider_holds_nothing_and_stands_somewhere() -> None:
 
 
 def test_the_order_of_pending_axes_is_the_order_of_the_sources() -> None:
-    side = MeshSide(LAYOUTS[-1], SHAPE)
+    side = Holders(LAYOUTS[-1], SHAPE)
     for pending in permutations(MESH.axis(n) for n in "xyz"):
         found = side.sources((0, 0), 7, pending)
         assert [position(MESH, pending, d) for d in found] == list(range(24))

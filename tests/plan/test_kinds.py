@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from shardwise import Cut, Layout, P, plan_reshard
 from shardwise.layout.tiling import DimTiling
-from shardwise.plan.kinds import nested, same_cut
+from shardwise.plan.kinds import is_nested, is_same_cut
 from tests.layout.strategies import cuts
 from tests.plan import oracle
 from tests.plan.cases import Transition, all_transitions, mesh_of, transitions
@@ -214,8 +214,8 @@ def test_cuts_nest_exactly_when_their_boundaries_do(data, size, parts, ratio):
     fine = DimTiling(size, parts * ratio, **data.draw(cuts(parts * ratio, size, halo=False)))
     coarse = DimTiling(size, parts, **data.draw(cuts(parts, size, halo=False)))
     ends = [(0, *(cut.interval(i)[1] for i in range(cut.parts))) for cut in (fine, coarse)]
-    assert nested(fine, coarse) == (ends[0][::ratio] == ends[1])
-    assert same_cut(fine, coarse) == (ends[0] == ends[1])
+    assert is_nested(fine, coarse) == (ends[0][::ratio] == ends[1])
+    assert is_same_cut(fine, coarse) == (ends[0] == ends[1])
 
 
 def test_cuts_nest_exactly_when_every_boundary_does():
@@ -233,7 +233,7 @@ def test_cuts_nest_exactly_when_every_boundary_does():
             fines.append(DimTiling(size, parts * ratio, offsets=move_one(ends, int(rng.integers(len(ends))))))
         for fine, coarse in product(fines, coarses):
             ends = [[0, *(cut.interval(i)[1] for i in range(cut.parts))] for cut in (fine, coarse)]
-            assert nested(fine, coarse) == (ends[0][::ratio] == ends[1]), (fine, coarse)
+            assert is_nested(fine, coarse) == (ends[0][::ratio] == ends[1]), (fine, coarse)
             nests += ends[0][::ratio] == ends[1]
     assert nests > 1000
 
@@ -243,7 +243,7 @@ def test_even_cuts_nest_exactly_when_every_boundary_does():
         for splits in product(SPLITS, repeat=2):
             fine, coarse = DimTiling(size, parts * ratio, splits[0]), DimTiling(size, parts, splits[1])
             ends = [[0, *(cut.interval(i)[1] for i in range(cut.parts))] for cut in (fine, coarse)]
-            assert nested(fine, coarse) == (ends[0][::ratio] == ends[1]), (fine, coarse)
+            assert is_nested(fine, coarse) == (ends[0][::ratio] == ends[1]), (fine, coarse)
 
 
 SPLITS: list[Any] = ["balanced", "chunk"]

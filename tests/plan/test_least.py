@@ -8,7 +8,7 @@ import pytest
 
 from shardwise import CPU, Cut, DeviceMesh, Layout
 from shardwise.layout.axis import Axis
-from shardwise.plan.holders import ListedSide, MeshSide
+from shardwise.plan.holders import Holders
 from shardwise.plan.least import Option, least
 from tests.layout.oracle import digit, owned_box
 from tests.plan.cases import mesh_of
@@ -73,7 +73,7 @@ SIDES = [[None], ["x"], ["y"], [("x", "y")], [("y", "x")], [Cut("y", offsets=(0,
 def test_it_is_the_fewest_for_every_choice_of_axes(src) -> None:
     for dst in SIDES:
         before, after = Layout(MESH, src), Layout(MESH, dst)
-        a, b = MeshSide(before, (5,)), MeshSide(after, (5,))
+        a, b = Holders(before, (5,)), Holders(after, (5,))
         both = tuple(axis for axis in before.replicated_axes if axis in after.replicated_axes)
         for batch in some(both):
             for pending in some(tuple(axis for axis in before.replicated_axes if axis not in batch)):
@@ -83,7 +83,7 @@ def test_it_is_the_fewest_for_every_choice_of_axes(src) -> None:
 
 
 def test_named_numbers() -> None:
-    one = MeshSide(Layout(MESH, [None]), (5,))
+    one = Holders(Layout(MESH, [None]), (5,))
     assert least(one, one, Option((), (), ())) == 0
     assert least(one, one, Option((X,), (), ())) == 5 * (2 + 6 - 2)
     assert least(one, one, Option((X,), (), (Y,))) == 5 * 3 * (2 + 2 - 2)
@@ -96,16 +96,16 @@ def test_named_numbers() -> None:
 def test_no_dims_no_elements_and_one_element(shape: tuple[int, ...]) -> None:
     count = 0 if shape == (0,) else 1
     before, after = Layout(MESH, ["x"] * len(shape)), Layout(MESH, [None] * len(shape))
-    a, b = MeshSide(before, shape), MeshSide(after, shape)
+    a, b = Holders(before, shape), Holders(after, shape)
     assert least(a, b, Option((), (), ())) == (3 if shape == (1,) else 0)
     assert least(a, b, Option((Y,), (), ())) == count * (3 + 6 - 2)
 
 
 def test_where_no_contributor_is_a_target_it_takes_one_message_more() -> None:
     old, new = mesh_of(3), DeviceMesh((2,), ("x",), [CPU(3), CPU(4)])
-    a, b = ListedSide(Layout(old, [None]), (7,), (0, 1, 2)), ListedSide(Layout(new, [None]), (7,), (3, 4))
+    a, b = Holders(Layout(old, [None]), (7,), (0, 1, 2)), Holders(Layout(new, [None]), (7,), (3, 4))
     assert least(a, b, Option((old.axis("x"),), (), ())) == 7 * (3 + 2 - 2 + 1)
     assert least(a, b, Option((), (), ())) == 7 * 2
-    near = ListedSide(Layout(new, [None]), (7,), (2, 4))
+    near = Holders(Layout(new, [None]), (7,), (2, 4))
     assert least(a, near, Option((old.axis("x"),), (), ())) == 7 * (3 + 2 - 2)
     assert least(a, near, Option((), (), ())) == 7

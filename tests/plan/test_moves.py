@@ -12,7 +12,7 @@ from shardwise import CPU, Cut, DeviceMesh, Layout, plan_reshard
 from shardwise.layout.axis import Axis
 from shardwise.layout.tiling import Box, box_size
 from shardwise.plan import moves, steps
-from shardwise.plan.holders import ListedSide, MeshSide
+from shardwise.plan.holders import Holders
 from shardwise.plan.moves import DirectMove, Move, ReduceMove, Shares, SpreadMove
 from tests.plan import oracle
 from tests.plan.cases import Transition, all_transitions, mesh_of, transitions
@@ -137,7 +137,7 @@ ROWS: list[list[Any]] = [
 def test_a_direct_move_brings_exactly_what_is_lacking(src: list[Any]) -> None:
     mesh, shape = mesh_of(2, 3), (7, 5)
     for dst in ROWS:
-        a, b = MeshSide(Layout(mesh, src), shape), MeshSide(Layout(mesh, dst), shape)
+        a, b = Holders(Layout(mesh, src), shape), Holders(Layout(mesh, dst), shape)
         move = DirectMove(a, b)
         assert not move.reduces
         found = both_ways(move, range(6))
@@ -156,7 +156,7 @@ def test_along_batch_axes_every_position_moves_by_itself() -> None:
     mesh = mesh_of(2, 3)
     x = mesh.axis("x")
     for src, dst in product([[None], ["y"]], [[None], ["y"]]):
-        a, b = MeshSide(Layout(mesh, src, ["x"]), (7,)), MeshSide(Layout(mesh, dst, ["x"]), (7,))
+        a, b = Holders(Layout(mesh, src, ["x"]), (7,)), Holders(Layout(mesh, dst, ["x"]), (7,))
         move = DirectMove(a, b, (x,))
         assert x in move.apart
         for t in both_ways(move, range(6)):
@@ -176,16 +176,16 @@ def test_along_batch_axes_every_position_moves_by_itself() -> None:
 def test_taking_from_the_nearest_is_fair_unless_replicas_are_split(src, dst, symmetric, apart) -> None:
     mesh = mesh_of(2, 3)
     a, b = Layout(mesh, src), Layout(mesh, dst)
-    move = DirectMove(MeshSide(a, (6,)), MeshSide(b, (6,)))
+    move = DirectMove(Holders(a, (6,)), Holders(b, (6,)))
     assert move.is_symmetric is symmetric
     assert [str(axis) for axis in move.apart] == apart
-    listed = DirectMove(ListedSide(a, (6,), tuple(range(6))), ListedSide(b, (6,), tuple(range(6))))
+    listed = DirectMove(Holders(a, (6,), tuple(range(6))), Holders(b, (6,), tuple(range(6))))
     assert not listed.is_symmetric
     assert listed.apart == ()
 
 
 def shares(src: Layout, dst: Layout, shape: tuple[int, ...], **axes: tuple[Axis, ...]) -> Shares:
-    return Shares(MeshSide(src, shape), MeshSide(dst, shape), **axes)
+    return Shares(Holders(src, shape), Holders(dst, shape), **axes)
 
 
 PENDING = [(src, dst) for src in ([None, None], ["y", None], [None, Cut("y", split="chunk")]) for dst in ROWS[:5]]
@@ -271,8 +271,8 @@ def test_the_position_where_fewest_lack_it_is_given_the_value() -> None:
 def test_where_boxes_would_be_very_many_each_is_given_cells_of_its_own(parts: int, able: int, each: int) -> None:
     old, new = mesh_of(parts, 2), DeviceMesh((able,), ("x",), [CPU(1000 + i) for i in range(able)])
     numbers = tuple(range(2 * parts + able))
-    src = ListedSide(Layout(old, ["x"]), (parts * able,), numbers[: 2 * parts])
-    dst = ListedSide(Layout(new, [None]), (parts * able,), numbers[2 * parts :])
+    src = Holders(Layout(old, ["x"]), (parts * able,), numbers[: 2 * parts])
+    dst = Holders(Layout(new, [None]), (parts * able,), numbers[2 * parts :])
     some = Shares(src, dst, (old.axis("y"),))
     found = [some.reducers((i,), (0,), numbers[-1]) for i in range(parts)]
     assert max(map(len, found)) == each
@@ -289,8 +289,8 @@ def test_where_boxes_would_be_very_many_each_is_given_cells_of_its_own(parts: in
 
 def test_cells_are_counted_from_the_first_that_a_target_meets() -> None:
     old, new = mesh_of(66, 2), DeviceMesh((2, 32), ("x", "y"), [CPU(1000 + i) for i in range(64)])
-    src = ListedSide(Layout(old, ["x"]), (66,), tuple(range(132)))
-    dst = ListedSide(Layout(new, ["x"]), (66,), tuple(range(132, 196)))
+    src = Holders(Layout(old, ["x"]), (66,), tuple(range(132)))
+    dst = Holders(Layout(new, ["x"]), (66,), tuple(range(132, 196)))
     some = Shares(src, dst, (old.axis("y"),))
     for half in range(2):
         able = range(132 + 32 * half, 164 + 32 * half)
@@ -300,7 +300,7 @@ def test_cells_are_counted_from_the_first_that_a_target_meets() -> None:
 
 def test_outsiders_take_no_part() -> None:
     old, new = mesh_of(2), DeviceMesh((2,), ("x",), [CPU(2), CPU(3)])
-    a, b = ListedSide(Layout(old, [None]), (4,), (0, 1)), ListedSide(Layout(new, ["x"]), (4,), (2, 3))
+    a, b = Holders(Layout(old, [None]), (4,), (0, 1)), Holders(Layout(new, ["x"]), (4,), (2, 3))
     some = Shares(a, b, (old.axis("x"),))
     assert list(some.kept(0)) == list(some.of(1)) == []
     assert list(ReduceMove(some).outgoing(2)) == list(ReduceMove(some).incoming(0)) == []
@@ -314,8 +314,8 @@ def test_outsiders_take_no_part() -> None:
 def test_holders_are_given_targets_until_they_have_their_share() -> None:
     # Two holders outside of the new mesh; five targets of 4, 1, 1, 1, 1 elements: the first two are 4 and 4.
     old, new = mesh_of(2), DeviceMesh((5,), ("x",), [CPU(10 + i) for i in range(5)])
-    a = ListedSide(Layout(old, [None]), (8,), (0, 1))
-    b = ListedSide(Layout(new, [Cut("x", offsets=(0, 4, 5, 6, 7, 8))]), (8,), (2, 3, 4, 5, 6))
+    a = Holders(Layout(old, [None]), (8,), (0, 1))
+    b = Holders(Layout(new, [Cut("x", offsets=(0, 4, 5, 6, 7, 8))]), (8,), (2, 3, 4, 5, 6))
     found = both_ways(DirectMove(a, b), range(7))
     sent = [sum(t.size for t in found if t.source == holder) for holder in (0, 1)]
     assert sent == [4, 4]

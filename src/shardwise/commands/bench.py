@@ -28,23 +28,23 @@ def bench(quick: bool, only: tuple[str, ...], json_file: Path | None, html_file:
     """
     areas, clock, report, running, tables, page = map(_benchmark, ("areas", "clock", "report", "run", "tables", "page"))
     try:
-        found = areas.chosen(only)
+        selection = areas.chosen(only)
         if listed:
-            for area in found:
+            for area in selection:
                 click.echo(f"{area.name:10} {area.title}")
             return
         for path in (json_file, html_file):  # before twenty minutes are gone
             if path is not None and not path.absolute().parent.is_dir():
                 raise click.ClickException(f"there is no folder {str(path.parent)!r} to write {path.name!r} into.")
-        made = running.run(found, clock.EFFORTS["quick" if quick else "full"])
+        results = running.run(selection, clock.EFFORTS["quick" if quick else "full"])
     except areas.AreaError as error:
         raise click.ClickException(str(error)) from None
-    tables.show(made, Console(width=None if sys.stdout.isatty() else 160))
+    tables.show(results, Console(width=None if sys.stdout.isatty() else 160))
     if json_file is not None:
-        report.write(made, json_file)
+        report.write(results, json_file)
     if html_file is not None:
-        html_file.write_text(page.page(made), encoding="utf-8")
-    if made.failed:
+        html_file.write_text(page.page(results), encoding="utf-8")
+    if results.failed:
         raise click.exceptions.Exit(1)
 
 

@@ -43,7 +43,7 @@ def cost(file: str, links: Sequence[str]) -> None:
         verify(module)
         model = _links(links, _rank(module))
         module = module if is_partitioned(module) else propagate(module)
-        click.echo(shown(costed(module, model)))
+        click.echo(cost_table(costed(module, model)))
 
 
 def _rank(module: ModuleOp) -> int:
@@ -63,17 +63,17 @@ def _links(given: Sequence[str], rank: int) -> Links:
     return read_links(given, "--link", "1=1e-6,400e9", named)
 
 
-def shown(found: Cost) -> str:
+def cost_table(costs: Cost) -> str:
     """Return a cost as a table."""
     rows: list[tuple[str, ...]] = [HEAD]
-    for line in found.lines:
+    for line in costs.lines:
         over = f"@{line.grid} {list(line.axes)}"
         numbers = _count(line.received), _count(line.total), _time(line.time)
         rows.append((str(line.place or "-"), line.name, over, *numbers))
-    rows.append(("", "all", "", _count(found.received), _count(found.total), _time(found.time)))
+    rows.append(("", "all", "", _count(costs.received), _count(costs.total), _time(costs.time)))
     widths = [max(len(row[k]) for row in rows) for k in range(len(HEAD))]
     text = ["  ".join(_cell(k, cell, widths[k]) for k, cell in enumerate(row)).rstrip() for row in rows]
-    return "\n".join([*text, f"memory per device: {_count(found.memory)} bytes"])
+    return "\n".join([*text, f"memory per device: {_count(costs.memory)} bytes"])
 
 
 def _cell(column: int, cell: str, width: int) -> str:

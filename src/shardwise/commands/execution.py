@@ -44,7 +44,7 @@ def exec_(
         results = _results(file, inputs, check, function, grids)
         _show(results)
         if output is not None:
-            _save([_stacked(i, result) for i, result in enumerate(results)], output)
+            _save([_stack(i, result) for i, result in enumerate(results)], output)
 
 
 # The whole of a result, or what each device has of it.
@@ -56,16 +56,16 @@ def _results(file: str, inputs: Sequence[str], check: bool, function: str | None
 
     module = parse_module(*read(file))
     verify(module)
-    arrays = [_loaded(path) for path in inputs]
+    arrays = [_load(path) for path in inputs]
     options: dict[str, Any] = {"function": function, "grids": dict(map(_grid, grids))}
     if is_partitioned(module):
         if check:
             raise ArgumentError("the module is partitioned already, so there is no whole to check it against.")
         return _on_devices(module, arrays, options)
     if not any(op.name == "shard.grid" for op in module.body.block.ops):  # there is nothing to partition
-        return _listed(execute(module, *arrays, **options))
+        return _as_list(execute(module, *arrays, **options))
     if not check:
-        return _listed(execute_partitioned(module, *arrays, **options))
+        return _as_list(execute_partitioned(module, *arrays, **options))
     comparison = check_partition(module, *arrays, **options)
     if not comparison.agree:
         raise click.ClickException(str(comparison))
@@ -77,32 +77,32 @@ def _on_devices(module: ModuleOp, arrays: Sequence[np.ndarray], options: dict[st
     from shardwise.ir import execute_on_devices
     from shardwise.ir.interpret.stacks import unstack_inputs
 
-    given = unstack_inputs(module, arrays, **options)
-    made = [_listed(values) for values in execute_on_devices(module, *given, **options)]
-    return [list(values) for values in zip(*made, strict=True)]
+    stacks = unstack_inputs(module, arrays, **options)
+    results = [_as_list(values) for values in execute_on_devices(module, *stacks, **options)]
+    return [list(values) for values in zip(*results, strict=True)]
 
 
-def _stacked(index: int, result: Result) -> np.ndarray:
+def _stack(index: int, result: Result) -> np.ndarray:
     from shardwise.ir.interpret.stacks import stack_result
 
     return stack_result(index, result) if isinstance(result, list) else np.asarray(result)
 
 
-def _listed(values: Any) -> list[Any]:
+def _as_list(values: Any) -> list[Any]:
     return [] if values is None else list(values) if isinstance(values, tuple) else [values]
 
 
-def _loaded(path: str) -> np.ndarray:
+def _load(path: str) -> np.ndarray:
     try:
         with Path(path).open("rb") as file:
-            found = np.load(file, allow_pickle=False)
+            array = np.load(file, allow_pickle=False)
     # An empty file ends too early, and what begins like an archive may be none.
     except (OSError, ValueError, EOFError, BadZipFile) as error:
         what = error.strerror if isinstance(error, OSError) and error.strerror else error
         raise ArgumentError(f"{path} cannot be read as an array: {what}") from None
-    if not isinstance(found, np.ndarray):
-        raise ArgumentError(f"{path} holds several arrays ({', '.join(found)}); save the one to use with numpy.save.")
-    return found
+    if not isinstance(array, np.ndarray):
+        raise ArgumentError(f"{path} holds several arrays ({', '.join(array)}); save the one to use with numpy.save.")
+    return array
 
 
 def _grid(text: str) -> tuple[str, tuple[int, ...]]:

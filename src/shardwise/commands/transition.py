@@ -50,11 +50,11 @@ def explain(
     try:
         grid, sizes = read_mesh(mesh), read_shape(shape)
         before, after = (read_layout(text, grid, len(sizes)) for text in (src, dst))
-        given = [text for several in links for text in several.replace(";", " ").split()]
-        found = read_links(
-            given, "--links", "dp=1e-6,400e9", lambda axis, text: str(grid.axis(axis, f"--links {text}"))
+        texts = [text for several in links for text in several.replace(";", " ").split()]
+        model = read_links(
+            texts, "--links", "dp=1e-6,400e9", lambda axis, text: str(grid.axis(axis, f"--links {text}"))
         )
-        shown = report(plan_reshard(before, after, sizes, dtype, links=found))
+        shown = report(plan_reshard(before, after, sizes, dtype, links=model))
         Console().print(shown)
         if html is not None:
             _write(html, shown.html, "--html")

@@ -8,7 +8,7 @@ from itertools import product
 from math import prod
 from typing import Any
 
-from shardwise.caches import Interning, cache
+from shardwise.caches import cache, intern
 from shardwise.errors import BindingError
 from shardwise.layout.layout import Layout, Shape
 from shardwise.layout.tiling import Box, Tiling
@@ -121,15 +121,12 @@ class Storage:
         return tuple(tuple(stop - start for start, stop in box) for box in self.boxes)
 
 
-_interning = Interning()
-
-
 @cache()
 def storage_of(layout: Layout, shape: Shape) -> Storage:
     """Return the storage of a layout and shape; equal ones are the same object."""
     if prod(shape) >= MOST_ELEMENTS:
         raise BindingError(f"a tensor has fewer than 2**58 elements, got shape {shape}.")
-    return _interning.get((layout, shape), lambda: Storage(layout, shape))
+    return intern(Storage, layout=layout, shape=shape)
 
 
 Region = tuple[Any, ...]  # a slice per dim, then an ellipsis, without which NumPy makes scalars of 0-d arrays

@@ -34,9 +34,9 @@ def current_mesh(mesh: DeviceMesh | None = None) -> DeviceMesh:
     ...     current_mesh(), current_mesh(DeviceMesh((4,), ("y",)))
     (DeviceMesh(x=2), DeviceMesh(y=4))
     """
-    found = _current.get() if mesh is None else mesh
-    if found is None:
+    mesh = _current.get() if mesh is None else mesh
+    if mesh is None:
         raise MeshError("no mesh was given.\n  pass mesh=DeviceMesh(...), or work inside `with mesh_context(mesh):`.")
-    if not isinstance(found, DeviceMesh):
-        raise ArgumentError(f"a DeviceMesh was expected, got {found!r}.")
-    return found
+    if not isinstance(mesh, DeviceMesh):
+        raise ArgumentError(f"a DeviceMesh was expected, got {mesh!r}.")
+    return mesh

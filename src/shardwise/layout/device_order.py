@@ -43,13 +43,13 @@ class RegularOrder:
 def virtual_order(shape: Sequence[int]) -> RegularOrder:
     """Return the order of as many virtual CPU devices as the mesh has slots."""
     strides = [prod(shape[i + 1 :]) for i in range(len(shape))]
-    return RegularOrder("cpu", 0, tuple(joined([(n, s)]) for n, s in zip(shape, strides, strict=True)))
+    return RegularOrder("cpu", 0, tuple(join_factors([(n, s)]) for n, s in zip(shape, strides, strict=True)))
 
 
-def joined(factors: Sequence[tuple[int, int]]) -> Factors:
+def join_factors(factors: Sequence[tuple[int, int]]) -> Factors:
     """Return the canonical factors: no size one, and neighbours that run on joined.
 
-    >>> joined([(2, 4), (1, 9), (4, 1)])
+    >>> join_factors([(2, 4), (1, 9), (4, 1)])
     ((8, 1),)
     """
     out: list[tuple[int, int]] = []
@@ -63,7 +63,7 @@ def joined(factors: Sequence[tuple[int, int]]) -> Factors:
     return tuple(out)
 
 
-def fitted(devices: tuple[Device, ...], shape: Sequence[int]) -> RegularOrder | None:
+def fit_order(devices: tuple[Device, ...], shape: Sequence[int]) -> RegularOrder | None:
     """Return the regular order that lists exactly these devices, or None if there is none."""
     label = devices[0].label
     if any(type(d) is not KINDS.get(label) for d in devices):
@@ -73,11 +73,11 @@ def fitted(devices: tuple[Device, ...], shape: Sequence[int]) -> RegularOrder | 
     lines = [ids[tuple(slice(None) if i == k else 0 for i in range(len(shape)))] - start for k in range(len(shape))]
     if not np.array_equal(reduce(np.add.outer, lines, np.array(start)), ids):
         return None
-    axes = [_factored(line.tolist()) for line in lines]
+    axes = [_factors_of(line.tolist()) for line in lines]
     return None if None in axes else RegularOrder(label, start, tuple(a for a in axes if a is not None))
 
 
-def _factored(line: list[int]) -> Factors | None:
+def _factors_of(line: list[int]) -> Factors | None:
     # Peel the minor factor: the longest run of one stride that repeats to the end.
     if len(line) == 1:
         return ()
@@ -89,8 +89,8 @@ def _factored(line: list[int]) -> Factors | None:
     rest = line[::run]
     if any(line[i] != rest[i // run] + (i % run) * stride for i in range(len(line))):
         return None
-    major = _factored(rest)
-    return None if major is None else joined([*major, (run, stride)])
+    major = _factors_of(rest)
+    return None if major is None else join_factors([*major, (run, stride)])
 
 
 def _offset(factors: Factors, coord: int) -> int:

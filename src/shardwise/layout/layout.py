@@ -8,8 +8,8 @@ from itertools import chain
 from math import prod
 from typing import Any
 
-from shardwise.caches import Interned, Interning, cache
-from shardwise.errors import ArgumentError, BindingError, LayoutError, RangeError, as_int, checked_int, listed
+from shardwise.caches import Interned, cache, intern
+from shardwise.errors import ArgumentError, BindingError, LayoutError, RangeError, as_int, checked_int, listed, seal
 from shardwise.layout.axis import Axis, check_disjoint, merged
 from shardwise.layout.context import current_mesh
 from shardwise.layout.cut import AxisLike, Cut, cut_of
@@ -23,9 +23,9 @@ Shape = tuple[int, ...]
 
 
 draw_layout: Slot[[Layout, Shape], str] = Slot("draw_layout")
-_interning = Interning()
 
 
+@seal
 class Layout(Interned, Drawable):
     """How one tensor is spread over one mesh: per dim a `Cut`, and the axes that are partial.
 
@@ -84,12 +84,6 @@ class Layout(Interned, Drawable):
 
     def __reduce__(self) -> tuple[Any, ...]:
         return _intern, (self.mesh, self.dims, self.partial, self.reduce_op)
-
-    def __setattr__(self, key: str, value: object) -> None:
-        raise AttributeError(f"a Layout does not change; make a new one instead of setting {key!r}.")
-
-    def __delattr__(self, key: str) -> None:
-        raise AttributeError(f"a Layout does not change; {key!r} cannot be deleted.")
 
     def __str__(self) -> str:
         """Return the short form used in tables: axes per dim between bars, then what is pending."""
@@ -339,14 +333,7 @@ def checked_shape(shape: Sequence[int]) -> Shape:
 
 
 def _intern(mesh: DeviceMesh, dims: tuple[Cut, ...], partial: tuple[Axis, ...], op: ReduceOp | None) -> Layout:
-    return _interning.get((mesh, dims, partial, op), lambda: _new(mesh, dims, partial, op))
-
-
-def _new(mesh: DeviceMesh, dims: tuple[Cut, ...], partial: tuple[Axis, ...], op: ReduceOp | None) -> Layout:
-    layout = object.__new__(Layout)
-    for slot, value in (("mesh", mesh), ("dims", dims), ("partial", partial), ("reduce_op", op)):
-        object.__setattr__(layout, slot, value)
-    return layout
+    return intern(Layout, mesh=mesh, dims=dims, partial=partial, reduce_op=op)
 
 
 def _entries(dims: Iterable[Any]) -> list[Cut]:

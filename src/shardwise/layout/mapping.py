@@ -126,7 +126,7 @@ class PlacementMapping(DeviceMapping):
         if not isinstance(layout, Layout):
             raise ArgumentError(f"PlacementMapping.from_layout takes a Layout, got {layout!r}.")
         names = layout.mesh.axis_names
-        found: dict[str, Placement] = {}
+        placements: dict[str, Placement] = {}
         for axis in (*layout.sharded_axes, *layout.partial):
             if not axis.is_whole:
                 raise ConversionError(
@@ -147,9 +147,10 @@ class PlacementMapping(DeviceMapping):
                     f"dim {dim} is padded with {cut.details.lstrip(', ')} but not sharded, "
                     "which placements cannot say.\n  keep the Layout."
                 )
-            found |= {n: Sharded(dim, split=cut.split, offsets=cut.offsets, halo=cut.halo, edge=cut.edge) for n in own}
-        found |= {axis.name: Partial(layout.reduce_op or "sum") for axis in layout.partial}
-        return cls(layout.mesh, [found.get(name, Replicated()) for name in names])
+            sharded = Sharded(dim, split=cut.split, offsets=cut.offsets, halo=cut.halo, edge=cut.edge)
+            placements |= dict.fromkeys(own, sharded)
+        placements |= {axis.name: Partial(layout.reduce_op or "sum") for axis in layout.partial}
+        return cls(layout.mesh, [placements.get(name, Replicated()) for name in names])
 
 
 @seal

@@ -8,18 +8,17 @@ from itertools import product
 from math import prod
 from typing import Any
 
-from shardwise.caches import Interned, Interning
-from shardwise.errors import ArgumentError, LayoutError, MeshError, as_int, checked_int, did_you_mean, listed
+from shardwise.caches import Interned, intern
+from shardwise.errors import ArgumentError, LayoutError, MeshError, as_int, checked_int, did_you_mean, listed, seal
 from shardwise.layout.axis import SUB_AXIS, Axis, check_disjoint, gaps
 from shardwise.layout.device import Device
-from shardwise.layout.device_order import RegularOrder, fitted, joined, virtual_order
+from shardwise.layout.device_order import RegularOrder, fit_order, join_factors, virtual_order
 from shardwise.layout.notebook import Drawable
 
 Order = RegularOrder | tuple[Device, ...]
 
-_interning = Interning()
 
-
+@seal
 class DeviceMesh(Interned, Drawable):
     """An n-dimensional grid of devices whose axes have names.
 
@@ -43,7 +42,7 @@ class DeviceMesh(Interned, Drawable):
     (False, False, True)
     """
 
-    __slots__ = ("__dict__", "__weakref__", "_axes", "_order", "axis_names", "mesh_shape", "name")
+    __slots__ = ("__dict__", "__weakref__", "_order", "axis_names", "mesh_shape", "name")
 
     mesh_shape: tuple[int, ...]
     axis_names: tuple[str, ...]
@@ -74,12 +73,6 @@ class DeviceMesh(Interned, Drawable):
 
     def __reduce__(self) -> tuple[Any, ...]:
         return _intern, (type(self), self.mesh_shape, self.axis_names, self._order, self.name)
-
-    def __setattr__(self, key: str, value: object) -> None:
-        raise AttributeError(f"a DeviceMesh does not change; make a new one instead of setting {key!r}.")
-
-    def __delattr__(self, key: str) -> None:
-        raise AttributeError(f"a DeviceMesh does not change; {key!r} cannot be deleted.")
 
     def __str__(self) -> str:
         return ", ".join(f"{n}={s}" for n, s in zip(self.axis_names, self.mesh_shape, strict=True))
@@ -152,13 +145,11 @@ class DeviceMesh(Interned, Drawable):
         4
         """
         # Only names and axes are remembered: by number, 1.0 and True would find axis 1.
-        kept = isinstance(axis, str | Axis)
-        found = self._axes.get(axis) if kept else None
-        if found is None:
-            found = self._parsed(axis, f" in {where}" if where else "")
-            if kept:
-                self._axes[axis] = found
-        return found
+        if not isinstance(axis, str | Axis):
+            return self._parse(axis, f" in {where}" if where else "")
+        if axis not in self._axes:
+            self._axes[axis] = self._parse(axis, f" in {where}" if where else "")
+        return self._axes[axis]
 
     def axis_size(self, axis: str | int | Axis) -> int:
         """Return the size of an axis or sub-axis."""
@@ -184,8 +175,8 @@ class DeviceMesh(Interned, Drawable):
 
     def device_coord(self, index: int, axis: str | int | Axis) -> int:
         """Return the position of the device with this index along one axis or sub-axis."""
-        found = self.axis(axis)
-        return self.checked_index(index) // self.divisor(found) % found.size
+        own = self.axis(axis)
+        return self.checked_index(index) // self.divisor(own) % own.size
 
     def coords(self, index: int) -> tuple[int, ...]:
         """Return the position of a device along every axis."""
@@ -220,17 +211,17 @@ class DeviceMesh(Interned, Drawable):
         >>> DeviceMesh((2, 2), ("x", "y")).groups(("y", "x"))
         [(0, 2, 1, 3)]
         """
-        found = self._several(axes, "groups")
-        steps = _offsets(self, found)
-        return [tuple(first + step for step in steps) for first in _offsets(self, self.rest(found))]
+        chosen = self._resolve(axes, "groups")
+        steps = _offsets(self, chosen)
+        return [tuple(first + step for step in steps) for first in _offsets(self, self.rest(chosen))]
 
     def group(self, index: int, axes: str | int | Sequence[str | int | Axis]) -> tuple[int, ...]:
         """Return the one group over `axes` that this device belongs to."""
-        found, first = self._several(axes, "group"), self.checked_index(index)
-        for axis in found:
+        chosen, first = self._resolve(axes, "group"), self.checked_index(index)
+        for axis in chosen:
             divisor = self.divisor(axis)
             first -= first // divisor % axis.size * divisor
-        return tuple(first + step for step in _offsets(self, found))
+        return tuple(first + step for step in _offsets(self, chosen))
 
     # -- meshes made from this one -----------------------------------------------------------------
 
@@ -242,8 +233,8 @@ class DeviceMesh(Interned, Drawable):
         >>> DeviceMesh((2, 4), ("dp", "tp")).select("tp").devices
         (CPU(0), CPU(1), CPU(2), CPU(3))
         """
-        found = self._several(axes, "select")
-        return self._derived([[axis] for axis in found], names or [a.name for a in found], {})
+        chosen = self._resolve(axes, "select")
+        return self._derive([[axis] for axis in chosen], names or [a.name for a in chosen], {})
 
     def fix(self, positions: Mapping[str, int] | None = None, /, **more: int) -> DeviceMesh:
         """Return the mesh of the other axes, at these positions of the named ones.
@@ -257,7 +248,7 @@ class DeviceMesh(Interned, Drawable):
         check_disjoint([axis for axis, _ in given], "fix")
         fixed = {axis: _position(axis, at) for axis, at in given}
         names = [n for n in self.axis_names if self.axis(n) not in fixed]
-        return self._derived([[a for a in self.rest(fixed) if a.name == n] for n in names], names, fixed)
+        return self._derive([[a for a in self.rest(fixed) if a.name == n] for n in names], names, fixed)
 
     def transpose(self, *axes: str | int, names: Sequence[str] | None = None) -> DeviceMesh:
         """Return the same devices with the axes in another order; without arguments, reversed.
@@ -265,8 +256,8 @@ class DeviceMesh(Interned, Drawable):
         >>> DeviceMesh((2, 2), ("x", "y")).transpose().devices
         (CPU(0), CPU(2), CPU(1), CPU(3))
         """
-        found = self._several(axes or self.axis_names[::-1], "transpose")
-        left = [*self.rest(found), *(n for n in self.axis_names if n not in {a.name for a in found})]
+        chosen = self._resolve(axes or self.axis_names[::-1], "transpose")
+        left = [*self.rest(chosen), *(n for n in self.axis_names if n not in {a.name for a in chosen})]
         if left := list(dict.fromkeys(map(str, left))):
             raise MeshError(f"transpose needs every axis of the mesh ({self}); missing: {', '.join(left)}.")
         return self.select(*axes or self.axis_names[::-1], names=names)
@@ -277,21 +268,25 @@ class DeviceMesh(Interned, Drawable):
         >>> DeviceMesh((2, 2, 2), ("x", "y", "z")).flatten("y", "z")
         DeviceMesh(x=2, y_z=4)
         """
-        found = self._several(axes or self.axis_names, "flatten")
+        chosen = self._resolve(axes or self.axis_names, "flatten")
         names, parts = [], []
         for own in self.axis_names:
-            if found and own == found[0].name:
-                names.append(name or "_".join(dict.fromkeys(a.name for a in found)))
-                parts.append(list(found))
-            left = [a for a in self.rest(found) if a.name == own]
-            if left or (self.axis(own).size == 1 and self.axis(own) not in found):
+            if chosen and own == chosen[0].name:
+                names.append(name or "_".join(dict.fromkeys(a.name for a in chosen)))
+                parts.append(list(chosen))
+            left = [a for a in self.rest(chosen) if a.name == own]
+            if left or (self.axis(own).size == 1 and self.axis(own) not in chosen):
                 names.append(own)
                 parts.append(left)
-        return self._derived(parts, names, {})
+        return self._derive(parts, names, {})
 
     # -- inside ------------------------------------------------------------------------------------
 
-    def _derived(self, parts: list[list[Axis]], names: Sequence[str], fixed: Mapping[Axis, int]) -> DeviceMesh:
+    @cached_property
+    def _axes(self) -> dict[str | Axis, Axis]:
+        return {}  # that were asked for, by what was asked
+
+    def _derive(self, parts: list[list[Axis]], names: Sequence[str], fixed: Mapping[Axis, int]) -> DeviceMesh:
         shape, names = tuple(prod(a.size for a in part) for part in parts), _checked_names(names)
         if len(names) != len(shape):
             raise MeshError(f"a mesh needs one name per axis, got {len(shape)} axes and names {names}.")
@@ -308,7 +303,7 @@ class DeviceMesh(Interned, Drawable):
         factors = [[self.factors(axis) for axis in part] for part in parts]
         if any(None in part for part in factors):
             return None
-        axes = tuple(joined([f for found in part if found for f in found]) for part in factors)
+        axes = tuple(join_factors([factor for axis in part if axis for factor in axis]) for part in factors)
         return RegularOrder(self._order.label, self.device(first).id, axes)
 
     def factors(self, axis: Axis) -> list[tuple[int, int]] | None:
@@ -335,12 +330,12 @@ class DeviceMesh(Interned, Drawable):
             above = below
         return out
 
-    def _several(self, axes: str | int | Axis | Sequence[str | int | Axis], where: str) -> tuple[Axis, ...]:
+    def _resolve(self, axes: str | int | Axis | Sequence[str | int | Axis], where: str) -> tuple[Axis, ...]:
         single = isinstance(axes, str | Axis) or as_int(axes) is not None
         given: tuple[Any, ...] = (axes,) if single else listed(axes, f"{where} needs one axis or a tuple of axes")
-        found = tuple(self.axis(a, where) for a in given)
-        check_disjoint(found, where)
-        return found
+        chosen = tuple(self.axis(a, where) for a in given)
+        check_disjoint(chosen, where)
+        return chosen
 
     def checked_index(self, index: int) -> int:
         """Return the index of a device after checking that the mesh has it.
@@ -357,7 +352,7 @@ class DeviceMesh(Interned, Drawable):
             raise MeshError(f"device {number} is outside the mesh ({self}), which has devices 0 to {last}.")
         return number
 
-    def _parsed(self, axis: str | int | Axis, where: str) -> Axis:
+    def _parse(self, axis: str | int | Axis, where: str) -> Axis:
         known, number = f"\n  mesh axes: {str(self) or 'none'}", as_int(axis)
         if number is not None:
             if not -self.ndim <= number < self.ndim:
@@ -406,15 +401,7 @@ def place_of(mesh: DeviceMesh) -> str:
 def _intern(
     cls: type[DeviceMesh], shape: tuple[int, ...], names: tuple[str, ...], order: Order, name: str
 ) -> DeviceMesh:
-    return _interning.get((cls, shape, names, order, name), lambda: _new(cls, shape, names, order, name))
-
-
-def _new(cls: type[DeviceMesh], shape: tuple[int, ...], names: tuple[str, ...], order: Order, name: str) -> DeviceMesh:
-    mesh = object.__new__(cls)
-    values = {"mesh_shape": shape, "axis_names": names, "name": name, "_order": order, "_axes": {}}
-    for slot, value in values.items():
-        object.__setattr__(mesh, slot, value)
-    return mesh
+    return intern(cls, mesh_shape=shape, axis_names=names, _order=order, name=name)
 
 
 def _check_order_of_arguments(shape: object, names: object) -> None:
@@ -461,7 +448,7 @@ def _checked_order(devices: Iterable[Device], shape: tuple[int, ...]) -> Order:
             raise ArgumentError(f"a mesh is made of Device values such as CPU(0), got {device!r}.")
     if len(given) != prod(shape):
         raise MeshError(f"a mesh of shape {shape} needs {prod(shape)} devices, got {len(given)}.")
-    return fitted(given, shape) or given
+    return fit_order(given, shape) or given
 
 
 def _position(axis: Axis, at: object) -> int:

@@ -46,9 +46,9 @@ class ReduceOp(StrEnum):
         """Return the reduction that a string names; a ReduceOp is passed through."""
         if isinstance(op, ReduceOp):
             return op
-        found = cls._value2member_map_.get(op.lower()) if isinstance(op, str) else None
-        if isinstance(found, ReduceOp):
-            return found
+        member = cls._value2member_map_.get(op.lower()) if isinstance(op, str) else None
+        if isinstance(member, ReduceOp):
+            return member
         names = [member.value for member in cls]
         if not isinstance(op, str):
             raise ArgumentError(f"a reduction is a ReduceOp or its name, got {op!r}.\n  reductions: {', '.join(names)}")

@@ -99,15 +99,15 @@ def _from_all(locals_: list[tuple[Dim, ...]], mesh: DeviceMesh | None, placement
         )
     if odd := [shape for shape in locals_ if len(shape) != layout.rank]:
         raise BindingError(f"local shapes must have equally many dims, got {locals_[0]} and {odd[0]}.")
-    found = tuple(_summed(locals_, layout, dim) for dim in range(layout.rank))
-    expected = local_shard_shape_from_global(found, None, layout)
+    shape = tuple(_summed(locals_, layout, dim) for dim in range(layout.rank))
+    expected = local_shard_shape_from_global(shape, None, layout)
     for device, (got, want) in enumerate(zip(locals_, expected, strict=True)):
         if got != want:
             raise BindingError(
-                f"the local shapes do not come from one global shape: {found} would give device {device} "
+                f"the local shapes do not come from one global shape: {shape} would give device {device} "
                 f"the shape {want}, it has {got}.\n  layout: {layout}"
             )
-    return found
+    return shape
 
 
 def _summed(locals_: list[tuple[Dim, ...]], layout: Layout, dim: int) -> Dim:

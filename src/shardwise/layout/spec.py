@@ -18,6 +18,8 @@ SpecEntry = str | tuple[str, ...] | None
 Unreduced = Iterable[str] | Mapping[str, ReduceOp | str]
 
 
+@seal
+@dataclass(frozen=True, slots=True, init=False, repr=False)
 class P:
     """The short form of a spec: per tensor dim None, an axis, or several axes major to minor.
 
@@ -32,8 +34,6 @@ class P:
     P(None, 'tp')
     """
 
-    __slots__ = ("entries", "unreduced")
-
     entries: tuple[SpecEntry, ...]
     unreduced: tuple[tuple[str, ReduceOp], ...]
 
@@ -41,23 +41,6 @@ class P:
         """Make a spec from one entry per dim."""
         object.__setattr__(self, "entries", tuple(map(checked_entry, entries)))
         object.__setattr__(self, "unreduced", tuple(reductions(unreduced).items()))
-
-    def __setattr__(self, key: str, value: object) -> None:
-        raise AttributeError(f"a P does not change; make a new one instead of setting {key!r}.")
-
-    def __delattr__(self, key: str) -> None:
-        raise AttributeError(f"a P does not change; {key!r} cannot be deleted.")
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        return _restore, (self.entries, dict(self.unreduced))
-
-    def __eq__(self, other: object) -> bool:
-        if not isinstance(other, P):
-            return NotImplemented
-        return self.entries == other.entries and self.unreduced == other.unreduced
-
-    def __hash__(self) -> int:
-        return hash((self.entries, self.unreduced))
 
     def __len__(self) -> int:
         return len(self.entries)
@@ -90,10 +73,6 @@ class P:
 @cache(typed=True)
 def _p_layout(spec: P, rank: int, mesh: DeviceMesh) -> Layout:
     return spec_layout(mesh, spec.entries, dict(spec.unreduced), rank, repr(spec))
-
-
-def _restore(entries: tuple[SpecEntry, ...], unreduced: dict[str, ReduceOp]) -> P:
-    return P(*entries, unreduced=unreduced)
 
 
 @seal

@@ -73,9 +73,9 @@ class DimTiling:
         low, high = self.halo
         if not (low or high):
             return self.over(start, stop)
-        found = self.over(max(0, start - high), min(self.size, stop + low))
+        owners = self.over(max(0, start - high), min(self.size, stop + low))
         # A part that owns nothing still holds a halo.
-        first, last = found.start, found.stop
+        first, last = owners.start, owners.stop
         while first > 0 and start < self.held(first - 1)[1]:
             first -= 1
         while last < self.parts and self.held(last)[0] < stop:

@@ -20,12 +20,12 @@ MOST_DEVICES = 8  # that are named one by one in a cell; of more, the first thre
 
 
 @dataclass(frozen=True)
-class Bound:
+class BoundLayout:
     """A layout and the sizes of the dims, of which some may be names or None: not known.
 
     >>> from shardwise import DeviceMesh, Layout
-    >>> found = Bound(Layout(DeviceMesh((2, 4), ("dp", "tp")), ["tp", None]), (10, None))
-    >>> found.span(0, 1), found.span(1, 0), found.devices((1, 0))
+    >>> bound = BoundLayout(Layout(DeviceMesh((2, 4), ("dp", "tp")), ["tp", None]), (10, None))
+    >>> bound.span(0, 1), bound.span(1, 0), bound.devices((1, 0))
     ('3:6', 'all', '1,5')
     """
 
@@ -91,14 +91,14 @@ class Bound:
         return tuple(dim.held(part) for dim, part in zip(self.tiling.dims, tile, strict=True))
 
 
-def bound(layout: Layout, shape: Sequence[Dim] | None) -> Bound:
+def bind_layout(layout: Layout, shape: Sequence[Dim] | None) -> BoundLayout:
     """Return a layout with a shape, after checking that they fit; without one, no size is known."""
     sizes: tuple[Dim | None, ...] = (None,) * layout.rank if shape is None else checked_dims(shape)
     if len(sizes) != layout.rank:
         raise BindingError(f"the layout {layout} has {layout.rank} dims, the shape {sizes} has {len(sizes)}.")
-    found = Bound(layout, sizes)
-    _ = found.tiling  # raises where the layout does not fit
-    return found
+    bound = BoundLayout(layout, sizes)
+    _ = bound.tiling  # raises where the layout does not fit
+    return bound
 
 
 def span_text(interval: Interval) -> str:

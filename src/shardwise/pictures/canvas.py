@@ -12,7 +12,7 @@ from xml.sax.saxutils import escape
 from rich.cells import cell_len
 
 from shardwise.pictures.palette import DARK, HUES, LIGHT, fills
-from shardwise.pictures.unfolding import Lead, Unfolding, unfolded
+from shardwise.pictures.unfolding import Lead, Unfolding, unfold
 
 FONT = 12  # height of the letters
 LINE = 16  # from one line of text to the next
@@ -113,7 +113,7 @@ def below(blocks: Sequence[Block], gap: float = MARGIN) -> Block:
 def fitting(parts: Sequence[int], most: int, panel: Callable[[Unfolding, Lead], Block]) -> tuple[Unfolding, Block]:
     """Return the unfolding with the most parts whose panels are not too wide, and the panels in rows."""
     while True:
-        unfolding = unfolded(parts, most)
+        unfolding = unfold(parts, most)
         panels = [panel(unfolding, lead) for lead in unfolding.panels]
         widest = max(block.width for block in panels)
         if widest <= WIDEST or most <= 2:

@@ -30,8 +30,8 @@ class Picture:
     """A drawing: text in a terminal, `svg` and `html` elsewhere; a notebook shows it by itself.
 
     >>> from shardwise import DeviceMesh, Layout, picture
-    >>> found = picture(Layout(DeviceMesh((2, 2), ("x", "y")), ["x", None]), (4, 6))
-    >>> print(found)
+    >>> drawing = picture(Layout(DeviceMesh((2, 2), ("x", "y")), ["x", None]), (4, 6))
+    >>> print(drawing)
     [x|-] of 4x6 on x=2, y=2
           0:6
         ┌─────┐
@@ -39,9 +39,9 @@ class Picture:
         ├─────┤
     2:4 │ 2,3 │
         └─────┘
-    >>> found.svg[:4], len(found.html) > len(found.svg), found.text.splitlines()[0]
+    >>> drawing.svg[:4], len(drawing.html) > len(drawing.svg), drawing.text.splitlines()[0]
     ('<svg', True, '[x|-] of 4x6 on x=2, y=2')
-    >>> found.save("layout.png")
+    >>> drawing.save("layout.png")
     Traceback (most recent call last):
     shardwise.errors.ArgumentError: a picture is saved as what the suffix of its path says, got 'layout.png'.
       suffixes: .svg, .html, .txt
@@ -60,9 +60,9 @@ class Picture:
     @property
     def html(self) -> str:
         """The drawing as a page that needs nothing else."""
-        from shardwise.pictures.page import page, scrolled
+        from shardwise.pictures.page import page, scroll
 
-        return page(self.title, [scrolled(self.svg)] if self.parts is None else self.parts())
+        return page(self.title, [scroll(self.svg)] if self.parts is None else self.parts())
 
     @cached_property
     def text(self) -> str:
@@ -104,9 +104,9 @@ class Picture:
     def _repr_mimebundle_(
         self, include: Iterable[str] | None = None, exclude: Iterable[str] | None = None
     ) -> dict[str, str]:
-        found = {"text/plain": self.text, "image/svg+xml": self.svg, "text/html": self._repr_html_()}
-        left = set(found if include is None else include) - set(exclude or ())
-        return {kind: content for kind, content in found.items() if kind in left}
+        forms = {"text/plain": self.text, "image/svg+xml": self.svg, "text/html": self._repr_html_()}
+        left = set(forms if include is None else include) - set(exclude or ())
+        return {kind: content for kind, content in forms.items() if kind in left}
 
 
 def picture(x: Any, shape: Sequence[Dim] | None = None) -> Picture:
@@ -175,14 +175,14 @@ def _no_shape(shape: object, what: str) -> None:
 
 
 def _layout_picture(layout: Layout, shape: Sequence[Dim] | None, type_text: str | None) -> Picture:
-    from shardwise.pictures.binding import bound
+    from shardwise.pictures.binding import bind_layout
     from shardwise.pictures.layout_svg import layout_block
     from shardwise.pictures.text import bound_rich
 
-    tiles = bound(layout, shape)
-    sizes = f" of {tiles.shape_text}" if shape is not None else ""
+    bound = bind_layout(layout, shape)
+    sizes = f" of {bound.shape_text}" if shape is not None else ""
     title = f"{type_text or f'{layout}{sizes}'} on {place_of(layout.mesh)}"
-    return _titled_picture(title, lambda: layout_block(tiles), lambda width: bound_rich(tiles, width))
+    return _titled_picture(title, lambda: layout_block(bound), lambda width: bound_rich(bound, width))
 
 
 def _mesh_picture(mesh: DeviceMesh) -> Picture:

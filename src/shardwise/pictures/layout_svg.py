@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from itertools import product
 
 from shardwise.layout.tiling import DimTiling, Interval, box_size
-from shardwise.pictures.binding import Bound, order_text, span_text
+from shardwise.pictures.binding import BoundLayout, order_text, span_text
 from shardwise.pictures.canvas import (
     LETTER,
     LINE,
@@ -57,12 +57,12 @@ class Lane:
             at += width
 
 
-def layout_block(drawn: Bound, most: int = MOST_PARTS, scale: float = 1.0) -> Block:
+def layout_block(bound: BoundLayout, most: int = MOST_PARTS, scale: float = 1.0) -> Block:
     """Return the drawing of a layout, with what its marks mean below it; `scale` makes it smaller, not its texts."""
-    layout = drawn.layout
+    layout = bound.layout
     parts = [layout.parts(dim) for dim in range(layout.rank)]
-    unfolding, rows = fitting(parts, most, lambda found, lead: _panel(drawn, found, lead, scale))
-    return below([rows, legend(drawn, unfolding)], LINE / 2)
+    unfolding, rows = fitting(parts, most, lambda unfolding, lead: _panel(bound, unfolding, lead, scale))
+    return below([rows, legend(bound, unfolding)], LINE / 2)
 
 
 @dataclass(frozen=True)
@@ -77,11 +77,11 @@ class Frame:
     left: float  # of it the labels of the rows take
 
 
-def _frame(drawn: Bound, unfolding: Unfolding, lead: Lead, scale: float) -> Frame:
-    rank, rows, columns, layout = unfolding.rank, unfolding.rows, unfolding.columns, drawn.layout
-    heads = [_heads(drawn, rank - 1, part) for part in columns] if rank else [[]]
-    sides = [_heads(drawn, rank - 2, part) for part in rows] if rank > 1 else [[]]
-    cells = {at: _lines(drawn, unfolding.tile(lead, *at)) for at in product(rows, columns)}
+def _frame(bound: BoundLayout, unfolding: Unfolding, lead: Lead, scale: float) -> Frame:
+    rank, rows, columns, layout = unfolding.rank, unfolding.rows, unfolding.columns, bound.layout
+    heads = [_heads(bound, rank - 1, part) for part in columns] if rank else [[]]
+    sides = [_heads(bound, rank - 2, part) for part in rows] if rank > 1 else [[]]
+    cells = {at: _lines(bound, unfolding.tile(lead, *at)) for at in product(rows, columns)}
     widths = [
         max([*map(text_width, head), *(text_width(text) for row in rows for text in cells[row, column])]) + 2 * LETTER
         for column, head in zip(columns, heads, strict=True)
@@ -90,67 +90,67 @@ def _frame(drawn: Bound, unfolding: Unfolding, lead: Lead, scale: float) -> Fram
         LINE * max(len(side), *(len(cells[row, column]) for column in columns)) + LINE / 2
         for row, side in zip(rows, sides, strict=True)
     ]
-    labels = [_dim(drawn, rank - 2), *(text for side in sides for text in side)] if rank > 1 else []
+    labels = [_dim(bound, rank - 2), *(text for side in sides for text in side)] if rank > 1 else []
     left = max(map(text_width, labels)) + LETTER if labels else 0
     card = CARD if layout.replicated_axes else 0
     top = LINE * (max(map(len, heads)) + 0.25 + (rank > 0)) + card
     gap = card + (8 if layout.has_halo else 2)
     scale = min(scale, 1.0 if len(unfolding.panels) == 1 else 0.5)
-    wide, high = _proportions(drawn)
-    across = _lanes(drawn, rank - 1, columns, widths, wide * scale, left, gap)
-    down = _lanes(drawn, rank - 2, rows, heights, high * scale, top, gap)
+    wide, high = _proportions(bound)
+    across = _lanes(bound, rank - 1, columns, widths, wide * scale, left, gap)
+    down = _lanes(bound, rank - 2, rows, heights, high * scale, top, gap)
     return Frame(heads, sides, cells, across, down, left)
 
 
-def _panel(drawn: Bound, unfolding: Unfolding, lead: Lead, scale: float) -> Block:
+def _panel(bound: BoundLayout, unfolding: Unfolding, lead: Lead, scale: float) -> Block:
     if None in lead:
         return paragraph(["…"])
-    rank, frame = unfolding.rank, _frame(drawn, unfolding, lead, scale)
+    rank, frame = unfolding.rank, _frame(bound, unfolding, lead, scale)
     right = frame.across[-1].start + frame.across[-1].width + CARD
     out = []
     if rank:
-        out.append(words(frame.left, LINE * 0.5, _dim(drawn, rank - 1), "soft"))
-        right = max(right, frame.left + text_width(_dim(drawn, rank - 1)))
+        out.append(words(frame.left, LINE * 0.5, _dim(bound, rank - 1), "soft"))
+        right = max(right, frame.left + text_width(_dim(bound, rank - 1)))
     if rank > 1:
-        out.append(words(0, LINE * 1.5, _dim(drawn, rank - 2), "soft"))
+        out.append(words(0, LINE * 1.5, _dim(bound, rank - 2), "soft"))
     for lane, head in zip(frame.across, frame.heads, strict=True):
         out += [words(lane.middle, LINE * (k + 1.5), text, anchor="middle") for k, text in enumerate(head)]
     for lane, side in zip(frame.down, frame.sides, strict=True):
         out += _centred(side, frame.left - LETTER, lane.middle, "end")
     lanes = product(frame.down, frame.across)
     for (at, lines), (y, x) in zip(frame.cells.items(), lanes, strict=True):
-        out.append(_tile(drawn, unfolding.tile(lead, *at), x, y, lines))
+        out.append(_tile(bound, unfolding.tile(lead, *at), x, y, lines))
     block = Block(right, frame.down[-1].start + frame.down[-1].width, tuple(out))
     if not lead:
         return block
-    title = ", ".join(f"{_dim(drawn, k)} at {drawn.span(k, part)}" for k, part in enumerate(lead) if part is not None)
+    title = ", ".join(f"{_dim(bound, k)} at {bound.span(k, part)}" for k, part in enumerate(lead) if part is not None)
     return below([paragraph([title], "head"), block], 2)
 
 
-def _dim(drawn: Bound, dim: int) -> str:
-    axes = " ".join(map(str, drawn.layout.dims[dim].axes))
+def _dim(bound: BoundLayout, dim: int) -> str:
+    axes = " ".join(map(str, bound.layout.dims[dim].axes))
     return f"dim {dim} by {axes}" if axes else f"dim {dim}"
 
 
-def _heads(drawn: Bound, dim: int, part: Part) -> list[str]:
+def _heads(bound: BoundLayout, dim: int, part: Part) -> list[str]:
     if part is None:
         return ["…"]
-    return [drawn.span(dim, part), *filter(None, [drawn.held(dim, part)])]
+    return [bound.span(dim, part), *filter(None, [bound.held(dim, part)])]
 
 
-def _lines(drawn: Bound, tile: tuple[int, ...] | None) -> list[str]:
+def _lines(bound: BoundLayout, tile: tuple[int, ...] | None) -> list[str]:
     if tile is None:
         return ["…"]
-    op = drawn.layout.reduce_op
-    first = drawn.devices(tile) if op is None else f"{SYMBOLS[op.value]} {drawn.devices(tile)}"
-    if not drawn.is_known:
+    op = bound.layout.reduce_op
+    first = bound.devices(tile) if op is None else f"{SYMBOLS[op.value]} {bound.devices(tile)}"
+    if not bound.is_known:
         return [first]
-    sizes = [stop - start for start, stop in drawn.held_box(tile)]
+    sizes = [stop - start for start, stop in bound.held_box(tile)]
     return [first, *filter(None, ["×".join(map(str, sizes)) if all(sizes) else "empty"])]
 
 
-def _proportions(drawn: Bound) -> tuple[float, float]:
-    sizes = [max(1, dim.size) for dim in drawn.tiling.dims[-2:]]
+def _proportions(bound: BoundLayout) -> tuple[float, float]:
+    sizes = [max(1, dim.size) for dim in bound.tiling.dims[-2:]]
     if len(sizes) < 2:
         return WIDE, 0
     ratio = min(4.0, max(0.6, sizes[1] / sizes[0]))
@@ -158,11 +158,11 @@ def _proportions(drawn: Bound) -> tuple[float, float]:
 
 
 def _lanes(
-    drawn: Bound, dim: int, parts: Sequence[Part], least: Sequence[float], room: float, start: float, gap: float
+    bound: BoundLayout, dim: int, parts: Sequence[Part], least: Sequence[float], room: float, start: float, gap: float
 ) -> list[Lane]:
     if dim < 0:
         return [Lane(start, (0, max(least[0], room / 4), 0), ("", "own", ""))]
-    tiling, out = drawn.tiling.dims[dim], []
+    tiling, out = bound.tiling.dims[dim], []
     for part, need in zip(parts, least, strict=True):
         if part is None:
             lane = Lane(start, (0, need, 0), ("", "own", ""))
@@ -179,12 +179,12 @@ def _kind(tiling: DimTiling, rim: Interval) -> str:
     return "pad" if rim[0] < 0 or rim[1] > tiling.size else "halo"
 
 
-def _tile(drawn: Bound, tile: tuple[int, ...] | None, x: Lane, y: Lane, lines: list[str]) -> str:
+def _tile(bound: BoundLayout, tile: tuple[int, ...] | None, x: Lane, y: Lane, lines: list[str]) -> str:
     if tile is None:
         return "".join(_centred(lines, x.middle, y.middle, "middle", "soft"))
-    layout, out = drawn.layout, []
+    layout, out = bound.layout, []
     colour = f"c{hue(layout.first_holder(tile))}"
-    empty = drawn.is_known and not box_size(drawn.tiling.owned(tile))
+    empty = bound.is_known and not box_size(bound.tiling.owned(tile))
     own = "empty" if empty else colour + (" pending" if layout.partial else "")
     if layout.replicated_axes:
         out.append(rect(x.start + CARD, y.start - CARD, x.width, y.width, own))
@@ -195,23 +195,23 @@ def _tile(drawn: Bound, tile: tuple[int, ...] | None, x: Lane, y: Lane, lines: l
             out.append(rect(left, top, width, height, "blank"))
         out.append(rect(left, top, width, height, kind))
     out += _centred(lines, x.middle, y.middle, "middle")
-    data = {"devices": drawn.devices(tile), "box": drawn.box(tile).replace(" ", "")}
-    if layout.has_halo and drawn.is_known:
-        data["held"] = ",".join(map(span_text, drawn.held_box(tile)))
-    return group(out, "tile", _title(drawn, tile), **data)
+    data = {"devices": bound.devices(tile), "box": bound.box(tile).replace(" ", "")}
+    if layout.has_halo and bound.is_known:
+        data["held"] = ",".join(map(span_text, bound.held_box(tile)))
+    return group(out, "tile", _title(bound, tile), **data)
 
 
-def _title(drawn: Bound, tile: tuple[int, ...]) -> str:
-    layout, devices = drawn.layout, drawn.devices(tile)
+def _title(bound: BoundLayout, tile: tuple[int, ...]) -> str:
+    layout, devices = bound.layout, bound.devices(tile)
     alone = devices.isdecimal()
     out = f"device {devices}" if alone else f"devices {devices}"
     if layout.partial:
         out += f" (contributions, {layout.reduce_op})"
     elif not alone:
         out += " (equal copies)"
-    out += f": [{drawn.box(tile)}] of {drawn.shape_text}"
-    if layout.has_halo and drawn.is_known:
-        out += f", holds [{', '.join(map(span_text, drawn.held_box(tile)))}]"
+    out += f": [{bound.box(tile)}] of {bound.shape_text}"
+    if layout.has_halo and bound.is_known:
+        out += f", holds [{', '.join(map(span_text, bound.held_box(tile)))}]"
     return out
 
 
@@ -220,16 +220,16 @@ def _centred(lines: Sequence[str], x: float, y: float, anchor: str, style: str =
     return [words(x, first + k * LINE, text, style, anchor) for k, text in enumerate(lines)]
 
 
-def legend(drawn: Bound, unfolding: Unfolding) -> Block:
+def legend(bound: BoundLayout, unfolding: Unfolding) -> Block:
     """Return what the marks in a drawing mean, for those that are in it."""
-    layout, out = drawn.layout, []
+    layout, out = bound.layout, []
     if layout.replicated_axes:
         out.append(f"cards: equal copies, replicated over {', '.join(map(str, layout.replicated_axes))}")
     if layout.partial and layout.reduce_op is not None:
         axes = ", ".join(map(str, layout.partial))
         symbol = SYMBOLS[layout.reduce_op.value]
         out.append(f"{symbol}, dashed edge: contributions; the value is their {layout.reduce_op} over {axes}")
-    kinds = {_kind(dim, rim) for dim in drawn.tiling.dims for rim in _rims(dim)}
+    kinds = {_kind(dim, rim) for dim in bound.tiling.dims for rim in _rims(dim)}
     if "halo" in kinds:
         out.append("hatched: halo, held besides what is owned")
     if "pad" in kinds:

@@ -8,12 +8,12 @@ from shardwise.layout.mesh import DeviceMesh, place_of
 from shardwise.pictures.mesh_svg import node_label, place_head
 from shardwise.pictures.palette import INKS, hue
 from shardwise.pictures.text import fitting
-from shardwise.pictures.unfolding import Lead, Unfolding, unfolded
+from shardwise.pictures.unfolding import Lead, Unfolding, unfold
 
 
 def mesh_rich(mesh: DeviceMesh, width: int | None = None) -> Text:
     """Return the drawing of a mesh with one colour per device, with fewer of them where it would be too wide."""
-    return fitting(lambda most: _panels(mesh, unfolded(mesh.mesh_shape, most)), width)
+    return fitting(lambda most: _panels(mesh, unfold(mesh.mesh_shape, most)), width)
 
 
 def _panels(mesh: DeviceMesh, unfolding: Unfolding) -> Text:

@@ -28,7 +28,7 @@ def prose(text: str) -> str:
     return f"<p>{clean(text)}</p>"
 
 
-def scrolled(svg: str) -> str:
+def scroll(svg: str) -> str:
     """Return a drawing that is scrolled where it is wider than the page."""
     return f'<div class="scroll">{svg}</div>'
 

@@ -32,10 +32,10 @@ def hue(device: int) -> int:
     return total % len(HUES)
 
 
-def mixed(colour: str, ground: str, part: float) -> str:
+def mix(colour: str, ground: str, part: float) -> str:
     """Return so much of a colour over a ground.
 
-    >>> mixed("#ff0000", "#ffffff", 0.5)
+    >>> mix("#ff0000", "#ffffff", 0.5)
     '#ff8080'
     """
     pairs = zip(_channels(colour), _channels(ground), strict=True)
@@ -54,7 +54,7 @@ def contrast(a: str, b: str) -> float:
 
 def fills(theme: dict[str, str]) -> list[str]:
     """Return the ground colour of each hue under a theme, on which its ink reads."""
-    return [mixed(row[0], theme["ground"], row[1] if theme is LIGHT else row[2]) for row in ROWS]
+    return [mix(row[0], theme["ground"], row[1] if theme is LIGHT else row[2]) for row in ROWS]
 
 
 def _luminance(colour: str) -> float:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from itertools import product
 
 from shardwise.layout.layout import Layout
-from shardwise.pictures.binding import bound, span_text
+from shardwise.pictures.binding import bind_layout, span_text
 from shardwise.pictures.canvas import (
     LETTER,
     LINE,
@@ -48,7 +48,7 @@ def plan_block(plan: Plan) -> Block:
 def _state(plan: Plan, state: State, word: str) -> Block:
     head = paragraph([f"{word} {state}"], "head")
     if isinstance(state, Layout):
-        return below([head, layout_block(bound(state, plan.shape), MOST_PARTS, SCALE)], LINE / 2)
+        return below([head, layout_block(bind_layout(state, plan.shape), MOST_PARTS, SCALE)], LINE / 2)
     lines = ["the devices that need an element share its", "reducing; each now holds what it has reduced"]
     if plan.search.ground.count <= MOST_PARTS:
         slots = range(plan.search.ground.count)
@@ -66,40 +66,40 @@ def _step(step: Step, index: int, count: int) -> Block:
     head = below([paragraph([f"step {index + 1} of {count}: {step}"], "head"), paragraph(step_lines(step), "soft")], 0)
     if step.is_local:
         return below([head, paragraph(["every device has what it needs; nothing is sent"], "soft")], LINE / 2)
-    return below([head, *(_round(found) for found in rounds(step))], LINE / 2)
+    return below([head, *(_round(round_) for round_ in rounds(step))], LINE / 2)
 
 
-def _round(found: Round) -> Block:
-    if found.slots:
-        unit, scale = unit_of(found.most)
-        note = f"{unit} from row to column" + (", added up on arrival" if found.reduces else "")
-        return below([paragraph([found.title, note], "soft"), _matrix(found, scale)], 4)
-    listed = [sentence(found, transfer) for transfer in found.listed]
-    lines = [found.title, *(["such as"] if listed else []), *listed, *(["…"] if listed else [])]
+def _round(round_: Round) -> Block:
+    if round_.slots:
+        unit, scale = unit_of(round_.most)
+        note = f"{unit} from row to column" + (", added up on arrival" if round_.reduces else "")
+        return below([paragraph([round_.title, note], "soft"), _matrix(round_, scale)], 4)
+    listed = [sentence(round_, transfer) for transfer in round_.listed]
+    lines = [round_.title, *(["such as"] if listed else []), *listed, *(["…"] if listed else [])]
     return paragraph(lines, "soft")
 
 
-def _matrix(found: Round, scale: int) -> Block:
-    names = [found.name(slot) for slot in found.slots]
-    shown = {pair: f"{found.bytes(*pair) / scale:.3g}" for pair in found.flows}
+def _matrix(round_: Round, scale: int) -> Block:
+    names = [round_.name(slot) for slot in round_.slots]
+    shown = {pair: f"{round_.bytes(*pair) / scale:.3g}" for pair in round_.flows}
     width = max(map(text_width, (*names, *shown.values(), "000"))) + LETTER
     height, left, top = LINE * 1.25, max(map(text_width, names)) + 2 * LETTER, LINE * 1.25
     out = []
     for k, name in enumerate(names):
         out.append(words(left + (k + 0.5) * width, LINE / 2, name, "soft", "middle"))
         out.append(words(left - LETTER, top + (k + 0.5) * height, name, "soft", "end"))
-    for (i, source), (k, target) in product(enumerate(found.slots), repeat=2):
+    for (i, source), (k, target) in product(enumerate(round_.slots), repeat=2):
         x, y = left + k * width, top + i * height
-        if (source, target) not in found.flows:
+        if (source, target) not in round_.flows:
             out.append(rect(x, y, width - 2, height - 2, "none"))
             continue
-        boxes = found.flows[source, target]
+        boxes = round_.flows[source, target]
         text = words(x + width / 2 - 1, y + height / 2 - 1, shown[source, target], "", "middle")
         box = rect(x, y, width - 2, height - 2, f"c{hue(source)}")
-        size = size_text(found.bytes(source, target))
+        size = size_text(round_.bytes(source, target))
         some = " ".join("[" + ", ".join(map(span_text, b)) + "]" for b in boxes[:4])
         title = f"{names[i]} → {names[k]}: {size}, {some}{' …' if len(boxes) > 4 else ''}"
-        data = {"from": names[i], "to": names[k], "bytes": str(found.bytes(source, target))}
+        data = {"from": names[i], "to": names[k], "bytes": str(round_.bytes(source, target))}
         out.append(group([box, text], "flow", title, **data))
-    count = len(found.slots)
+    count = len(round_.slots)
     return Block(left + count * width, top + count * height, tuple(out))

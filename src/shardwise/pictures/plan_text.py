@@ -7,7 +7,7 @@ from rich.table import Table
 from rich.text import Text
 
 from shardwise.layout.layout import Layout
-from shardwise.pictures.binding import bound
+from shardwise.pictures.binding import bind_layout
 from shardwise.pictures.palette import INKS, hue
 from shardwise.pictures.plan import plan_table, step_lines
 from shardwise.pictures.text import bound_rich
@@ -34,29 +34,29 @@ def plan_rich(plan: Plan, width: int | None = None) -> RenderableType:
 
 def _state(plan: Plan, state: State, word: str, width: int | None) -> list[RenderableType]:
     head: list[RenderableType] = [Text(), Text(f"{word} {state}", style="bold")]
-    return [*head, bound_rich(bound(state, plan.shape), width)] if isinstance(state, Layout) else head
+    return [*head, bound_rich(bind_layout(state, plan.shape), width)] if isinstance(state, Layout) else head
 
 
 def _traffic(step: Step) -> list[RenderableType]:
     out: list[RenderableType] = []
-    for found in rounds(step):
-        out += _round(found)
+    for round_ in rounds(step):
+        out += _round(round_)
     return out
 
 
-def _round(found: Round) -> list[RenderableType]:
-    if not found.slots:
-        return [Text(found.title), *(Text(f"  {sentence(found, transfer)}") for transfer in found.listed)]
-    unit, scale = unit_of(found.most)
-    note = f"{found.title}: {unit} from row to column{', added up on arrival' if found.reduces else ''}"
+def _round(round_: Round) -> list[RenderableType]:
+    if not round_.slots:
+        return [Text(round_.title), *(Text(f"  {sentence(round_, transfer)}") for transfer in round_.listed)]
+    unit, scale = unit_of(round_.most)
+    note = f"{round_.title}: {unit} from row to column{', added up on arrival' if round_.reduces else ''}"
     table = Table(box=None, pad_edge=False, header_style="dim", collapse_padding=True)
     table.add_column("", justify="right", style="dim", no_wrap=True)
-    for slot in found.slots:
-        table.add_column(found.name(slot), justify="right", no_wrap=True)
-    for source in found.slots:
-        row = [Text(found.name(source))]
-        for target in found.slots:
-            size = found.bytes(source, target)
+    for slot in round_.slots:
+        table.add_column(round_.name(slot), justify="right", no_wrap=True)
+    for source in round_.slots:
+        row = [Text(round_.name(source))]
+        for target in round_.slots:
+            size = round_.bytes(source, target)
             row.append(Text(f"{size / scale:.3g}" if size else "·", style=INKS[hue(source)] if size else "dim"))
         table.add_row(*row)
     return [Text(note), table]

@@ -7,7 +7,7 @@ from rich.text import Text
 
 from shardwise.layout.mesh import DeviceMesh
 from shardwise.pictures.drawing import Picture, picture
-from shardwise.pictures.page import heading, prose, scrolled, table
+from shardwise.pictures.page import heading, prose, scroll, table
 from shardwise.pictures.plan import (
     STEPS,
     WAYS,
@@ -44,44 +44,44 @@ def report(plan: Plan) -> Picture:
     this plan            all_gather over x                            2 B          4 B    10 B  10 us
     ...
     """
-    drawn, explained = picture(plan), plan.explain()
+    drawing, explanation = picture(plan), plan.explain()
     return Picture(
-        drawn.title,
-        lambda: drawn.svg,
-        lambda width: _shown(plan, explained, width),
-        lambda: _parts(plan, explained, drawn),
+        drawing.title,
+        lambda: drawing.svg,
+        lambda width: _shown(plan, explanation, width),
+        lambda: _parts(plan, explanation, drawing),
     )
 
 
-def _shown(plan: Plan, explained: Explanation, width: int | None) -> RenderableType:
+def _shown(plan: Plan, explanation: Explanation, width: int | None) -> RenderableType:
     out: list[RenderableType] = []
     for mesh in _meshes(plan):
         out += [picture(mesh).show(width), Text(f"links: {_links(plan, mesh)}"), Text()]
-    ways = [Text(), Text("alternatives", style="bold"), explanation_table(explained)]
+    ways = [Text(), Text("alternatives", style="bold"), explanation_table(explanation)]
     return Group(*out, picture(plan).show(width), *ways)
 
 
-def _parts(plan: Plan, explained: Explanation, drawn: Picture) -> list[str]:
+def _parts(plan: Plan, explanation: Explanation, drawing: Picture) -> list[str]:
     total = plan_total(plan)
     out = [heading(plan_title(plan), 1), prose(f"{total[0].upper()}{total[1:]}.")]
     for mesh in _meshes(plan):
-        out += [heading("Mesh"), scrolled(picture(mesh).svg), prose(f"Links: {_links(plan, mesh)}.")]
-    out += [heading("Plan"), scrolled(drawn.svg), heading("Cost")]
+        out += [heading("Mesh"), scroll(picture(mesh).svg), prose(f"Links: {_links(plan, mesh)}.")]
+    out += [heading("Plan"), scroll(drawing.svg), heading("Cost")]
     out.append(table(STEPS, [step_row(step) for step in plan.steps], left=3))
-    held = (size_text(layout.max_local_bytes(plan.shape, plan.dtype)) for layout in (plan.src, plan.dst))
-    before, after = held
+    sizes = (size_text(layout.max_local_bytes(plan.shape, plan.dtype)) for layout in (plan.src, plan.dst))
+    before, after = sizes
     out.append(
         prose(
             f"A device holds at most {before} before and {after} after, and stages up to "
             f"{size_text(plan.staging_bytes)} between."
         )
     )
-    out += [heading("Alternatives"), _ways(explained), prose(explained.why)]
+    out += [heading("Alternatives"), _ways(explanation), prose(explanation.why)]
     return out
 
 
-def _ways(explained: Explanation) -> str:
-    ways = [explained.chosen, *explained.alternatives]
+def _ways(explanation: Explanation) -> str:
+    ways = [explanation.chosen, *explanation.alternatives]
     return table(WAYS, [way_row(way) for way in ways], left=2, chosen=0)
 
 
@@ -90,9 +90,9 @@ def _meshes(plan: Plan) -> list[DeviceMesh]:
 
 
 def _links(plan: Plan, mesh: DeviceMesh) -> str:
-    found = []
+    texts = []
     for name in mesh.axis_names:
         for size, link in plan.links.on(mesh, [mesh.axis(name)]):
             speed = f"{time_text(link.latency)}, {link.bandwidth / 1e9:.3g} GB/s"
-            found.append(f"{name} {speed}" if size == mesh.axis_size(name) else f"{name} ({size} positions) {speed}")
-    return "; ".join(found) or "none"
+            texts.append(f"{name} {speed}" if size == mesh.axis_size(name) else f"{name} ({size} positions) {speed}")
+    return "; ".join(texts) or "none"

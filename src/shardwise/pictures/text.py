@@ -8,25 +8,25 @@ from rich.cells import cell_len
 from rich.text import Text
 
 from shardwise.layout.layout import Layout
-from shardwise.pictures.binding import Bound, bound, order_text
+from shardwise.pictures.binding import BoundLayout, bind_layout, order_text
 from shardwise.pictures.palette import INKS, hue
-from shardwise.pictures.unfolding import MOST_PARTS, Lead, Part, Unfolding, unfolded
+from shardwise.pictures.unfolding import MOST_PARTS, Lead, Part, Unfolding, unfold
 
 
 def layout_rich(layout: Layout, shape: tuple[int, ...]) -> Text:
     """Return the drawing of a layout with one colour per device."""
-    return bound_rich(bound(layout, shape))
+    return bound_rich(bind_layout(layout, shape))
 
 
-def bound_rich(drawn: Bound, width: int | None = None) -> Text:
+def bound_rich(bound: BoundLayout, width: int | None = None) -> Text:
     """Return the drawing of a layout with one colour per device, with fewer parts where it would be too wide.
 
     Dims before the last two are unfolded into one panel per part. A cell names the devices that hold
     the tile; devices joined by `+` each hold a contribution to it.
     """
-    layout = drawn.layout
+    layout = bound.layout
     parts = [layout.parts(dim) for dim in range(layout.rank)]
-    out = fitting(lambda most: _panels(drawn, unfolded(parts, most)), width)
+    out = fitting(lambda most: _panels(bound, unfold(parts, most)), width)
     if layout.partial:
         out.append(f"\n+ : {layout.reduce_op} over {', '.join(map(str, layout.partial))}")
     order = order_text(layout.mesh)
@@ -45,28 +45,28 @@ def fitting(drawing: Callable[[int], Text], width: int | None) -> Text:
     return out
 
 
-def _panels(drawn: Bound, unfolding: Unfolding) -> Text:
+def _panels(bound: BoundLayout, unfolding: Unfolding) -> Text:
     out = Text("\n", no_wrap=True, overflow="ignore").join(
-        [_panel(drawn, unfolding, lead) for lead in unfolding.panels]
+        [_panel(bound, unfolding, lead) for lead in unfolding.panels]
     )
     out.no_wrap, out.overflow = True, "ignore"
     return out
 
 
-def _panel(drawn: Bound, unfolding: Unfolding, lead: Lead) -> Text:
+def _panel(bound: BoundLayout, unfolding: Unfolding, lead: Lead) -> Text:
     if None in lead:
         return Text("...", style="dim")
     rank, rows, columns = unfolding.rank, unfolding.rows, unfolding.columns
-    titles = [_label(drawn, rank - 2, row) if rank > 1 else "" for row in rows]
-    heads = [_label(drawn, rank - 1, column) if rank else "" for column in columns]
-    cells = [[_cell(drawn, unfolding.tile(lead, row, column)) for column in columns] for row in rows]
+    titles = [_label(bound, rank - 2, row) if rank > 1 else "" for row in rows]
+    heads = [_label(bound, rank - 1, column) if rank else "" for column in columns]
+    cells = [[_cell(bound, unfolding.tile(lead, row, column)) for column in columns] for row in rows]
     widths = [
         max(len(t) for t in texts) + 2 for texts in zip(heads, *[[c for c, _ in row] for row in cells], strict=True)
     ]
     margin = max(map(len, titles)) + 1 if any(titles) else 0
     out = Text()
     if lead:
-        out.append(", ".join(f"dim {k} at {_label(drawn, k, part)}" for k, part in enumerate(lead)) + "\n", "bold")
+        out.append(", ".join(f"dim {k} at {_label(bound, k, part)}" for k, part in enumerate(lead)) + "\n", "bold")
     if any(heads):
         centred = " ".join(h.center(w) for h, w in zip(heads, widths, strict=True)).rstrip()
         out.append(" " * margin + " " + centred + "\n")
@@ -86,14 +86,14 @@ def _rule(margin: int, corners: str, widths: Sequence[int]) -> str:
     return " " * margin + corners[0] + corners[1].join("─" * w for w in widths) + corners[2] + "\n"
 
 
-def _label(drawn: Bound, dim: int, part: Part) -> str:
+def _label(bound: BoundLayout, dim: int, part: Part) -> str:
     if part is None:
         return "..."
-    held = drawn.held(dim, part)
-    return drawn.span(dim, part) + (f" ({held})" if held else "")
+    held = bound.held(dim, part)
+    return bound.span(dim, part) + (f" ({held})" if held else "")
 
 
-def _cell(drawn: Bound, tile: tuple[int, ...] | None) -> tuple[str, str]:
+def _cell(bound: BoundLayout, tile: tuple[int, ...] | None) -> tuple[str, str]:
     if tile is None:
         return "...", "dim"
-    return drawn.devices(tile), INKS[hue(drawn.layout.first_holder(tile))]
+    return bound.devices(tile), INKS[hue(bound.layout.first_holder(tile))]

@@ -107,7 +107,7 @@ def _round(step: Step, index: int) -> Round:
     if group <= MOST_ASKED and _sharing(move) <= MOST_SHARING:
         # The first device may have all that it needs, as on the diagonal of a transpose.
         each = (tuple(islice(_incoming(step, move, slot), MOST_LISTED)) for slot in _members(step))
-        listed = tuple(Transfer(*found) for found in next(filter(None, each), ()))
+        listed = tuple(Transfer(*transfer) for transfer in next(filter(None, each), ()))
     return Round(step, index, (), {}, group, count // group, listed)
 
 
@@ -177,8 +177,8 @@ def unit_of(most: int) -> tuple[str, int]:
     return UNITS[power], 1024**power
 
 
-def sentence(found: Round, transfer: Transfer) -> str:
+def sentence(round_: Round, transfer: Transfer) -> str:
     """Return one transfer in words: from, to, the box and its bytes."""
-    source, target = (found.step.ground.name(slot) for slot in transfer[:2] if isinstance(slot, int))
-    size = size_text(transfer.size * found.itemsize)
+    source, target = (round_.step.ground.name(slot) for slot in transfer[:2] if isinstance(slot, int))
+    size = size_text(transfer.size * round_.itemsize)
     return f"{source} → {target}: [{', '.join(map(span_text, transfer.box))}], {size}"

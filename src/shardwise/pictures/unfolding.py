@@ -20,8 +20,8 @@ Lead = tuple[Part, ...]
 class Unfolding:
     """The parts per dim that are drawn: the last two dims as rows and columns, the others as panels.
 
-    >>> found = unfolded((2, 3, 30))
-    >>> len(found.panels), found.rows, found.columns
+    >>> parts = unfold((2, 3, 30))
+    >>> len(parts.panels), parts.rows, parts.columns
     (2, (0, 1, 2), (0, 1, 2, 3, 4, 5, None, 24, 25, 26, 27, 28, 29))
     """
 
@@ -62,11 +62,11 @@ class Unfolding:
     def tile(self, lead: Lead, row: Part, column: Part) -> tuple[int, ...] | None:
         """Return the part per dim of a cell, or None if it stands for those left out."""
         whole = (*lead, row, column)[max(0, 2 - self.rank) :] if self.rank else ()
-        found = tuple(part for part in whole if part is not None)
-        return found if len(found) == len(whole) else None
+        parts = tuple(part for part in whole if part is not None)
+        return parts if len(parts) == len(whole) else None
 
 
-def unfolded(parts: Sequence[int], most: int = MOST_PARTS) -> Unfolding:
+def unfold(parts: Sequence[int], most: int = MOST_PARTS) -> Unfolding:
     """Return the unfolding of dims cut into so many parts; at most `most` of one dim are drawn."""
     limits = [count if count <= most else min(most, MOST_LEADS) for count in parts[:-2]]
     limits += [min(count, most) for count in parts[-2:]]

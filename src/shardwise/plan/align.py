@@ -12,7 +12,7 @@ from shardwise.layout.layout import Layout
 from shardwise.layout.mesh import DeviceMesh
 
 
-def aligned(layout: Layout, mesh: DeviceMesh) -> Layout | None:
+def align_layout(layout: Layout, mesh: DeviceMesh) -> Layout | None:
     """Return the layout on `mesh` that puts the same boxes on the same devices, or None.
 
     It exists where both meshes have the same devices and one's axes are factors of the other's, in
@@ -20,7 +20,7 @@ def aligned(layout: Layout, mesh: DeviceMesh) -> Layout | None:
 
     >>> from shardwise import P
     >>> mesh = DeviceMesh((2, 4), ("dp", "tp"))
-    >>> aligned(P("row").to_layout(1, mesh.transpose("tp", "dp", names=("row", "col"))), mesh)
+    >>> align_layout(P("row").to_layout(1, mesh.transpose("tp", "dp", names=("row", "col"))), mesh)
     Layout(mesh(dp=2, tp=4), ['tp'])
     """
     if layout.mesh is mesh:
@@ -35,14 +35,15 @@ def aligned(layout: Layout, mesh: DeviceMesh) -> Layout | None:
         return None
     levels = [level for name in mesh.axis_names for level in _levels(mesh, name)]
     whole = [layout.mesh.axis(name) for name in layout.mesh.axis_names]
-    said = {axis: _translated(layout.mesh, axis, levels) for axis in (*whole, *layout.sharded_axes, *layout.partial)}
-    if not _distinct(levels) or None in said.values():  # sub-axes may cut across where the whole axis does not
+    axes = (*whole, *layout.sharded_axes, *layout.partial)
+    translations = {axis: _translate(layout.mesh, axis, levels) for axis in axes}
+    if not _distinct(levels) or None in translations.values():  # sub-axes may cut across where the whole axis does not
         return None
     dims = []
     for cut in layout.dims:
-        axes = merged(a for axis in cut.axes for a in said[axis] or ())
+        axes = merged(a for axis in cut.axes for a in translations[axis] or ())
         dims.append(Cut(axes, split=cut.split, offsets=cut.offsets, halo=cut.halo, edge=cut.edge))
-    partial = [a for axis in layout.partial for a in said[axis] or ()]
+    partial = [a for axis in layout.partial for a in translations[axis] or ()]
     return Layout(mesh, dims, partial, layout.reduce_op or "sum")
 
 
@@ -78,17 +79,17 @@ def _distinct(levels: list[Level]) -> bool:
     return all(low > 0 for low, _, _ in levels) and all(a[1] <= b[0] and b[0] % a[1] == 0 for a, b in pairwise(ordered))
 
 
-def _translated(mesh: DeviceMesh, axis: Axis, levels: list[Level]) -> list[Axis] | None:
+def _translate(mesh: DeviceMesh, axis: Axis, levels: list[Level]) -> list[Axis] | None:
     out, factors = [], mesh.factors(axis)
     if factors is None or any(stride <= 0 for _, stride in factors):
         return None
     for size, stride in factors:
         high = stride * size
         while high > stride:
-            found = next((level for level in levels if level[0] < high <= level[1]), None)
-            if found is None:
+            level_above = next((level for level in levels if level[0] < high <= level[1]), None)
+            if level_above is None:
                 return None
-            bottom, top, part = found
+            bottom, top, part = level_above
             low = max(bottom, stride)
             if top % high or high % low or low % bottom:
                 return None

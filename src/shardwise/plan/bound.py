@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from shardwise.layout.tiling import box_size
-from shardwise.plan.holders import MeshSide
 from shardwise.plan.least import least
 from shardwise.plan.moves import DirectMove
 from shardwise.plan.search import Search
@@ -17,14 +16,14 @@ def lower_bound(search: Search) -> Bytes:
     brought together, every element of a new shard takes one message at least, and the total over all
     devices (which looks at every pair of tiles, so is for small meshes) is more than the sum of those.
     """
-    src, dst, size = search.side(search.src, 0), search.side(search.dst, 1), search.itemsize
+    src, dst, size = search.holders(search.src, 0), search.holders(search.dst, 1), search.itemsize
     if search.is_crowded:
         crowd = search.crowd(search.src, search.dst)
         return Bytes(search.ground, lambda slot: crowd.count_needed(slot) * size, whole=lambda: crowd.least * size)
     old, new = search.src, search.dst
     if old.partial == new.partial and old.reduce_op is new.reduce_op and not old.partial:
         move = DirectMove(src, dst)
-        if isinstance(src, MeshSide) and isinstance(dst, MeshSide):
+        if src.is_on_common_mesh and dst.is_on_common_mesh:
             return Bytes(search.ground, lambda slot: move.received(slot) * size, lambda: missing(src, dst) * size)
         return Bytes(search.ground, lambda slot: move.received(slot) * size)
     # Where the target is partial, which device gets a value and which an identity is the plan's choice, so
@@ -35,5 +34,5 @@ def lower_bound(search: Search) -> Bytes:
 
 def least_total(search: Search) -> int:
     """Return the least number of elements that must travel in all, with halos left out."""
-    src, dst = search.side(search.src.without_halo(), 0), search.side(search.dst.without_halo(), 1)
+    src, dst = search.holders(search.src.without_halo(), 0), search.holders(search.dst.without_halo(), 1)
     return min(least(src, dst, option) for option in search.options(src.layout, dst.layout))

@@ -70,13 +70,13 @@ class Links:
         self, axes: Mapping[str, Link] | None = None, default: Link | None = None, compute: float = COMPUTE
     ) -> None:
         """Give the link per axis name, one for all others, and the multiplications that a device does in a second."""
-        given = dict(axes or {})
-        for name, link in given.items():
+        by_axis = dict(axes or {})
+        for name, link in by_axis.items():
             if not isinstance(name, str) or not isinstance(link, Link):
                 raise ArgumentError(f"links map axis names to Link values, got {name!r}: {link!r}.")
         if not isinstance(default, Link | None):
             raise ArgumentError(f"the default of links is a Link, got {default!r}.")
-        object.__setattr__(self, "axes", tuple(sorted(given.items(), key=lambda item: item[0])))
+        object.__setattr__(self, "axes", tuple(sorted(by_axis.items(), key=lambda item: item[0])))
         if isinstance(compute, bool) or not isinstance(compute, Real):
             raise ArgumentError(f"compute is a number of multiplications a second, got {compute!r}.")
         if not compute > 0:
@@ -120,8 +120,8 @@ class Links:
         ()
         """
         known = {name for mesh in meshes for name in mesh.axis_names}
-        kept = {name: link for name, link in self.axes if name.partition(":")[0] in known}
-        return self if len(kept) == len(self.axes) else Links(kept, self.default, self.compute)
+        links = {name: link for name, link in self.axes if name.partition(":")[0] in known}
+        return self if len(links) == len(self.axes) else Links(links, self.default, self.compute)
 
     def on(self, mesh: DeviceMesh, axes: Sequence[Axis]) -> list[tuple[int, Link]]:
         """Return the (size, link) of each level that `axes` run over, slowest first."""

@@ -14,7 +14,7 @@ from typing import TypeVar
 
 from shardwise.layout.axis import Axis
 from shardwise.layout.tiling import Box, box_size, intersect, subtract
-from shardwise.plan.holders import ListedSide, Side, Tile
+from shardwise.plan.holders import Holders, Tile
 from shardwise.plan.movement import LocalCopy, Movement, Phase, Reduction
 from shardwise.plan.transfer import Transfer, portion
 
@@ -45,8 +45,8 @@ class Crowd:
     is given the value; along the axes of `batch`, on which both sides are partial, every position moves by itself.
     """
 
-    src: ListedSide
-    dst: ListedSide
+    src: Holders
+    dst: Holders
     pending: tuple[Axis, ...] = ()
     fresh: tuple[Axis, ...] = ()
     batch: tuple[Axis, ...] = ()
@@ -183,7 +183,7 @@ class Crowd:
     def _takers(self, tile: Tile) -> dict[int, Places]:
         return self._by_position(self.dst, self.fresh, tile)
 
-    def _by_position(self, side: ListedSide, axes: Sequence[Axis], tile: Tile | None = None) -> dict[int, Places]:
+    def _by_position(self, side: Holders, axes: Sequence[Axis], tile: Tile | None = None) -> dict[int, Places]:
         out: dict[int, Places] = {}
         for i, number in enumerate(side.numbers):
             if tile is None or side.tile_at(i) == tile:
@@ -260,7 +260,7 @@ class CrowdMove(Movement):
     shares = None
 
     @property
-    def sides(self) -> tuple[Side, Side]:
+    def sides(self) -> tuple[Holders, Holders]:
         """Who holds what travels, and who is to hold it."""
         return (self.crowd.dst if self.spreads else self.crowd.src), self.crowd.dst
 

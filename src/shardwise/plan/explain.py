@@ -15,7 +15,7 @@ from shardwise.layout.layout import Layout
 from shardwise.layout.notebook import Tabular
 from shardwise.layout.tiling import Box, box_size, intersect
 from shardwise.plan.cost import move_time
-from shardwise.plan.search import Search, kept_part, volume
+from shardwise.plan.search import Search, fraction_in_place, volume
 from shardwise.plan.steps import COUNTED, State, Step, added
 
 
@@ -87,12 +87,12 @@ def _step_alternatives(search: Search) -> Iterator[tuple[str, list[Step]]]:
 
 def _direct_fetch(search: Search, memory_limit: int) -> Alternative:
     # Every device fetches all it needs, every contribution to it included, in one round.
-    src, dst = search.side(search.src, 0), search.side(search.dst, 1)
+    src, dst = search.holders(search.src, 0), search.holders(search.dst, 1)
     pending = next(search.options(search.src, search.dst)).pending
     crowd = search.crowd(search.src, search.dst) if search.is_crowded else None
     each, count = [], search.ground.count
     if count > COUNTED:
-        own = kept_part(search.src, search.dst, search.shape) if search.numbers is None else 0.0
+        own = fraction_in_place(search.src, search.dst, search.shape) if search.numbers is None else 0.0
         each = [round(volume(dst) * (prod(a.size for a in pending) - own)) * search.itemsize]
     for slot in range(count) if count <= COUNTED else ():
         if crowd is not None:

@@ -1,6 +1,6 @@
-"""Sides: who holds what, before or after a movement.
+"""Holders: who holds what of a tensor, before or after a movement.
 
-Devices are numbered by slots that both sides share: the index in the mesh where both layouts live on one
+Devices are numbered by slots that both sides of a movement share: the index in the mesh where both layouts live on one
 mesh, or a number for each device where two meshes meet.
 """
 
@@ -18,47 +18,78 @@ Tile = tuple[int, ...]
 
 
 @dataclass(frozen=True)
-class MeshSide:
-    """A layout on the common mesh: slots are device indices, and all is arithmetic per axis."""
+class Holders:
+    """Who holds what under a layout; `numbers` gives each device of its mesh a slot, by default its index.
+
+    On the common mesh, where slots are indices, all is arithmetic per axis. On a mesh of its own, others hold nothing.
+
+    >>> from shardwise import DeviceMesh
+    >>> layout = Layout(DeviceMesh((2,), ("x",)), ["x"])
+    >>> Holders(layout, (4,)).held(1), Holders(layout, (4,), (7, 5)).held(7), Holders(layout, (4,), (7, 5)).held(1)
+    (((2, 4),), ((0, 2),), None)
+    """
 
     layout: Layout
     shape: Shape
+    numbers: Sequence[int] = ()
+
+    def __post_init__(self) -> None:
+        if not self.numbers:
+            object.__setattr__(self, "numbers", range(self.layout.mesh.num_devices))
+
+    @cached_property
+    def is_on_common_mesh(self) -> bool:
+        """Whether slots are indices in the mesh."""
+        return isinstance(self.numbers, range)
 
     @cached_property
     def tiling(self) -> Tiling:
         """The tiles of the layout on the shape."""
         return self.layout.tiling(self.shape)
 
-    def tile(self, slot: int) -> Tile | None:
-        """Return the tile of a slot, or None if it holds nothing."""
-        return self.layout.tile_of(slot)
+    @cached_property
+    def _indices(self) -> dict[int, int]:
+        return {number: index for index, number in enumerate(self.numbers)}
+
+    # -- by slot -----------------------------------------------------------------------------------
 
     def number(self, index: int) -> int:
         """Return the slot at an index in the mesh."""
-        return index
+        return self.numbers[index]
 
     def index(self, slot: int) -> int:
-        """Return the index in the mesh of a slot."""
-        return slot
+        """Return the index in the mesh of a slot; an outsider is taken to stand somewhere in it."""
+        return slot if self.is_on_common_mesh else self._indices.get(slot, slot % len(self.numbers))
+
+    def _own_index(self, slot: int) -> int | None:
+        return slot if self.is_on_common_mesh else self._indices.get(slot)
+
+    def tile(self, slot: int) -> Tile | None:
+        """Return the tile of a slot, or None if it holds nothing."""
+        index = self._own_index(slot)
+        return None if index is None else self.layout.tile_of(index)
 
     def held(self, slot: int) -> Box | None:
         """Return what a slot holds of the tensor, halo included, or None."""
-        return clipped(self.tiling.held_box(slot), self.shape) if self.layout.has_halo else self.tiling.box(slot)
+        index = self._own_index(slot)
+        return None if index is None else self.box_of(index)
 
     def slots(self, tile: Tile, batch: Sequence[Axis] = (), like: int = 0) -> list[int]:
         """Return the slots that have a tile, at the position of `like` along the axes of `batch`."""
-        mesh = self.layout.mesh
-        first = self.layout.first_holder(tile) + offset(self.layout, batch, like)
-        return spread(self.layout, first, mesh.rest((*self.layout.sharded_axes, *batch)))
+        first = self.layout.first_holder(tile) + self.position(like, batch)
+        return self._along(first, self.layout.mesh.rest((*self.layout.sharded_axes, *batch)))
 
     def sources(self, tile: Tile, slot: int, pending: Sequence[Axis]) -> list[int]:
         """Return one slot per contribution over the axes `pending`, each the nearest to `slot`.
 
         Nearest is the one at the same position along all other axes.
         """
-        others = self._others(tuple(pending))
-        first = self.layout.first_holder(tile) + offset(self.layout, others, slot)
-        return spread(self.layout, first, pending)
+        first = self.layout.first_holder(tile) + self.position(slot, self._others(tuple(pending)))
+        return self._along(first, pending)
+
+    def _along(self, first: int, axes: Sequence[Axis]) -> list[int]:
+        indices = spread(self.layout, first, axes)
+        return indices if self.is_on_common_mesh else [self.numbers[index] for index in indices]
 
     def _others(self, pending: tuple[Axis, ...]) -> tuple[Axis, ...]:
         if pending not in self._rests:
@@ -71,57 +102,7 @@ class MeshSide:
 
     def position(self, slot: int, axes: Sequence[Axis]) -> int:
         """Return a number that tells positions along `axes` apart."""
-        return offset(self.layout, axes, slot)
-
-
-@dataclass(frozen=True)
-class ListedSide:
-    """A layout on a mesh of its own: `numbers` gives each of its devices a slot."""
-
-    layout: Layout
-    shape: Shape
-    numbers: tuple[int, ...]
-
-    @property
-    def tiling(self) -> Tiling:
-        """The tiles of the layout on the shape."""
-        return self._mesh.tiling
-
-    @cached_property
-    def _mesh(self) -> MeshSide:
-        return MeshSide(self.layout, self.shape)
-
-    @cached_property
-    def _indices(self) -> dict[int, int]:
-        return {number: index for index, number in enumerate(self.numbers)}
-
-    def number(self, index: int) -> int:
-        """Return the slot at an index in the mesh."""
-        return self.numbers[index]
-
-    def index(self, slot: int) -> int:
-        """Return the index in the mesh of a slot; an outsider is taken to stand somewhere in it."""
-        return self._indices.get(slot, slot % len(self.numbers))
-
-    def tile(self, slot: int) -> Tile | None:
-        """Return the tile of a slot, or None if it holds nothing."""
-        return self._mesh.tile(self._indices[slot]) if slot in self._indices else None
-
-    def held(self, slot: int) -> Box | None:
-        """Return what a slot holds of the tensor, halo included, or None."""
-        return self._mesh.held(self._indices[slot]) if slot in self._indices else None
-
-    def slots(self, tile: Tile, batch: Sequence[Axis] = (), like: int = 0) -> list[int]:
-        """Return the slots that have a tile, at the position of `like` along the axes of `batch`."""
-        return [self.numbers[i] for i in self._mesh.slots(tile, batch, self.index(like))]
-
-    def sources(self, tile: Tile, slot: int, pending: Sequence[Axis]) -> list[int]:
-        """Return one slot per contribution over the axes `pending`, each the nearest to `slot`."""
-        return [self.numbers[i] for i in self._mesh.sources(tile, self.index(slot), pending)]
-
-    def position(self, slot: int, axes: Sequence[Axis]) -> int:
-        """Return a number that tells positions along `axes` apart."""
-        return self._mesh.position(self.index(slot), axes)
+        return offset(self.layout, axes, self.index(slot))
 
     # -- by index in the mesh, which tells the slots of one device apart ---------------------------
 
@@ -135,16 +116,11 @@ class ListedSide:
 
     def box_of(self, index: int) -> Box:
         """Return what the slot at an index in the mesh holds of the tensor, halo included."""
-        box = self._mesh.held(index)
-        assert box is not None, "every slot of a mesh holds something"
-        return box
+        return clipped(self.tiling.held_box(index), self.shape) if self.layout.has_halo else self.tiling.box(index)
 
     def position_at(self, index: int, axes: Sequence[Axis]) -> int:
         """Return a number that tells positions along `axes` apart, for an index in the mesh."""
-        return self._mesh.position(index, axes)
-
-
-Side = MeshSide | ListedSide
+        return offset(self.layout, axes, index)
 
 
 def offset(layout: Layout, axes: Sequence[Axis], slot: int) -> int:

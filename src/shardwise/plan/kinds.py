@@ -59,13 +59,13 @@ def change_of(src: Layout, dst: Layout, shape: Shape) -> Change:
     middle: list[Cut] = []
     for old, new, s, d in zip(src.dims, dst.dims, before, after, strict=True):
         less, more = remainder(old.axes, new.axes), remainder(new.axes, old.axes)
-        if more is not None and nested(d, s):
+        if more is not None and is_nested(d, s):
             sliced += more
             middle.append(new)
-        elif less is not None and nested(s, d):
+        elif less is not None and is_nested(s, d):
             gathered += less
             middle.append(old)
-        elif all(same_cut(s, d) for s, d in zip(before, after, strict=True)):
+        elif all(is_same_cut(s, d) for s, d in zip(before, after, strict=True)):
             return Change("permute", moved)
         else:
             return Change("exchange", moved)
@@ -92,7 +92,7 @@ def _sliced_early(src: Layout, dst: Layout, shape: Shape, gathered: Sequence[Axi
             axes = merged([*old.axes, *early])
             offsets = new.offsets and new.offsets[:: prod(a.size for a in late)]
             cut = Cut(axes, split=new.split, offsets=offsets)
-            if not nested(fine, DimTiling(fine.size, prod(a.size for a in axes), cut.split, offsets)):
+            if not is_nested(fine, DimTiling(fine.size, prod(a.size for a in axes), cut.split, offsets)):
                 return None
         else:
             cut = new if early else old
@@ -104,7 +104,7 @@ def _sliced_early(src: Layout, dst: Layout, shape: Shape, gathered: Sequence[Axi
 def _halo_change(src: Layout, dst: Layout, shape: Shape) -> Change:
     before, after = src.tiling(shape).dims, dst.tiling(shape).dims
     same = all(
-        old.axes == new.axes and same_cut(s, d)
+        old.axes == new.axes and is_same_cut(s, d)
         for old, new, s, d in zip(src.dims, dst.dims, before, after, strict=True)
     )
     if not same:
@@ -159,10 +159,10 @@ def _canonical(axes: Iterable[Axis]) -> tuple[Axis, ...]:
     return merged(sorted(axes))
 
 
-def nested(fine: DimTiling, coarse: DimTiling) -> bool:
+def is_nested(fine: DimTiling, coarse: DimTiling) -> bool:
     """Whether each part of `coarse` is exactly a run of equally many parts of `fine`.
 
-    >>> nested(DimTiling(12, 4), DimTiling(12, 2)), nested(DimTiling(10, 4), DimTiling(10, 2))
+    >>> is_nested(DimTiling(12, 4), DimTiling(12, 2)), is_nested(DimTiling(10, 4), DimTiling(10, 2))
     (True, False)
     """
     ratio, left = divmod(fine.parts, coarse.parts)
@@ -176,9 +176,9 @@ def nested(fine: DimTiling, coarse: DimTiling) -> bool:
     return all(_boundary(coarse, i) == _boundary(fine, i * ratio) for i in points)
 
 
-def same_cut(a: DimTiling, b: DimTiling) -> bool:
+def is_same_cut(a: DimTiling, b: DimTiling) -> bool:
     """Whether two cuts have the same boundaries."""
-    return a.parts == b.parts and nested(a, b)
+    return a.parts == b.parts and is_nested(a, b)
 
 
 def _boundary(tiling: DimTiling, i: int) -> int:

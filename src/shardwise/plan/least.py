@@ -8,7 +8,7 @@ from math import prod
 from shardwise.errors import seal
 from shardwise.layout.axis import Axis
 from shardwise.layout.tiling import box_size, intersect
-from shardwise.plan.holders import Side
+from shardwise.plan.holders import Holders
 
 
 @seal
@@ -21,7 +21,7 @@ class Option:
     batch: tuple[Axis, ...]
 
 
-def least(src: Side, dst: Side, option: Option) -> int:
+def least(src: Holders, dst: Holders, option: Option) -> int:
     """Return the least number of elements that must travel in all.
 
     With c contributors and t targets an element takes c + t - 2 messages, one more where no contributor is
@@ -39,7 +39,7 @@ def least(src: Side, dst: Side, option: Option) -> int:
     return total * prod(axis.size for axis in option.batch)
 
 
-def _by_position(dst: Side, tile: tuple[int, ...], option: Option) -> list[list[int]]:
+def _by_position(dst: Holders, tile: tuple[int, ...], option: Option) -> list[list[int]]:
     positions: dict[int, list[int]] = {}
     for slot in dst.slots(tile, option.batch):
         positions.setdefault(dst.position(slot, option.fresh), []).append(slot)

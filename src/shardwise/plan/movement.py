@@ -11,7 +11,7 @@ from typing import Literal, NamedTuple
 
 from shardwise.layout.axis import Axis
 from shardwise.layout.tiling import Box, box_size
-from shardwise.plan.holders import MeshSide, Side
+from shardwise.plan.holders import Holders
 from shardwise.plan.transfer import Transfer
 
 Phase = Literal["direct", "reduce", "spread"]
@@ -57,7 +57,7 @@ class Movement:
     phase: Phase
 
     @property
-    def sides(self) -> tuple[Side, Side]:
+    def sides(self) -> tuple[Holders, Holders]:
         """Who holds what travels, and who is to hold it."""
         raise NotImplementedError
 
@@ -109,14 +109,14 @@ class Movement:
     def arrivals(self, target: int) -> Iterator[Transfer[int]]:
         """Yield what a slot receives from other devices."""
         src, dst = self.sides
-        if isinstance(src, MeshSide):  # numbers are indices
+        if src.is_on_common_mesh:  # numbers are indices
             return self.incoming(target)
         return (Transfer(src.index(t.source), target, t.box) for t in self.incoming(dst.number(target)))
 
     def departures(self, source: int) -> Iterator[Transfer[int]]:
         """Yield what a slot sends to other devices."""
         src, dst = self.sides
-        if isinstance(src, MeshSide):
+        if src.is_on_common_mesh:
             return self.outgoing(source)
         return (Transfer(source, dst.index(t.target), t.box) for t in self.outgoing(src.number(source)))
 

@@ -16,7 +16,7 @@ from itertools import product
 from shardwise.layout.axis import Axis, common, overlap
 from shardwise.layout.tiling import Box, box_size, intersect, subtract
 from shardwise.plan.crowd import CrowdMove
-from shardwise.plan.holders import MeshSide, Side, Tile
+from shardwise.plan.holders import Holders, Tile
 from shardwise.plan.movement import Movement, Reduction
 from shardwise.plan.transfer import Transfer, portion
 
@@ -32,8 +32,8 @@ class Shares:
     by itself; along `fresh` axes, which become partial, one position is given the value.
     """
 
-    src: Side
-    dst: Side
+    src: Holders
+    dst: Holders
     pending: tuple[Axis, ...]
     fresh: tuple[Axis, ...] = ()
     batch: tuple[Axis, ...] = ()
@@ -120,14 +120,14 @@ class DirectMove(Movement):
     `shares`, a device needs only the boxes that it keeps the value of.
     """
 
-    src: Side
-    dst: Side
+    src: Holders
+    dst: Holders
     batch: tuple[Axis, ...] = ()
     shares: Shares | None = None
     phase = "direct"
 
     @property
-    def sides(self) -> tuple[Side, Side]:
+    def sides(self) -> tuple[Holders, Holders]:
         """Who holds what travels, and who is to hold it."""
         return self.src, self.dst
 
@@ -190,14 +190,14 @@ class DirectMove(Movement):
 
         So it is unless the target splits a dim by an axis along which the source has replicas.
         """
-        return isinstance(self.src, MeshSide) and not any(
+        return self.src.is_on_common_mesh and not any(
             overlap(a, b) for a in self.src.layout.replicated_axes for b in self.dst.layout.sharded_axes
         )
 
     @cached_property
     def apart(self) -> tuple[Axis, ...]:
         """The axes along which every position moves by itself: `batch`, and those that neither side splits."""
-        if not isinstance(self.src, MeshSide):
+        if not self.src.is_on_common_mesh:
             return self.batch
         return (*self.batch, *common(self.src.layout.replicated_axes, self.dst.layout.replicated_axes))
 
@@ -271,7 +271,7 @@ class ReduceMove(Movement):
     phase = "reduce"
 
     @property
-    def sides(self) -> tuple[Side, Side]:
+    def sides(self) -> tuple[Holders, Holders]:
         """Who holds what travels, and who is to hold it."""
         return self.shares.src, self.shares.dst
 
@@ -330,7 +330,7 @@ class SpreadMove(Movement):
     phase = "spread"
 
     @property
-    def sides(self) -> tuple[Side, Side]:
+    def sides(self) -> tuple[Holders, Holders]:
         """Who holds what travels, and who is to hold it."""
         return self.shares.dst, self.shares.dst
 

@@ -19,7 +19,7 @@ from shardwise.layout.layout import Layout, Shape, checked_shape
 from shardwise.layout.mesh import DeviceMesh
 from shardwise.layout.notebook import Drawable, Tabular
 from shardwise.layout.placement import ReduceOp, accumulator, checked_dtype
-from shardwise.plan.align import aligned
+from shardwise.plan.align import align_layout
 from shardwise.plan.bound import lower_bound
 from shardwise.plan.cost import Link, Links
 from shardwise.plan.explain import Explanation, explain_plan
@@ -209,7 +209,7 @@ def _search(src: Layout, dst: Layout, shape: Shape, dtype: np.dtype, links: Link
     wide = accumulator(dtype).itemsize if rounds else dtype.itemsize
     if src.mesh is dst.mesh:
         return Search(src, dst, shape, dtype.itemsize, links, Ground(src.mesh.num_devices), wide=wide)
-    same = aligned(dst, src.mesh)
+    same = align_layout(dst, src.mesh)
     if same is not None:
         return Search(src, same, shape, dtype.itemsize, links, Ground(src.mesh.num_devices, src.mesh), wide=wide)
     names = tuple(dict.fromkeys((*src.mesh.devices, *dst.mesh.devices)))

@@ -13,8 +13,8 @@ from shardwise.layout.layout import Layout, Shape
 from shardwise.layout.placement import ReduceOp
 from shardwise.plan.cost import Links, move_time
 from shardwise.plan.crowd import Crowd, CrowdMove
-from shardwise.plan.holders import ListedSide, MeshSide, Side
-from shardwise.plan.kinds import Change, Kind, change_of, nested, remainder
+from shardwise.plan.holders import Holders
+from shardwise.plan.kinds import Change, Kind, change_of, is_nested, remainder
 from shardwise.plan.least import Option, least
 from shardwise.plan.moves import DirectMove, Move, ReduceMove, Shares, SpreadMove
 from shardwise.plan.steps import Ground, State, Step
@@ -98,7 +98,7 @@ class Search:
             return self._moved(src, dst, option.batch)
         start, end = src.without_halo(), dst.without_halo()
         steps = [self._step("slice", (), src, start)] if start is not src else []
-        a, b = self.side(start, 0), self.side(end, 1)
+        a, b = self.holders(start, 0), self.holders(end, 1)
         shares = Shares(a, b, option.pending, option.fresh, option.batch)
         steps += self._reduced(start, end, shares) if option.pending else self._filled(start, end, shares)
         return steps + (self._moved(end, dst, dst.partial, after=True) if end is not dst else [])
@@ -106,7 +106,7 @@ class Search:
     def _moved(self, src: Layout, dst: Layout, batch: tuple[Axis, ...], after: bool = False) -> list[Step]:
         # No reduction: slice what can be sliced, then one round.
         if self.numbers is not None and not after:
-            a, b = self.side(src, 0), self.side(dst, 1)
+            a, b = self.holders(src, 0), self.holders(dst, 1)
             return [self._step("exchange", (), src, dst, (DirectMove(a, b),), (float(volume(b)),))]
         change = change_of(src, dst, self.shape)
         if change.kind is None:
@@ -116,8 +116,8 @@ class Search:
         first = change.start(src)
         steps = [self._step("slice", _added(src, first), src, first)] if first is not src else []
         which = 1 if after else 0
-        a, b = self.side(first, which), self.side(dst, 1)
-        estimate = volume(b) * (1 - kept_part(first, dst, self.shape))
+        a, b = self.holders(first, which), self.holders(dst, 1)
+        estimate = volume(b) * (1 - fraction_in_place(first, dst, self.shape))
         return [
             *steps,
             self._step(change.kind, change.axes, first, dst, (DirectMove(a, b, batch),), (estimate,)),
@@ -184,16 +184,16 @@ class Search:
         fresh = () if dst.reduce_op is ReduceOp.AVG else dst.partial
         if src.partial or fresh:
             src, dst = src.without_halo(), dst.without_halo()
-        return Crowd(self._list_side(src, 0), self._list_side(dst, 1), src.partial, fresh)
+        return Crowd(self.holders(src, 0), self.holders(dst, 1), src.partial, fresh)
 
     def _crowd_steps(self, src: Layout, dst: Layout, *which: int) -> list[Step]:
         fresh = () if dst.reduce_op is ReduceOp.AVG else dst.partial
         if not src.partial and not fresh:
-            crowd = Crowd(self._list_side(src, which[0]), self._list_side(dst, which[1]))
+            crowd = Crowd(self.holders(src, which[0]), self.holders(dst, which[1]))
             return [self._crowd_step("exchange", (), src, dst, CrowdMove(crowd, "direct"))]
         start, end = src.without_halo(), dst.without_halo()
         steps = [self._step("slice", (), src, start)] if start is not src else []
-        crowd = Crowd(self._list_side(start, which[0]), self._list_side(end, which[1]), src.partial, fresh)
+        crowd = Crowd(self.holders(start, which[0]), self.holders(end, which[1]), src.partial, fresh)
         last = crowd if fresh else end
         if not src.partial:
             steps.append(self._crowd_step("exchange", (), start, crowd, CrowdMove(crowd, "direct")))
@@ -211,23 +211,17 @@ class Search:
             return steps
         if change.kind in ("slice", "fill"):
             return [*steps, self._step(change.kind, change.axes, end, dst)]
-        halo = Crowd(self._list_side(end, which[1]), self._list_side(dst, which[1]), batch=dst.partial)
+        halo = Crowd(self.holders(end, which[1]), self.holders(dst, which[1]), batch=dst.partial)
         return [*steps, self._crowd_step(change.kind, change.axes, end, dst, CrowdMove(halo, "direct"))]
 
     def _crowd_step(self, kind: Kind, axes: Sequence[Axis], before: State, after: State, move: CrowdMove) -> Step:
         return self._step(kind, axes, before, after, (move,), (float(move.busiest[0]),))
 
-    def _list_side(self, layout: Layout, which: int) -> ListedSide:
-        assert self.numbers is not None
-        return ListedSide(layout, self.shape, self.numbers[which])
-
     # -- pieces ------------------------------------------------------------------------------------
 
-    def side(self, layout: Layout, which: int) -> Side:
+    def holders(self, layout: Layout, which: int) -> Holders:
         """Return who holds what under a layout of the source mesh (0) or the target mesh (1)."""
-        if self.numbers is None:
-            return MeshSide(layout, self.shape)
-        return ListedSide(layout, self.shape, self.numbers[which])
+        return Holders(layout, self.shape, () if self.numbers is None else self.numbers[which])
 
     def _step(
         self,
@@ -250,19 +244,19 @@ class Search:
     def _total(self, src: Layout, dst: Layout, option: Option, steps: list[Step]) -> float:
         if self.ground.count > EXACT:
             return sum(sum(step.estimates) for step in steps) * self.ground.count
-        return least(self.side(src.without_halo(), 0), self.side(dst.without_halo(), 1), option)
+        return least(self.holders(src.without_halo(), 0), self.holders(dst.without_halo(), 1), option)
 
 
-def volume(side: Side) -> int:
+def volume(holders: Holders) -> int:
     """Return how many elements the largest shard has."""
-    return prod(side.tiling.largest)
+    return prod(holders.tiling.largest)
 
 
 def _added(src: Layout, dst: Layout) -> list[Axis]:
     return [a for old, new in zip(src.dims, dst.dims, strict=True) for a in remainder(new.axes, old.axes) or ()]
 
 
-def kept_part(src: Layout, dst: Layout, shape: Shape) -> float:
+def fraction_in_place(src: Layout, dst: Layout, shape: Shape) -> float:
     """Return the part of its target that the worst-off device holds already, as the cost model sees it."""
     out = 1.0
     before, after = src.tiling(shape).dims, dst.tiling(shape).dims
@@ -286,7 +280,7 @@ def _stays(src: Layout, dst: Layout, shape: Shape) -> bool:
         same = 0
         while same < min(len(before.axes), len(after.axes)) and before.axes[same] == after.axes[same]:
             same += 1
-        if same and not (s.is_even and d.is_even) and not (nested(s, d) or nested(d, s)):
+        if same and not (s.is_even and d.is_even) and not (is_nested(s, d) or is_nested(d, s)):
             return False
         old += before.axes[same:]
         new += after.axes[same:]

@@ -17,7 +17,7 @@ from shardwise.layout.mesh import DeviceMesh
 from shardwise.layout.tiling import Box, DimTiling, box_size
 from shardwise.plan.align import index_of
 from shardwise.plan.crowd import Crowd, CrowdMove
-from shardwise.plan.holders import MeshSide
+from shardwise.plan.holders import Holders
 from shardwise.plan.kinds import Kind
 from shardwise.plan.movement import Movement
 from shardwise.plan.moves import MANY, Move, Shares
@@ -341,12 +341,12 @@ def _most_parts(src: DimTiling, dst: DimTiling) -> int:
 
 def _missing(move: Move) -> np.ndarray | None:
     src, dst = move.sides
-    if move.is_counted and isinstance(src, MeshSide) and isinstance(dst, MeshSide):
+    if move.is_counted and src.is_on_common_mesh and dst.is_on_common_mesh:
         return missing(src, dst)
     return None
 
 
-def missing(src: MeshSide, dst: MeshSide) -> np.ndarray:
+def missing(src: Holders, dst: Holders) -> np.ndarray:
     """Return, for every device of the mesh, how many elements of its target box it does not hold."""
     slots = np.arange(src.layout.mesh.num_devices)
     need = np.ones(len(slots), dtype=np.int64)
@@ -358,7 +358,7 @@ def missing(src: MeshSide, dst: MeshSide) -> np.ndarray:
     return need - own
 
 
-def _held(side: MeshSide, dim: int, slots: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+def _held(side: Holders, dim: int, slots: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     tiling = side.tiling.dims[dim]
     table = np.array([tiling.held(part) for part in range(tiling.parts)], dtype=np.int64).clip(0, tiling.size)
     part = np.zeros_like(slots)

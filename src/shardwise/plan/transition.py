@@ -10,7 +10,7 @@ import numpy as np
 
 from shardwise.layout.layout import Layout
 from shardwise.layout.placement import ReduceOp, accumulator
-from shardwise.plan.holders import MeshSide
+from shardwise.plan.holders import Holders
 from shardwise.plan.movement import Movement
 from shardwise.plan.moves import LocalMove, Shares
 from shardwise.plan.plan import Plan
@@ -57,7 +57,7 @@ class Transition:
         shares = self.steps[0].shares
         if isinstance(shares, Shares):
             return LocalMove(shares.src, shares.dst, shares.batch, shares)
-        src, dst = (MeshSide(layout, self.plan.shape) for layout in (self.before, self.after))
+        src, dst = (Holders(layout, self.plan.shape) for layout in (self.before, self.after))
         return LocalMove(src, dst)
 
     @property
