@@ -8,8 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from math import log as ln
-from math import pi
-from math import sqrt as root
 from typing import Any
 
 import numpy as np
@@ -396,27 +394,6 @@ relu = unary(
     monotone=True,
     lower="max(x, 0)",
 )
-
-
-def sigmoid(x: Any) -> Tensor:
-    """Return 1 / (1 + exp(-x)), without overflow."""
-    return multiply(0.5, add(tanh(multiply(0.5, x)), 1.0))
-
-
-def silu(x: Any) -> Tensor:
-    """Return x sigmoid(x)."""
-    return multiply(x, sigmoid(x))
-
-
-def softplus(x: Any) -> Tensor:
-    """Return log(1 + exp(x)), without overflow."""
-    return logaddexp(x, 0.0)
-
-
-def gelu(x: Any) -> Tensor:
-    """Return the Gaussian error linear unit in its tanh form."""
-    inner = multiply(root(2 / pi), add(x, multiply(0.044715, multiply(x, multiply(x, x)))))
-    return multiply(multiply(0.5, x), add(tanh(inner), 1.0))
 
 
 def clip(x: Any, min: Any = None, max: Any = None) -> Any:

@@ -17,6 +17,7 @@ from typing import Any
 
 from shardwise.errors import DerivativeError, ProgramError
 from shardwise.layout.layout import Layout
+from shardwise.layout.placement import kind_of
 from shardwise.prim.fixed import Fixed
 from shardwise.prim.primitive import Row
 from shardwise.prim.relayout import relayout
@@ -142,6 +143,23 @@ class Recorded(Traced):
 
     def __repr__(self) -> str:
         return f"Tensor({self.type_text} on {self.mesh}, being traced)"
+
+
+def in_one_go(*operands: Any) -> bool:
+    """Whether a primitive of several steps may compute operands in one go: all are floats, and no tracer watches.
+
+    >>> from shardwise import asarray
+    >>> in_one_go(asarray([1.0])), in_one_go(asarray([1]))
+    (True, False)
+    """
+    return all(kind_of(x.dtype) == "f" and not _is_recorded(x) for x in operands if isinstance(x, Tensor))
+
+
+def _is_recorded(x: Tensor) -> bool:
+    # At any level: a derivative or a map of what is recorded is recorded too.
+    while isinstance(x, Traced) and not x.is_recorded:
+        x = x.value
+    return x.is_recorded
 
 
 def _tangent(
