@@ -16,7 +16,8 @@ from shardwise.prim.dispatch.rule import elementwise_rule
 from shardwise.prim.interpreters.bind import in_one_go
 from shardwise.prim.interpreters.steps import Steps, pull, row_of_steps
 from shardwise.prim.primitive import Row
-from shardwise.prim.tensor import Tensor
+from shardwise.prim.relayout import resolved
+from shardwise.prim.tensor import Tensor, settled
 
 Kernel = Callable[..., Any]
 
@@ -48,10 +49,10 @@ def _activation(
         return apply(name, forward, elementwise_rule((x.shape,)), [x])
 
     def run_back(ct: Tensor, x: Tensor) -> Tensor:
-        return apply(name, back, elementwise_rule((ct.shape, x.shape), "first"), [ct, x])
+        return apply(name, back, elementwise_rule((ct.shape, x.shape), "first"), [ct, settled(x)])
 
     def pull_steps(ct: Tensor, x: Tensor) -> Any:
-        return pull(steps, ct, (x,), {})[0]
+        return pull(steps, ct, (resolved(x),), {})[0]
 
     times_slope = row_of_steps(f"{name}_slope", run_back, slope_steps or pull_steps)
     row = Row(
