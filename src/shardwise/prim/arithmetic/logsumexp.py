@@ -45,11 +45,16 @@ def logsumexp(x: Tensor, dims: Dims) -> Tensor:
 
 
 @lru_cache(maxsize=4096)
-def _rule(rank: int, dims: Dims) -> Rule:
+def row_sum_rule(rank: int, dims: Dims, count: int) -> Rule:
+    """Return the rule of a sum over dims of what is made of a value and of others with one number per row.
+
+    >>> row_sum_rule(2, (1,), 2).operands
+    (('d0', 'd1'), ('d0', None))
+    """
     names = tuple(f"d{k}" for k in range(rank))
     reduced = tuple((names[k], ReduceOp.SUM) for k in dims)
     rows = tuple(None if k in dims else name for k, name in enumerate(names))
-    return Rule((names, rows), tuple(name for name in rows if name is not None), reduced)
+    return Rule((names, *(rows,) * (count - 1)), tuple(name for name in rows if name is not None), reduced)
 
 
 def _sum_of_exponentials(array: Any, top: Any, dims: Dims) -> Any:
@@ -62,7 +67,7 @@ def _sum_of_exponentials(array: Any, top: Any, dims: Dims) -> Any:
 
 def _log_of_sum(x: Tensor, top: Tensor, *, dims: Dims) -> Tensor:
     kernel = partial(_sum_of_exponentials, dims=dims)
-    return log(apply("sum", kernel, _rule(x.ndim, dims), [x, top]))
+    return log(apply("sum", kernel, row_sum_rule(x.ndim, dims, 2), [x, top]))
 
 
 def _scale(ct: Any, array: Any, top: Any, level: Any) -> Any:
