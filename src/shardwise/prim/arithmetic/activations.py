@@ -15,7 +15,7 @@ from shardwise.prim.dispatch.decision import apply
 from shardwise.prim.dispatch.rule import elementwise_rule
 from shardwise.prim.interpreters.bind import in_one_go
 from shardwise.prim.interpreters.steps import Steps, pull, row_of_steps
-from shardwise.prim.primitive import Row
+from shardwise.prim.primitive import OUT, Row
 from shardwise.prim.relayout import resolved
 from shardwise.prim.tensor import Tensor, settled
 
@@ -60,6 +60,7 @@ def _activation(
         run,
         lambda ct, out, x: (times_slope(ct, out if by_out else x),),
         lambda tangents, out, x: times_slope(tangents[0], out if by_out else x),
+        needs=lambda i, j, operands, params: (j == OUT) == by_out,
     )
 
     def function(x: Tensor) -> Tensor:

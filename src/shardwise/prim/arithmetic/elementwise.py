@@ -22,7 +22,7 @@ from shardwise.prim.arithmetic.by_element import (
     pointwise,
     unary,
 )
-from shardwise.prim.primitive import Formula, Row
+from shardwise.prim.primitive import Formula, Row, needs_nothing
 from shardwise.prim.tensor import Tensor
 
 
@@ -73,7 +73,7 @@ divide = binary(
     "the quotient",
     "[1, 2], 4 -> [0.25, 0.5]",
     lambda x, y, o: divide(1.0, y),
-    lambda x, y, o: -divide(o, y),
+    lambda x, y, o: -divide(divide(x, y), y),
     linear="first",
     operator="/",
 )
@@ -311,7 +311,7 @@ def _astype_jvp(tangents: Any, out: Tensor, x: Tensor, *, dtype: np.dtype) -> Te
     return astype(tangents[0], dtype=dtype) if dtype.kind not in "biu" else None
 
 
-astype = Row("astype", _astype, _astype_vjp, _astype_jvp)
+astype = Row("astype", _astype, _astype_vjp, _astype_jvp, needs=needs_nothing)
 
 
 def widen(x: Tensor) -> Tensor:
@@ -389,7 +389,7 @@ relu = unary(
     "relu",
     "the larger of it and zero",
     "[-1.0, 2.0] -> [0.0, 2.0]",
-    lambda x, o: astype(greater(x, 0.0), dtype=o.dtype),
+    lambda x, o: astype(greater(o, 0.0), dtype=o.dtype),
     kernel=lambda a: kernel_of("maximum")(a, a.new_zeros(()) if is_torch(a) else a.dtype.type(0)),
     monotone=True,
     lower="max(x, 0)",

@@ -217,6 +217,13 @@ def _batch(first: int, row: Row, lead: Any, mapped: Any, operands: Any, params: 
 
 # Values less the mean of their row, divided by its size, times a weight plus a bias. Mean and size are functions of
 # the values, which their derivative is aware of. Where there is no mean, weight or bias, a number stands for it.
-scale_rows = Row("scale_rows", _scale_rows, _scale_rows_vjp, _scale_rows_jvp, batch=partial(_batch, 1))
+scale_rows = Row(
+    "scale_rows",
+    _scale_rows,
+    _scale_rows_vjp,
+    _scale_rows_jvp,
+    batch=partial(_batch, 1),
+    needs=lambda i, j, operands, params: j in {0: (0, 1, 2, 3), 3: (0, 1, 2)}.get(i, ()),
+)
 # A cotangent (or a tangent) times the derivative of that by the values: the matrix is symmetric but for the weight.
 centre_rows = row_of_steps("centre_rows", _centre_rows, _centre_rows_steps, batch=partial(_batch, 2))

@@ -15,7 +15,7 @@ from shardwise.prim.arithmetic.logsumexp import sum_over
 from shardwise.prim.dispatch.decision import apply
 from shardwise.prim.dispatch.rule import Rule
 from shardwise.prim.interpreters.steps import Steps, row_of_steps
-from shardwise.prim.primitive import Row
+from shardwise.prim.primitive import Row, needs_out
 from shardwise.prim.tensor import Tensor
 from shardwise.prim.views.shapes import expand
 
@@ -149,10 +149,12 @@ softmax = Row(
     lambda x, *, dims: apply("softmax", _along(_softmax, dims), softmax_rule(x.ndim, dims), [x]),
     lambda ct, out, x, *, dims: (softmax_back(ct, out, dims=dims),),
     lambda tangents, out, x, *, dims: softmax_back(tangents[0], out, dims=dims),
+    needs=needs_out,
 )
 log_softmax = Row(
     "log_softmax",
     lambda x, *, dims: apply("log_softmax", _along(_log_softmax, dims), softmax_rule(x.ndim, dims), [x]),
     lambda ct, out, x, *, dims: (log_softmax_back(ct, out, dims=dims),),
     _log_softmax_jvp,
+    needs=needs_out,
 )

@@ -7,7 +7,7 @@ from typing import Any
 
 from shardwise.layout.placement import kind_of
 from shardwise.prim.arithmetic.elementwise import add
-from shardwise.prim.interpreters.bind import Node, Traced, new_level, pulled_back
+from shardwise.prim.interpreters.bind import Node, Traced, new_level, pull_back
 from shardwise.prim.primitive import Row
 from shardwise.prim.tensor import Tensor
 
@@ -28,7 +28,7 @@ def pull(steps: Steps, ct: Tensor, operands: Sequence[Any], params: dict[str, An
         out = steps(*[Traced(level, x, node=node) if s else x for x, s, node in triples], **params)
     if not isinstance(out, Traced) or out.level != level or out.node is None:
         return (None,) * len(nodes)
-    return tuple(pulled_back([(out.node, ct)], nodes, add))
+    return tuple(pull_back([(out.node, ct)], nodes, add, once=True))
 
 
 def push(steps: Steps, tangents: Sequence[Tensor | None], operands: Sequence[Any], params: dict[str, Any]) -> Any:
