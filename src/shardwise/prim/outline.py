@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import cache
 from typing import Any
 
 import numpy as np
 
+from shardwise.caches import cache
 from shardwise.engine.arrays import Array, is_torch
 from shardwise.engine.local_shards import sample
 from shardwise.prim.fixed import Fixed
@@ -57,6 +57,6 @@ def blank_of(x: Tensor) -> Array:
     return _blank(array.dtype) if isinstance(array, np.ndarray) else array
 
 
-@cache
+@cache(entries=256)
 def _blank(dtype: np.dtype) -> Array:
     return np.empty(0, dtype)

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from functools import lru_cache, partial
+from functools import partial
 from typing import Any
 
 import numpy as np
 
+from shardwise.caches import cache
 from shardwise.engine.arrays import cast, dtype_of, is_low, is_torch
 from shardwise.layout.placement import ReduceOp
 from shardwise.prim.arithmetic.elementwise import add, exp, isfinite, log, multiply, narrow, subtract, where, widen
@@ -44,7 +45,7 @@ def logsumexp(x: Tensor, dims: Dims) -> Tensor:
     return add(log(sum_over(exp(subtract(widen(x), spread(top, x, dims))), dims, x.dtype)), top)
 
 
-@lru_cache(maxsize=4096)
+@cache()
 def row_sum_rule(rank: int, dims: Dims, count: int) -> Rule:
     """Return the rule of a sum over dims of what is made of a value and of others with one number per row.
 

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from functools import cache, partial
+from functools import partial
 from math import prod
 from typing import Any
 
 import numpy as np
 
+from shardwise.caches import cache
 from shardwise.engine.arrays import FLOAT32, FLOAT64, accumulator, cast, dtype_of, is_low, is_torch
 from shardwise.prim.arithmetic.broadcast import unbroadcast
 from shardwise.prim.arithmetic.elementwise import add, divide, multiply, narrow, sqrt, square, subtract, widen
@@ -85,7 +86,7 @@ def _sum_of_squares(x: Tensor, *mean: Tensor, dims: Dims) -> Tensor:
 sum_of_squares = Row.constant("sum_of_squares", _sum_of_squares)
 
 
-@cache
+@cache(entries=256)
 def _scaling(is_array: tuple[bool, ...], dtype: np.dtype) -> Any:
     # The kernel of those operands that are arrays.
     def kernel(*arrays: Any) -> Any:
@@ -115,7 +116,7 @@ def _into(ufunc: Any, out: Any, other: Any) -> Any:
     return ufunc(out, other, out=out) if fits else ufunc(out, other)
 
 
-@cache
+@cache(entries=256)
 def _centring(is_array: tuple[bool, ...], dims: Dims, dtype: np.dtype) -> Any:
     def kernel(*arrays: Any) -> Any:
         left = iter(arrays)

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import lru_cache
 from typing import Any
 
 import numpy as np
 
+from shardwise.caches import cache
 from shardwise.layout.device import default_device
 from shardwise.layout.layout import Layout
 from shardwise.layout.mesh import DeviceMesh
@@ -40,7 +40,7 @@ class _Probe(Tensor):
         return _Probe(None, self.used)
 
 
-@lru_cache(maxsize=1024)
+@cache(entries=1024)
 def values_used(derivative: Callable[..., Any], are_tensors: tuple[bool, ...]) -> frozenset[int]:
     """Return the places of the operands whose values a derivative uses, `OUT` for the result; numbers do not count.
 
