@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from benchmarks import layers
 from benchmarks.clock import Case, Effort, first, interleaved
 from benchmarks.row import EQUAL, Floor, Measure, Row
 from benchmarks.virtual import Read, dtensor_devices, jax_devices, jax_mesh
@@ -26,7 +27,7 @@ Step = Callable[[], tuple[Any, Any]]  # the weights after a step from the same s
 
 def count(effort: Effort) -> int:
     """Return how many rows there will be."""
-    return 2 * len(NETWORKS[effort.name])
+    return 2 * len(NETWORKS[effort.name]) + 1
 
 
 def rows(effort: Effort) -> Iterator[Row]:
@@ -51,6 +52,7 @@ def rows(effort: Effort) -> Iterator[Row]:
         mine, floor = warm.pop("ours"), Floor(ONE_DEVICE, warm.pop(ONE_DEVICE))
         note = f"NumPy's products use up to {os.environ.get('OPENBLAS_NUM_THREADS', os.cpu_count())} threads"
         yield Row(*where, "warm", "seconds", mine, warm, floor, checked, note=note)
+    yield layers.row(layers.LAYERS[effort.name])
 
 
 def network(sizes: Sizes) -> tuple[np.ndarray, ...]:

@@ -6,6 +6,7 @@ from typing import Any
 
 from shardwise.layout.placement import checked_dtype
 from shardwise.ops.placement_args import number_dtype
+from shardwise.prim.arithmetic import activations
 from shardwise.prim.arithmetic import elementwise as rows
 from shardwise.prim.arithmetic.by_element import numbers_or_tensors
 from shardwise.prim.face import public
@@ -52,7 +53,7 @@ def sigmoid(x: Any, /) -> Tensor:
     >>> sigmoid([0.0, 1000.0]).numpy()
     array([0.5, 1. ])
     """
-    return rows.sigmoid(asarray(x))
+    return activations.sigmoid(asarray(x))
 
 
 @public(method=True)
@@ -62,7 +63,7 @@ def silu(x: Any, /) -> Tensor:
     >>> silu([0.0, 1.0]).numpy().round(4)
     array([0.    , 0.7311])
     """
-    return rows.silu(asarray(x))
+    return activations.silu(asarray(x))
 
 
 @public(method=True)
@@ -72,7 +73,7 @@ def softplus(x: Any, /) -> Tensor:
     >>> softplus([0.0, 1000.0]).numpy().round(4)
     array([6.931e-01, 1.000e+03])
     """
-    return rows.softplus(asarray(x))
+    return activations.softplus(asarray(x))
 
 
 @public(method=True)
@@ -82,4 +83,4 @@ def gelu(x: Any, /) -> Tensor:
     >>> gelu([-1.0, 0.0, 1.0]).numpy().round(4)
     array([-0.1588,  0.    ,  0.8412])
     """
-    return rows.gelu(asarray(x))
+    return activations.gelu(asarray(x))

@@ -10,7 +10,9 @@ from shardwise.engine.arrays import is_low
 from shardwise.errors import ArgumentError, BindingError, checked_int, checked_number
 from shardwise.ops.reductions import Axis, dim_of, dims_of, square_lengths, wide_logsumexp, wide_mean, wide_sum
 from shardwise.prim.arithmetic import elementwise as rows
+from shardwise.prim.arithmetic.normalize import normalize
 from shardwise.prim.face import public
+from shardwise.prim.interpreters.bind import in_one_go
 from shardwise.prim.movement.gathers import gather
 from shardwise.prim.tensor import Tensor, together
 from shardwise.prim.views.shapes import expand, squeeze
@@ -25,14 +27,21 @@ def layer_norm(x: Any, weight: Any = None, bias: Any = None, /, *, axis: Axis = 
     >>> layer_norm([1.0, 3.0], eps=0.0).numpy()
     array([-1.,  1.])
     """
+    return _normalize(x, weight, bias, axis, eps, "layer_norm")
+
+
+def _normalize(x: Any, weight: Any, bias: Any, axis: Axis, eps: Any, function: str) -> Tensor:
     x, scale, shift = _operands(x, weight, bias)
-    dims = dims_of(x, axis, "layer_norm")
+    dims, eps, centred = dims_of(x, axis, function), _small(eps, function), function == "layer_norm"
+    factor = 1.0 if scale is None else _over(scale, x, dims, f"{function}: weight")
+    offset = 0.0 if shift is None else _over(shift, x, dims, f"{function}: bias")
+    if in_one_go(x, factor, offset) and not isinstance(eps, Tensor):
+        return normalize(x, factor, offset, dims=dims, eps=eps, centred=centred)
     low = is_low(x.dtype)
-    centred = rows.subtract(rows.widen(x), wide_mean(x, dims, low))
-    spread = wide_mean(square_lengths(centred), dims, low)
-    out = rows.divide(centred, rows.sqrt(rows.add(spread, _small(eps, "layer_norm"))))
-    out = out if scale is None else rows.multiply(out, _over(scale, x, dims, "layer_norm: weight"))
-    out = out if shift is None else rows.add(out, _over(shift, x, dims, "layer_norm: bias"))
+    out = rows.subtract(rows.widen(x), wide_mean(x, dims, low)) if centred else rows.widen(x)
+    out = rows.divide(out, rows.sqrt(rows.add(wide_mean(square_lengths(out), dims, low), eps)))
+    out = out if scale is None else rows.multiply(out, factor)
+    out = out if shift is None else rows.add(out, offset)
     return _round_to(out, x, scale, shift)
 
 
@@ -47,13 +56,7 @@ def rms_norm(x: Any, weight: Any = None, /, *, axis: Axis = -1, eps: float = 1e-
     >>> rms_norm([3.0, 4.0], eps=0.0).numpy() * 12.5**0.5
     array([3., 4.])
     """
-    x, scale, _ = _operands(x, weight, None)
-    dims = dims_of(x, axis, "rms_norm")
-    wide = rows.widen(x)
-    size = rows.sqrt(rows.add(wide_mean(square_lengths(wide), dims, is_low(x.dtype)), _small(eps, "rms_norm")))
-    out = rows.divide(wide, size)
-    out = out if scale is None else rows.multiply(out, _over(scale, x, dims, "rms_norm: weight"))
-    return _round_to(out, x, scale)
+    return _normalize(x, weight, None, axis, eps, "rms_norm")
 
 
 def _small(eps: Any, function: str) -> Any:

@@ -17,11 +17,15 @@ from shardwise.ops.placement_args import number_dtype
 from shardwise.prim.arithmetic import elementwise as rows
 from shardwise.prim.arithmetic.cumulate import cumulate
 from shardwise.prim.arithmetic.largest import largest
+from shardwise.prim.arithmetic.logsumexp import logsumexp as logsumexp_over
 from shardwise.prim.arithmetic.positions import iota
 from shardwise.prim.arithmetic.reduce import reduce, spread
+from shardwise.prim.arithmetic.softmax import is_whole
+from shardwise.prim.arithmetic.softmax import log_softmax as log_softmax_of_whole
 from shardwise.prim.arithmetic.softmax import softmax as softmax_of_whole
 from shardwise.prim.dispatch.operands import may_bring, whole
 from shardwise.prim.face import public
+from shardwise.prim.interpreters.bind import in_one_go
 from shardwise.prim.movement.gathers import gather
 from shardwise.prim.movement.joins import pad as surround
 from shardwise.prim.relayout import relayout
@@ -233,14 +237,8 @@ def logsumexp(x: Any, /, axis: Axis = None, *, keepdims: bool = False) -> Tensor
 
 def wide_logsumexp(x: Tensor, dims: tuple[int, ...], keepdims: bool = False) -> Tensor:
     """Return log(sum(exp(x))) in the dtype in which sums are made."""
-    top = rows.widen(_finite(whole("logsumexp", x, dims, reduce(x, dims=dims, op=ReduceOp.MAX))._constant()))
-    shifted = rows.exp(rows.subtract(rows.widen(x), spread(top, x, dims)))
-    out = rows.add(rows.log(wide_sum(shifted, dims, False, is_low(x.dtype))), top)
+    out = logsumexp_over(x, dims)
     return expand(out, at=dims) if checked_flag(keepdims, "logsumexp: keepdims is a bool") else out
-
-
-def _finite(x: Tensor) -> Tensor:
-    return rows.where(rows.isfinite(x), x, 0.0)
 
 
 @public(method=True)
@@ -251,11 +249,11 @@ def softmax(x: Any, /, axis: int = -1) -> Tensor:
     array([0.5, 0.5])
     """
     x = asarray(x)
-    dim = dim_of(x, axis, "softmax")
-    # Along a sharded dim only numbers per row are sent; a tracer is shown the steps.
-    if x.layout.dims[dim].axes or kind_of(x.dtype) != "f" or x._constant().is_recorded:
-        return rows.narrow(rows.exp(_log_softmax(x, (dim,))), x.dtype)
-    return softmax_of_whole(x, dim=dim)
+    dims = (dim_of(x, axis, "softmax"),)
+    # Along a sharded dim only numbers per row are sent.
+    if not is_whole(x, dims) or not in_one_go(x):
+        return rows.narrow(rows.exp(_log_softmax(x, dims)), x.dtype)
+    return softmax_of_whole(x, dims=dims)
 
 
 @public(method=True)
@@ -266,7 +264,10 @@ def log_softmax(x: Any, /, axis: int = -1) -> Tensor:
     array([-0.6931, -0.6931])
     """
     x = asarray(x)
-    return rows.narrow(_log_softmax(x, dims_of(x, axis, "log_softmax")), x.dtype)
+    dims = dims_of(x, axis, "log_softmax")
+    if not is_whole(x, dims) or not in_one_go(x):
+        return rows.narrow(_log_softmax(x, dims), x.dtype)
+    return log_softmax_of_whole(x, dims=dims)
 
 
 def _log_softmax(x: Tensor, dims: tuple[int, ...]) -> Tensor:

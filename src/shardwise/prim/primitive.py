@@ -9,6 +9,24 @@ from typing import Any, Literal
 from shardwise.prim.tensor import Tensor
 
 Cotangents = tuple[Tensor | Callable[[], Tensor] | None, ...]
+OUT = -1  # the result, where operands are numbered
+# Whether the cotangent of operand i is made of the elements of operand j, or of the result.
+Needs = Callable[[int, int, tuple[Any, ...], dict[str, Any]], bool]
+
+
+def needs_nothing(i: int, j: int, operands: tuple[Any, ...], params: dict[str, Any]) -> bool:
+    """Say that cotangents are made of no elements: shapes, layouts and dtypes are enough."""
+    return False
+
+
+def needs_others(i: int, j: int, operands: tuple[Any, ...], params: dict[str, Any]) -> bool:
+    """Say that a cotangent is made of the other operands, as that of a product is."""
+    return j not in (i, OUT)
+
+
+def needs_out(i: int, j: int, operands: tuple[Any, ...], params: dict[str, Any]) -> bool:
+    """Say that a cotangent is made of the result."""
+    return j == OUT
 
 
 @dataclass(frozen=True)
@@ -42,6 +60,10 @@ class Row:
 
     `lower` is how the compiler writes it. An elementwise primitive has a `kernel`, a function of arrays, which may have
     leading dims for devices. `function` is the public function that it is, if it is one.
+
+    `needs(i, j, operands, params)` says whether the cotangent of operand i is made of the elements of operand j, or of
+    the result, `OUT`: a tape keeps no others, and gives the `vjp` their outlines. Without it a linear primitive needs
+    none, and any other one needs all.
     """
 
     name: str
@@ -54,11 +76,16 @@ class Row:
     lower: Formula | None = None
     kernel: Callable[..., Any] | None = None
     function: Callable[..., Any] | None = None
+    needs: Needs | None = None
 
     @staticmethod
     def constant(name: str, run: Callable[..., Tensor]) -> Row:
         """Return the row of a primitive that is constant wherever it has a derivative."""
-        return Row(name, run, lambda ct, out, *operands, **params: (None,) * len(operands), lambda *_, **params: None)
+
+        def vjp(ct: Tensor, out: Tensor, *operands: Any, **params: Any) -> Cotangents:
+            return (None,) * len(operands)
+
+        return Row(name, run, vjp, lambda *_, **params: None, needs=needs_nothing)
 
     def __repr__(self) -> str:
         return f"Row({self.name})"

@@ -13,7 +13,7 @@ from shardwise.errors import DerivativeError, checked_function, listed
 from shardwise.layout.placement import ReduceOp, reductions_of
 from shardwise.prim.arithmetic.elementwise import add
 from shardwise.prim.face import public
-from shardwise.prim.interpreters.bind import Node, Traced, new_level, pulled_back
+from shardwise.prim.interpreters.bind import Node, Traced, new_level, pull_back
 from shardwise.prim.movement.parts import zeros_like
 from shardwise.prim.relayout import relayout
 from shardwise.prim.tensor import Tensor, asarray, host_array, lowest, placed
@@ -37,10 +37,17 @@ def vjp(fn: Callable[[*Primals], Result], *primals: Any) -> tuple[Result, Callab
     Tensor([1., 1.], float64[2@x] on x=2)
     """
     checked_function(fn, "vjp")
+    return differentiate(fn, primals, once=False)
+
+
+def differentiate(
+    fn: Callable[..., Any], primals: tuple[Any, ...], once: bool
+) -> tuple[Any, Callable[[Any], tuple[Any, ...]]]:
+    """Return what `vjp` does; if the way back is gone `once`, what was kept for it is given up on the way."""
     leaves, tree = optree.tree_flatten(cast(Any, primals))
     values = [_argument(leaf) for leaf in leaves]
     with new_level() as level:
-        starts = [Node(out=value) for value in values]
+        starts = [Node() for _ in values]
         traced = [Traced(level, v, node=n) for v, n in zip(values, starts, strict=True)]
         out = cast(Any, fn)(*optree.tree_unflatten(tree, traced))
     ends, out_tree = optree.tree_flatten(out)
@@ -53,7 +60,7 @@ def vjp(fn: Callable[[*Primals], Result], *primals: Any) -> tuple[Result, Callab
             for end, cotangent in zip(ends, given, strict=True)
             if isinstance(end, Traced) and end.level == level and end.node is not None
         ]
-        totals = pulled_back(known, starts, add)
+        totals = pull_back(known, starts, add, once)
         return cast(Any, optree.tree_unflatten(tree, [_settled(t, v) for t, v in zip(totals, values, strict=True)]))
 
     return cast(Any, optree.tree_unflatten(out_tree, plain)), back

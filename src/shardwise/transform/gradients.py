@@ -15,7 +15,7 @@ from shardwise.prim.face import public
 from shardwise.prim.interpreters.bind import below
 from shardwise.prim.relayout import relayout
 from shardwise.prim.tensor import Tensor, settled
-from shardwise.transform.derivatives import vjp
+from shardwise.transform.derivatives import differentiate
 
 Rest = ParamSpec("Rest")
 First = TypeVar("First", bound=Any)
@@ -138,7 +138,7 @@ def _differentiate(
             aux.append(optree.tree_map(below, extra))
         return out
 
-    value, back = vjp(partly, *(args[k] for k in spots))
+    value, back = differentiate(partly, tuple([args[k] for k in spots]), once=True)
     if not isinstance(value, Tensor) or value.shape != ():
         shape = value.shape if isinstance(value, Tensor) else type(value).__name__
         raise DerivativeError(f"a gradient is that of one number, a 0-d tensor; the function returned {shape}.")

@@ -12,7 +12,7 @@ from shardwise.errors import checked_function
 from shardwise.prim.face import public
 from shardwise.prim.tensor import Tensor
 from shardwise.transform.calls import call_of, write_call
-from shardwise.transform.derivatives import vjp
+from shardwise.transform.derivatives import differentiate
 
 Args = ParamSpec("Args")
 Result = TypeVar("Result")
@@ -48,7 +48,7 @@ def checkpoint(fn: Callable[Args, Result]) -> Callable[Args, Result]:
 
         def backward(cotangents: list[Tensor]) -> Sequence[Tensor | None]:
             # The function is run again, this time with everything kept, and then backwards.
-            _, back = vjp(partly, *(below[i] for i in chosen))
+            _, back = differentiate(partly, tuple([below[i] for i in chosen]), once=True)
             found: list[Tensor | None] = [None] * len(below)
             for i, cotangent in zip(chosen, back(cotangents), strict=True):
                 found[i] = cotangent

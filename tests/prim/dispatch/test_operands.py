@@ -147,7 +147,7 @@ NAMED = {
     "flip": lambda: sw.flip(TABLE),
     "reshape": lambda: sw.reshape(TABLE, (4, 4)),
     "squeeze": lambda: sw.squeeze(TABLE[:1], axis=0),
-    "softmax": lambda: softmax(TABLE, dim=1),
+    "softmax": lambda: softmax(TABLE, dims=(1,)),
     "pad": lambda: sw.pad(X, (1, 2), mode="wrap"),
     "x.at[...].set": lambda: X.at[1:3].set(np.ones(2)),
     "write_at": lambda: X.at[np.array([1, 5])].set(np.ones(2)),

@@ -20,7 +20,7 @@ from shardwise import (
 )
 from shardwise import sum as total
 from shardwise.prim.arithmetic.elementwise import add, multiply, negative
-from shardwise.prim.interpreters.bind import Bundle, Node, Traced, new_level, pulled_back
+from shardwise.prim.interpreters.bind import Bundle, Node, Traced, new_level, pull_back
 from shardwise.prim.primitive import Row
 from tests.prim.cases import same
 
@@ -79,7 +79,7 @@ def test_long_tapes_do_not_recurse() -> None:
     assert same(vjp(f, asarray(np.ones(1)))[1](np.ones(1))[0].numpy(), np.ones(1))
 
 
-def test_shared_subexpressions_are_pulled_back_once() -> None:
+def test_shared_subexpressions_are_pull_back_once() -> None:
     # Without that, forty doublings would take a trillion steps.
     def f(x):
         for _ in range(40):
@@ -155,7 +155,7 @@ def test_cotangents_in_several_layouts_are_added_up_once() -> None:
     start = Node()
     node = Node(negative, (x,), {}, negative(x), (start,))
     split, pending = shard(np.ones(4), mesh, P("x")), shard(np.full(4, 2.0), mesh, P(unreduced=["x"]))
-    (got,) = pulled_back([(node, split), (node, pending)], [start], counted)
+    (got,) = pull_back([(node, split), (node, pending)], [start], counted)
     assert got is not None
     assert got.numpy().tolist() == [-3.0] * 4
     assert len(sums) == 1
@@ -172,11 +172,11 @@ def test_bundles_are_added_part_by_part() -> None:
     start = Node()
     node = Node(Row("several", lambda x: x, back), (one,), {}, one, (start,))
     ends: Any = [(node, Bundle((one, None, two))), (node, Bundle((two, one, None)))]
-    (got,) = pulled_back(ends, [start], add)
+    (got,) = pull_back(ends, [start], add)
     assert got is not None
     assert got.item() == 3.0
     assert [part.item() for part in seen[0].parts if part is not None] == [3.0, 1.0, 2.0]
-    (alone,) = pulled_back(ends[:1], [start], add)
+    (alone,) = pull_back(ends[:1], [start], add)
     assert alone is one
 
 
@@ -184,4 +184,4 @@ def test_a_start_that_nothing_reaches_has_no_cotangent() -> None:
     start, other = Node(), Node()
     x = asarray([1.0])
     node = Node(negative, (x,), {}, negative(x), (start,))
-    assert pulled_back([(node, x)], [other], add) == [None]
+    assert pull_back([(node, x)], [other], add) == [None]

@@ -12,6 +12,7 @@ import numpy as np
 from shardwise.caches import cache
 from shardwise.engine.arrays import is_foreign, is_torch
 from shardwise.prim.arithmetic.broadcast import broadcast, unbroadcast
+from shardwise.prim.arithmetic.uses import values_used
 from shardwise.prim.dispatch.decision import apply
 from shardwise.prim.dispatch.rule import Linear, elementwise_rule, is_integer
 from shardwise.prim.face import public, rename
@@ -215,12 +216,18 @@ def pointwise(
             return broadcast(total, layout=out.layout.resolved(), shape=out.shape)
         return total
 
+    def needs(i: int, j: int, operands: tuple[Any, ...], params: dict[str, Any]) -> bool:
+        derivative = derivatives[i]
+        return callable(derivative) and j in values_used(derivative, tuple([isinstance(x, Tensor) for x in operands]))
+
     formula = Formula(lower) if isinstance(lower, str) else lower
     if back is not None:
         return Row(
             name, run, lambda ct, out, x: (back(ct, x),), linear=True, lower=formula, kernel=kernel, function=function
         )
-    return Row(name, run, vjp, jvp, batch=batch_by_element, lower=formula, kernel=kernel, function=function)
+    return Row(
+        name, run, vjp, jvp, batch=batch_by_element, lower=formula, kernel=kernel, function=function, needs=needs
+    )
 
 
 def batch_by_element(row: Row, lead: Any, mapped: Any, operands: Any, params: Any) -> Tensor:

@@ -19,7 +19,7 @@ from shardwise.prim.arithmetic.elementwise import add, in_bytes
 from shardwise.prim.dispatch.decision import apply
 from shardwise.prim.dispatch.rule import Rule
 from shardwise.prim.kernel import in_room, makes_products
-from shardwise.prim.primitive import Cotangents, Row
+from shardwise.prim.primitive import Cotangents, Row, needs_others
 from shardwise.prim.relayout import resolved
 from shardwise.prim.tensor import Tensor
 from shardwise.prim.views.shapes import expand
@@ -151,4 +151,4 @@ def _batch(row: Row, lead: Any, mapped: Any, operands: Any, params: Any) -> Tens
     return contract(*operands, terms=wide, out=front + out)
 
 
-contract = Row("einsum", _contract, _contract_vjp, _contract_jvp, batch=_batch)
+contract = Row("einsum", _contract, _contract_vjp, _contract_jvp, batch=_batch, needs=needs_others)

@@ -29,7 +29,7 @@ from shardwise.prim.arithmetic.elementwise import add
 from shardwise.prim.dispatch.decision import apply
 from shardwise.prim.dispatch.rule import Cuts, Rule
 from shardwise.prim.kernel import in_room, makes_products, zeros
-from shardwise.prim.primitive import Cotangents, Row
+from shardwise.prim.primitive import Cotangents, Row, needs_others
 from shardwise.prim.tensor import Tensor
 from shardwise.prim.views.reshaping import reshape
 
@@ -304,7 +304,7 @@ def _row(name: str, run: Any, first: Any, second: Any) -> Row:
         return partial(first, ct, a, b, form), partial(second, ct, a, b, form)
 
     missing = {"convolve": "y", "deconvolve": "x", "correlate": "w"}[name]
-    return Row(name, run, vjp, _jvp(name), batch=partial(_batch, missing=missing))
+    return Row(name, run, vjp, _jvp(name), batch=partial(_batch, missing=missing), needs=needs_others)
 
 
 def _batch(row: Row, lead: Any, mapped: Any, operands: Any, params: Any, missing: str) -> Tensor:

@@ -8,8 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from math import log as ln
-from math import pi
-from math import sqrt as root
 from typing import Any
 
 import numpy as np
@@ -24,7 +22,7 @@ from shardwise.prim.arithmetic.by_element import (
     pointwise,
     unary,
 )
-from shardwise.prim.primitive import Formula, Row
+from shardwise.prim.primitive import Formula, Row, needs_nothing
 from shardwise.prim.tensor import Tensor
 
 
@@ -75,7 +73,7 @@ divide = binary(
     "the quotient",
     "[1, 2], 4 -> [0.25, 0.5]",
     lambda x, y, o: divide(1.0, y),
-    lambda x, y, o: -divide(o, y),
+    lambda x, y, o: -divide(divide(x, y), y),
     linear="first",
     operator="/",
 )
@@ -313,7 +311,7 @@ def _astype_jvp(tangents: Any, out: Tensor, x: Tensor, *, dtype: np.dtype) -> Te
     return astype(tangents[0], dtype=dtype) if dtype.kind not in "biu" else None
 
 
-astype = Row("astype", _astype, _astype_vjp, _astype_jvp)
+astype = Row("astype", _astype, _astype_vjp, _astype_jvp, needs=needs_nothing)
 
 
 def widen(x: Tensor) -> Tensor:
@@ -391,32 +389,11 @@ relu = unary(
     "relu",
     "the larger of it and zero",
     "[-1.0, 2.0] -> [0.0, 2.0]",
-    lambda x, o: astype(greater(x, 0.0), dtype=o.dtype),
+    lambda x, o: astype(greater(o, 0.0), dtype=o.dtype),
     kernel=lambda a: kernel_of("maximum")(a, a.new_zeros(()) if is_torch(a) else a.dtype.type(0)),
     monotone=True,
     lower="max(x, 0)",
 )
-
-
-def sigmoid(x: Any) -> Tensor:
-    """Return 1 / (1 + exp(-x)), without overflow."""
-    return multiply(0.5, add(tanh(multiply(0.5, x)), 1.0))
-
-
-def silu(x: Any) -> Tensor:
-    """Return x sigmoid(x)."""
-    return multiply(x, sigmoid(x))
-
-
-def softplus(x: Any) -> Tensor:
-    """Return log(1 + exp(x)), without overflow."""
-    return logaddexp(x, 0.0)
-
-
-def gelu(x: Any) -> Tensor:
-    """Return the Gaussian error linear unit in its tanh form."""
-    inner = multiply(root(2 / pi), add(x, multiply(0.044715, multiply(x, multiply(x, x)))))
-    return multiply(multiply(0.5, x), add(tanh(inner), 1.0))
 
 
 def clip(x: Any, min: Any = None, max: Any = None) -> Any:

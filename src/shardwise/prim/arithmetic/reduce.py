@@ -139,5 +139,9 @@ def _reduce_jvp(
     return narrow(reduce(term, dims=dims, op=ReduceOp.SUM, **({"wide": True} if low else {})), x.dtype)
 
 
+def _needs(i: int, j: int, operands: Any, params: Any) -> bool:
+    return params["op"] is not ReduceOp.SUM
+
+
 # A sum of small floats, or of float32, may be asked for `wide`: in float32, and as exact as that.
-reduce = Row("reduce", _reduce, _reduce_vjp, _reduce_jvp)
+reduce = Row("reduce", _reduce, _reduce_vjp, _reduce_jvp, needs=_needs)

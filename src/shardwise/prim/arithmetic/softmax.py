@@ -1,9 +1,8 @@
-"""Softmax along a dim that every device has whole, in one go."""
+"""Softmax and its logarithm along dims that every device has whole, in one go."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import partial
 from typing import Any
 
 import ml_dtypes
@@ -11,25 +10,43 @@ import numpy as np
 
 from shardwise.caches import cache
 from shardwise.engine.arrays import FLOAT32, FLOAT64, cast, dtype_of, is_low, is_torch
-from shardwise.layout.placement import ReduceOp
-from shardwise.prim.arithmetic.elementwise import multiply, narrow, subtract, widen
-from shardwise.prim.arithmetic.reduce import reduce
+from shardwise.prim.arithmetic.elementwise import exp, multiply, narrow, subtract, widen
+from shardwise.prim.arithmetic.logsumexp import sum_over
 from shardwise.prim.dispatch.decision import apply
 from shardwise.prim.dispatch.rule import Rule
-from shardwise.prim.primitive import Row
+from shardwise.prim.interpreters.steps import Steps, row_of_steps
+from shardwise.prim.primitive import Row, needs_out
 from shardwise.prim.tensor import Tensor
 from shardwise.prim.views.shapes import expand
 
+Dims = tuple[int, ...]
+Kernel = Callable[..., Any]
+
 
 @cache()
-def softmax_rule(rank: int, dim: int) -> Rule:
-    """Return the rule of a function along one dim, which must be whole.
+def softmax_rule(rank: int, dims: Dims, count: int = 1) -> Rule:
+    """Return the rule of a function along dims, which must be whole; one of two operands is linear in the first.
 
-    >>> sorted(softmax_rule(2, 1).whole)
+    >>> sorted(softmax_rule(2, (1,)).whole)
     ['d1']
     """
     names = tuple(f"d{k}" for k in range(rank))
-    return Rule((names,), names, whole=frozenset({names[dim]}))
+    linear = None if count == 1 else "first"
+    return Rule((names,) * count, names, whole=frozenset(names[k] for k in dims), linear=linear)
+
+
+def is_whole(x: Tensor, dims: Dims) -> bool:
+    """Whether every device has all of these dims.
+
+    >>> from shardwise import DeviceMesh, P, shard
+    >>> x = shard(np.ones((4, 4)), DeviceMesh((2,), ("x",)), P("x"))
+    >>> is_whole(x, (0,)), is_whole(x, (1,))
+    (False, True)
+    """
+    return not any(x.layout.dims[k].axes for k in dims)
+
+
+# -- kernels: `room` is the dtype in which NumPy adds up what was small floats -----------------------------
 
 
 @cache(entries=256)
@@ -39,49 +56,105 @@ def _finite(dtype: np.dtype) -> tuple[Any, Any]:
     return dtype.type(limits.min), np.array(limits.max, dtype)
 
 
-def _kernel(array: Any, dim: int) -> Any:
-    dtype = dtype_of(array)
-    if is_low(dtype):
-        return cast(_wide(cast(array, FLOAT32), dim), dtype)
-    return array.softmax(dim) if is_torch(array) else _shares(array, dim)
-
-
-def _wide(array: Any, dim: int) -> Any:
-    return array.softmax(dim) if is_torch(array) else _shares(array, dim, FLOAT64)
-
-
-def _shares(array: Any, dim: int, room: np.dtype | None = None) -> Any:
-    if not array.size:
-        return array
+def _shifted(array: Any, dims: Dims) -> Any:
     least, most = _finite(array.dtype)
-    top = np.maximum.reduce(array, axis=dim, keepdims=True, initial=least)
-    out = np.exp(array - np.minimum(top, most, out=top))
-    out /= np.add.reduce(out, axis=dim, keepdims=True, dtype=room)
+    top = np.maximum.reduce(array, axis=dims, keepdims=True, initial=least)
+    return array - np.minimum(top, most, out=top)
+
+
+def _softmax(array: Any, dims: Dims, room: np.dtype | None = None) -> Any:
+    if is_torch(array):
+        return array.softmax(*dims)
+    out = _shifted(array, dims)
+    np.exp(out, out=out)
+    out /= np.add.reduce(out, axis=dims, keepdims=True, dtype=room)
     return out
 
 
-@cache(entries=256)
-def _along(dim: int) -> Callable[[Any], Any]:
-    return partial(_kernel, dim=dim)
-
-
-def _softmax(x: Tensor, *, dim: int) -> Tensor:
-    return apply("softmax", _along(dim), softmax_rule(x.ndim, dim), [x])
-
-
-def _pulled(ct: Tensor, out: Tensor, dim: int) -> Tensor:
+def _softmax_back(ct: Any, out: Any, dims: Dims, room: np.dtype | None = None) -> Any:
     # The matrix of derivatives is diag(y) - y y^T: symmetric, so tangents and cotangents go the same way.
-    if is_low(out.dtype):
-        shares, wide = widen(out), widen(ct)
-        both = expand(reduce(multiply(wide, shares), dims=(dim,), op=ReduceOp.SUM, wide=True), at=(dim,))
-        return narrow(multiply(shares, subtract(wide, both)), out.dtype)
-    both = expand(reduce(multiply(ct, out), dims=(dim,), op=ReduceOp.SUM), at=(dim,))
-    return multiply(out, subtract(ct, both))
+    back = ct * out
+    if is_torch(back):
+        return out * (ct - back.sum(dims, keepdim=True))
+    total = np.add.reduce(back, axis=dims, keepdims=True, dtype=room)
+    np.subtract(ct, total, out=back, casting="same_kind")
+    back *= out
+    return back
 
 
+def _log_softmax(array: Any, dims: Dims, room: np.dtype | None = None) -> Any:
+    if is_torch(array):
+        return array.log_softmax(*dims) if len(dims) == 1 else array - array.logsumexp(dims, keepdim=True)
+    out = _shifted(array, dims)
+    out -= np.log(np.add.reduce(np.exp(out), axis=dims, keepdims=True, dtype=room))
+    return out
+
+
+def _log_softmax_back(ct: Any, out: Any, dims: Dims, room: np.dtype | None = None) -> Any:
+    if is_torch(out):
+        return ct - out.exp() * ct.sum(dims, keepdim=True)
+    back = np.exp(out)
+    back *= np.add.reduce(ct, axis=dims, keepdims=True, dtype=room)
+    return np.subtract(ct, back, out=back) if back.dtype == ct.dtype else ct - back
+
+
+@cache(entries=256)
+def _along(kernel: Kernel, dims: Dims) -> Kernel:
+    def run(*arrays: Any) -> Any:
+        dtype = dtype_of(arrays[0])
+        if 0 in arrays[0].shape:
+            return arrays[0]
+        if not is_low(dtype):
+            return kernel(*arrays, dims)
+        return cast(kernel(*[cast(a, FLOAT32) for a in arrays], dims, FLOAT64), dtype)
+
+    return run
+
+
+# -- rows ------------------------------------------------------------------------------------------------
+
+
+def _back(name: str, kernel: Kernel, steps: Steps) -> Row:
+    # The cotangent, given that of the result and the result: in one go, unless the former is in pieces along the dims.
+    def run(ct: Tensor, out: Tensor, *, dims: Dims) -> Tensor:
+        if not is_whole(ct, dims):
+            return steps(ct, out, dims=dims)
+        return apply(name, _along(kernel, dims), softmax_rule(out.ndim, dims, 2), [ct, out])
+
+    return row_of_steps(f"{name}_back", run, steps)
+
+
+def _softmax_steps(ct: Tensor, out: Tensor, *, dims: Dims) -> Tensor:
+    wide, shares = widen(ct), widen(out)
+    total = expand(sum_over(multiply(wide, shares), dims, out.dtype), at=dims)
+    return narrow(multiply(shares, subtract(wide, total)), out.dtype)
+
+
+def _log_softmax_steps(ct: Tensor, out: Tensor, *, dims: Dims) -> Tensor:
+    wide = widen(ct)
+    total = expand(sum_over(wide, dims, out.dtype), at=dims)
+    return narrow(subtract(wide, multiply(exp(widen(out)), total)), out.dtype)
+
+
+def _log_softmax_jvp(tangents: Any, out: Tensor, x: Tensor, *, dims: Dims) -> Tensor:
+    wide = widen(tangents[0])
+    total = expand(sum_over(multiply(wide, exp(widen(out))), dims, out.dtype), at=dims)
+    return narrow(subtract(wide, total), out.dtype)
+
+
+softmax_back = _back("softmax", _softmax_back, _softmax_steps)
+log_softmax_back = _back("log_softmax", _log_softmax_back, _log_softmax_steps)
 softmax = Row(
     "softmax",
-    _softmax,
-    lambda ct, out, x, *, dim: (_pulled(ct, out, dim),),
-    lambda tangents, out, x, *, dim: _pulled(tangents[0], out, dim),
+    lambda x, *, dims: apply("softmax", _along(_softmax, dims), softmax_rule(x.ndim, dims), [x]),
+    lambda ct, out, x, *, dims: (softmax_back(ct, out, dims=dims),),
+    lambda tangents, out, x, *, dims: softmax_back(tangents[0], out, dims=dims),
+    needs=needs_out,
+)
+log_softmax = Row(
+    "log_softmax",
+    lambda x, *, dims: apply("log_softmax", _along(_log_softmax, dims), softmax_rule(x.ndim, dims), [x]),
+    lambda ct, out, x, *, dims: (log_softmax_back(ct, out, dims=dims),),
+    _log_softmax_jvp,
+    needs=needs_out,
 )

@@ -17,8 +17,10 @@ from typing import Any
 
 from shardwise.errors import DerivativeError, ProgramError
 from shardwise.layout.layout import Layout
+from shardwise.layout.placement import kind_of
 from shardwise.prim.fixed import Fixed
-from shardwise.prim.primitive import Row
+from shardwise.prim.outline import Outline
+from shardwise.prim.primitive import OUT, Row, needs_nothing
 from shardwise.prim.relayout import relayout
 from shardwise.prim.tensor import Tensor, settled
 
@@ -79,10 +81,24 @@ class Traced(Tensor):
         out = row(*below, **params)
         nodes = tuple([x.node if w else None for x, w in zip(operands, watched, strict=True)])
         if any(node is not None for node in nodes):
-            return type(self)(level, out, node=Node(row, below, params, out, nodes))
+            return type(self)(level, out, node=self._write(row, below, params, out, nodes))
         tangents = tuple([x.tangent if w else None for x, w in zip(operands, watched, strict=True)])
         tangent = _tangent(row, tangents, out, below, params)
         return out if tangent is None else Traced(level, out, tangent=_beside(tangent, out))
+
+    def _write(self, row: Row, operands: tuple[Any, ...], params: Any, out: Tensor, parents: Any) -> Node:
+        # Only values that cotangents are made of are kept.
+        needs = row.needs or (needs_nothing if row.linear and row.local is None else None)
+        if needs is None:
+            return Node(row, operands, params, out, parents)
+        watched = [i for i, parent in enumerate(parents) if parent is not None]
+
+        def keep(j: int, x: Any) -> Any:
+            if not isinstance(x, Tensor) or any(needs(i, j, operands, params) for i in watched):
+                return x
+            return Outline(x)
+
+        return Node(row, tuple([keep(j, x) for j, x in enumerate(operands)]), params, keep(OUT, out), parents)
 
     def _constant(self) -> Tensor:
         """Return the value below as a constant."""
@@ -130,6 +146,9 @@ class Recorded(Traced):
     __slots__ = ()
     is_recorded = True
 
+    def _write(self, row: Row, operands: tuple[Any, ...], params: Any, out: Tensor, parents: Any) -> Node:
+        return Node(row, operands, params, out, parents)
+
     def _constant(self) -> Tensor:
         """Return the value itself: what is constant is recorded too."""
         return self
@@ -142,6 +161,23 @@ class Recorded(Traced):
 
     def __repr__(self) -> str:
         return f"Tensor({self.type_text} on {self.mesh}, being traced)"
+
+
+def in_one_go(*operands: Any) -> bool:
+    """Whether a primitive of several steps may compute operands in one go: all are floats, and no tracer watches.
+
+    >>> from shardwise import asarray
+    >>> in_one_go(asarray([1.0])), in_one_go(asarray([1]))
+    (True, False)
+    """
+    return all(kind_of(x.dtype) == "f" and not _is_recorded(x) for x in operands if isinstance(x, Tensor))
+
+
+def _is_recorded(x: Tensor) -> bool:
+    # At any level: a derivative or a map of what is recorded is recorded too.
+    while isinstance(x, Traced) and not x.is_recorded:
+        x = x.value
+    return x.is_recorded
 
 
 def _tangent(
@@ -163,26 +199,31 @@ def _beside(tangent: Tensor, out: Tensor) -> Tensor:
     return tangent if alike else relayout(tangent, layout=b.resolved())
 
 
-def pulled_back(ends: list[tuple[Node, Tensor]], starts: list[Node], add: Any) -> list[Tensor | None]:
-    """Return the cotangents of the tape entries `starts`, given those of the entries `ends`."""
-    found: dict[int, Gains] = {}
+def pull_back(ends: list[tuple[Node, Tensor]], starts: list[Node], add: Any, once: bool = False) -> list[Tensor | None]:
+    """Return the cotangents of the tape entries `starts`, given those of the entries `ends`.
+
+    A tape that is gone back `once` gives up what it keeps on the way.
+    """
+    gains: dict[int, Gains] = {}
     for end, cotangent in ends:
-        _gain(found.setdefault(id(end), {}), cotangent, add)
-    kept = {id(start) for start in starts}
+        _gain(gains.setdefault(id(end), {}), cotangent, add)
     for node in _ordered([end for end, _ in ends]):
-        if node.row is None or id(node) not in found:
-            continue
-        if node.row.vjp is None:
-            raise DerivativeError(f"{node.row.name} has no reverse derivative.")
-        given = _total(found[id(node)], add)
-        for parent, part in zip(
-            node.parents, node.row.vjp(given, node.out, *node.operands, **node.params), strict=True
-        ):
-            if parent is not None and part is not None:
-                _gain(found.setdefault(id(parent), {}), part() if callable(part) else part, add)
-        if id(node) not in kept:
-            del found[id(node)]
-    return [_total(found[id(start)], add) if id(start) in found else None for start in starts]
+        if node.row is not None and id(node) in gains:
+            _pull_back_entry(node, _total(gains.pop(id(node)), add), gains, add)
+        if once:
+            node.operands, node.out, node.parents = (), None, ()
+    return [_total(gains[id(start)], add) if id(start) in gains else None for start in starts]
+
+
+def _pull_back_entry(node: Node, ct: Any, gains: dict[int, Gains], add: Any) -> None:
+    assert node.row is not None
+    if node.row.vjp is None:
+        raise DerivativeError(f"{node.row.name} has no reverse derivative.")
+    parts = list(node.row.vjp(ct, node.out, *node.operands, **node.params))
+    for parent, i in zip(node.parents, range(len(parts)), strict=True):
+        part, parts[i] = parts[i], None  # each is let go of as soon as it is handed on
+        if parent is not None and part is not None:
+            _gain(gains.setdefault(id(parent), {}), part() if callable(part) else part, add)
 
 
 Gains = dict[Layout | None, Any]  # the cotangents that one entry was given, those of one layout as their sum

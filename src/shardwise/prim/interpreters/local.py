@@ -22,7 +22,7 @@ from shardwise.layout.mesh import DeviceMesh
 from shardwise.prim.arithmetic.elementwise import add
 from shardwise.prim.fixed import Fixed
 from shardwise.prim.interpreters.batch import Batched, Lead, run_batched
-from shardwise.prim.interpreters.bind import Node, Traced, new_level, pulled_back
+from shardwise.prim.interpreters.bind import Node, Traced, new_level, pull_back
 from shardwise.prim.movement.parts import zeros_like
 from shardwise.prim.movement.shards import local_map
 from shardwise.prim.primitive import Cotangents, Row
@@ -280,14 +280,14 @@ def _pull(row: Row, which: int) -> Row:
 
     def pull(ct: LocalTensor, *operands: LocalTensor, **params: Any) -> LocalTensor:
         x = operands[which]
-        node = Node(out=x.stack)
+        node = Node()
         with new_level() as level:
             watched = x.beside(Traced(level, x.stack, node=node))
             out = function(*operands[:which], watched, *operands[which + 1 :], **params).stack
         found = None
         if isinstance(out, Traced) and out.level == level and out.node is not None:
             ends = [(out.node, relayout(ct.stack, layout=out.value.layout.resolved()))]
-            (found,) = pulled_back(ends, [node], add)
+            (found,) = pull_back(ends, [node], add, once=True)
         layout = x.stack.layout
         return x.beside(zeros_like(x.stack, x.stack.shape, layout) if found is None else relayout(found, layout=layout))
 

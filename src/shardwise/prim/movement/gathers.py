@@ -166,6 +166,10 @@ def _gather_vjp(
     return (scatter(ct, indices, dim=dim, along=along, sizes=sizes, cuts=cuts, batch=batch), None)
 
 
+def _needs_indices(i: int, j: int, operands: Any, params: Any) -> bool:
+    return j == 1
+
+
 def _gather_jvp(tangents: Any, out: Tensor, x: Tensor, indices: Tensor, **how: Any) -> Tensor | None:
     return None if tangents[0] is None else gather(tangents[0], indices, **how)
 
@@ -182,7 +186,7 @@ def _batch_gather(row: Row, lead: Any, mapped: Any, operands: Any, params: Any) 
 
 # The elements of a dim (or of some `merged` ones, taken as a row) at these indices: for all the rest of the value
 # (NumPy's take), or `along` one dim (its take_along_axis).
-gather = Row("take", _gather, _gather_vjp, _gather_jvp, batch=_batch_gather)
+gather = Row("take", _gather, _gather_vjp, _gather_jvp, batch=_batch_gather, needs=_needs_indices)
 
 
 # -- sums at an index ----------------------------------------------------------------------------------
@@ -269,4 +273,4 @@ def _batch_scatter(row: Row, lead: Any, mapped: Any, operands: Any, params: Any)
 
 # Values added up at these indices of a dim (or of some, taken as a row) of these sizes, cut in this way if that is
 # cheapest.
-scatter = Row("scatter", _scatter, _scatter_vjp, _scatter_jvp, batch=_batch_scatter)
+scatter = Row("scatter", _scatter, _scatter_vjp, _scatter_jvp, batch=_batch_scatter, needs=_needs_indices)

@@ -15,9 +15,10 @@ from shardwise.layout.layout import Layout, Shape
 from shardwise.layout.mesh import DeviceMesh
 from shardwise.prim.dispatch.per_device import made, taken, worked
 from shardwise.prim.kernel import zeros
-from shardwise.prim.primitive import Row
+from shardwise.prim.outline import blank_of
+from shardwise.prim.primitive import Row, needs_nothing
 from shardwise.prim.relayout import relayout
-from shardwise.prim.tensor import Tensor, lowest
+from shardwise.prim.tensor import Tensor
 
 
 def on(device: Device, rank: int) -> Layout:
@@ -27,7 +28,7 @@ def on(device: Device, rank: int) -> Layout:
 
 def zeros_like(like: Tensor, shape: Shape, layout: Layout) -> Tensor:
     """Return a tensor of zeros of the dtype, library and engine of another."""
-    source = sample(lowest(like).arrays)
+    source = blank_of(like)
     return made(lambda place: zeros(source, place.shape), [], layout, shape, like.dtype, like.engine)
 
 
@@ -106,7 +107,7 @@ def _own(x: Tensor) -> Tensor:
 
 
 # Tensors on single devices seen as the shards of one along a dim; and one shard as a tensor on its device.
-join = Row("join", _join, _join_vjp, _join_jvp)
+join = Row("join", _join, _join_vjp, _join_jvp, needs=needs_nothing)
 take_part = Row("take_part", _take_part, _take_part_vjp, linear=True)
 
 
@@ -119,7 +120,7 @@ def _batch_unstack(row: Row, lead: Any, mapped: Any, operands: Any, params: Any)
 
 
 # Tensors on one device along a new leading dim; and one of them again.
-stack_parts = Row("stack_parts", _stack, _stack_vjp, _stack_jvp, batch=_batch_stack)
+stack_parts = Row("stack_parts", _stack, _stack_vjp, _stack_jvp, batch=_batch_stack, needs=needs_nothing)
 unstack_part = Row("unstack_part", _unstack, _unstack_vjp, linear=True, batch=_batch_unstack)
 # The same value in arrays of its own.
 own_copy = Row("own_copy", _own, lambda ct, out, x: (relayout(ct, layout=x.layout.resolved()),), linear=True)

@@ -240,7 +240,14 @@ def batch_shards(row: Row, lead: Any, mapped: Any, operands: Any, params: Any) -
     return row(*[lead.unsplit(x) for x in lead.spread_all(mapped, operands)], **lead.whole().shift(params))
 
 
-fold = Row("fold", _fold, _fold_vjp, _fold_jvp, batch=batch_shards)
+fold = Row(
+    "fold",
+    _fold,
+    _fold_vjp,
+    _fold_jvp,
+    batch=batch_shards,
+    needs=lambda i, j, operands, params: params["op"] not in (ReduceOp.SUM, ReduceOp.AVG),
+)
 unfold = Row(
     "unfold", lambda x, *, layout, shape: relabelled(x, layout, shape), _unfold_vjp, linear=True, batch=batch_shards
 )

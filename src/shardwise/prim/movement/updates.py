@@ -17,7 +17,7 @@ from shardwise.prim.dispatch.per_device import Place, worked
 from shardwise.prim.dispatch.rule import Rule
 from shardwise.prim.movement.gathers import back_in_front, gather, in_a_row, local_positions, positions, side_by_side
 from shardwise.prim.movement.parts import zeros_like
-from shardwise.prim.primitive import Row
+from shardwise.prim.primitive import Row, needs_nothing
 from shardwise.prim.relayout import relayout
 from shardwise.prim.tensor import Tensor
 from shardwise.prim.views.shapes import expand
@@ -56,7 +56,7 @@ def _write_jvp(tangents: Any, out: Tensor, x: Tensor, values: Tensor, *, index: 
 
 
 # A value with a window of it replaced.
-write = Row("write", _write, _write_vjp, _write_jvp)
+write = Row("write", _write, _write_vjp, _write_jvp, needs=needs_nothing)
 
 
 # -- at indices ----------------------------------------------------------------------------------------
@@ -127,4 +127,11 @@ def _batch_write_at(row: Row, lead: Any, mapped: Any, operands: Any, params: Any
 
 # A value with the elements at some indices of a dim (or of some, taken as a row) replaced; where an index is
 # repeated, the last one counts.
-write_at = Row("write_at", _write_at, _write_at_vjp, _write_at_jvp, batch=_batch_write_at)
+write_at = Row(
+    "write_at",
+    _write_at,
+    _write_at_vjp,
+    _write_at_jvp,
+    batch=_batch_write_at,
+    needs=lambda i, j, operands, params: j == 2,  # the indices
+)

@@ -1,0 +1,193 @@
+"""Activations: elementwise functions of several steps, each computed in one go and kept once for its derivative."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import wraps
+from math import pi, sqrt
+from typing import Any
+
+import numpy as np
+
+from shardwise.engine.arrays import FLOAT32, cast, dtype_of, is_low, is_torch
+from shardwise.prim.arithmetic.elementwise import add, logaddexp, multiply, subtract, tanh
+from shardwise.prim.dispatch.decision import apply
+from shardwise.prim.dispatch.rule import elementwise_rule
+from shardwise.prim.interpreters.bind import in_one_go
+from shardwise.prim.interpreters.steps import Steps, pull, row_of_steps
+from shardwise.prim.primitive import OUT, Row
+from shardwise.prim.relayout import resolved
+from shardwise.prim.tensor import Tensor, settled
+
+Kernel = Callable[..., Any]
+
+
+def widened(kernel: Kernel) -> Kernel:
+    """Return a kernel of arrays with dims that computes small floats in float32, and rounds once.
+
+    >>> widened(lambda a: a * a / a)(np.array(300.0, "float16"))
+    np.float16(300.0)
+    """
+
+    @wraps(kernel)
+    def run(*arrays: Any) -> Any:
+        dtype = dtype_of(arrays[0])
+        if not arrays[0].ndim and not is_torch(arrays[0]):  # NumPy makes numbers of them, which have no memory
+            return run(*[a[None] for a in arrays])[0]
+        return cast(kernel(*[cast(a, FLOAT32) for a in arrays]), dtype) if is_low(dtype) else kernel(*arrays)
+
+    return run
+
+
+def _activation(
+    name: str, steps: Steps, kernel: Kernel, slope: Kernel, slope_steps: Steps | None = None, *, by_out: bool = False
+) -> Callable[[Tensor], Tensor]:
+    # `slope(ct, x)` is a cotangent, or a tangent, times the slope at x or, `by_out`, where the value is x.
+    forward, back = widened(kernel), widened(slope)
+
+    def run(x: Tensor) -> Tensor:
+        return apply(name, forward, elementwise_rule((x.shape,)), [x])
+
+    def run_back(ct: Tensor, x: Tensor) -> Tensor:
+        return apply(name, back, elementwise_rule((ct.shape, x.shape), "first"), [ct, settled(x)])
+
+    def pull_steps(ct: Tensor, x: Tensor) -> Any:
+        return pull(steps, ct, (resolved(x),), {})[0]
+
+    times_slope = row_of_steps(f"{name}_slope", run_back, slope_steps or pull_steps)
+    row = Row(
+        name,
+        run,
+        lambda ct, out, x: (times_slope(ct, out if by_out else x),),
+        lambda tangents, out, x: times_slope(tangents[0], out if by_out else x),
+        needs=lambda i, j, operands, params: (j == OUT) == by_out,
+    )
+
+    def function(x: Tensor) -> Tensor:
+        return row(x) if in_one_go(x) else steps(x)
+
+    function.__name__ = function.__qualname__ = name
+    return function
+
+
+# -- steps: what a tracer is shown, and what complex numbers and integers take ---------------------------
+
+
+def _sigmoid_steps(x: Tensor) -> Tensor:
+    return multiply(0.5, add(tanh(multiply(0.5, x)), 1.0))
+
+
+def _gelu_steps(x: Tensor) -> Tensor:
+    inner = multiply(ROOT, add(x, multiply(CUBIC, multiply(x, multiply(x, x)))))
+    return multiply(multiply(0.5, x), add(tanh(inner), 1.0))
+
+
+# -- kernels ---------------------------------------------------------------------------------------------
+
+ROOT, CUBIC = sqrt(2 / pi), 0.044715
+FLAT = 10.0  # from here on the slope of gelu is 0 or 1 in any precision; before, its value is 0
+FAR = 1000.0  # from here on those of silu are
+
+
+def _sigmoid(a: Any) -> Any:
+    if is_torch(a):
+        return a.sigmoid()
+    out = np.negative(a)
+    with np.errstate(over="ignore"):  # one over infinity is right
+        np.exp(out, out=out)
+    out += 1
+    return np.reciprocal(out, out=out)
+
+
+def _sigmoid_slope(ct: Any, out: Any) -> Any:
+    if is_torch(out):
+        return _aten().sigmoid_backward(ct, out)
+    slope = 1 - out
+    slope *= out
+    return _times(slope, ct)
+
+
+def _silu(a: Any) -> Any:
+    return _aten().silu(a.clamp(min=-FAR)) if is_torch(a) else _times(_sigmoid(a), np.maximum(a, -FAR))
+
+
+def _silu_slope(ct: Any, a: Any) -> Any:
+    if is_torch(a):
+        return _aten().silu_backward(ct, a.clamp(-FAR, FAR))
+    share, slope = _sigmoid(a), np.clip(a, -FAR, FAR)
+    slope *= 1 - share
+    slope += 1
+    slope *= share
+    return _times(slope, ct)
+
+
+def _softplus(a: Any) -> Any:
+    if is_torch(a):
+        return a.logaddexp(a.new_zeros(()))
+    out = np.abs(a)
+    np.negative(out, out=out)
+    np.log1p(np.exp(out, out=out), out=out)
+    out += np.maximum(a, 0)
+    return out
+
+
+def _softplus_slope(ct: Any, a: Any) -> Any:
+    return _times(_sigmoid(a), ct)
+
+
+def _gelu(a: Any) -> Any:
+    if is_torch(a):
+        return _aten().gelu(a.clamp(min=-FLAT), approximate="tanh")
+    out = np.clip(a, -FLAT, FLAT)
+    share = _share(out)
+    return _times(share, np.maximum(a, -FLAT, out=out))
+
+
+def _gelu_slope(ct: Any, a: Any) -> Any:
+    if is_torch(a):
+        return _aten().gelu_backward(ct, a.clamp(-FLAT, FLAT), approximate="tanh")
+    a = np.clip(a, -FLAT, FLAT)
+    share, slope = _share(a), a * a
+    slope *= 3 * CUBIC * ROOT
+    slope += ROOT
+    slope *= a
+    slope *= share
+    slope *= 1 - share
+    slope *= 2  # as 1 - tanh² is 4 share (1 - share), and half of it counts
+    slope += share
+    return _times(slope, ct)
+
+
+def _share(a: Any) -> Any:
+    # How much of a value gelu lets through: (1 + tanh(u)) / 2, which is sigmoid(2 u), where nothing cancels.
+    out = a * a
+    out *= 2 * CUBIC * ROOT
+    out += 2 * ROOT
+    out *= a
+    return _sigmoid(out)
+
+
+def _times(out: Any, factor: Any) -> Any:
+    # In the memory of the first, unless the second is of another dtype.
+    if is_torch(out) or out.dtype != factor.dtype:
+        return out * factor
+    return np.multiply(out, factor, out=out)
+
+
+def _aten() -> Any:
+    import torch
+
+    return torch.ops.aten
+
+
+sigmoid = _activation(
+    "sigmoid",
+    _sigmoid_steps,
+    _sigmoid,
+    _sigmoid_slope,
+    lambda ct, out: multiply(ct, multiply(out, subtract(1.0, out))),
+    by_out=True,
+)
+silu = _activation("silu", lambda x: multiply(x, _sigmoid_steps(x)), _silu, _silu_slope)
+softplus = _activation("softplus", lambda x: logaddexp(x, 0.0), _softplus, _softplus_slope)
+gelu = _activation("gelu", _gelu_steps, _gelu, _gelu_slope)
