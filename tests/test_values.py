@@ -17,7 +17,7 @@ GROWING = {
     "shardwise.engine.routes.route_builder._LegBuilder",
     "shardwise.engine.guard.watchdog.Peer",
     "shardwise.plan.crowd.Work",
-    "shardwise.prim.interpreters.bind.Node",
+    "shardwise.prim.bind.Node",
 }
 
 

@@ -12,7 +12,7 @@ import torch.nn.functional as F
 
 import shardwise as sw
 from shardwise import DeviceMesh, P, Tensor, asarray, shard
-from shardwise.prim.interpreters.bind import Node, Traced, new_level
+from shardwise.prim.bind import Node, Traced, new_level
 from shardwise.prim.movement.parts import zeros_like
 from shardwise.prim.outline import Outline, blank_of
 from shardwise.prim.tensor import lowest

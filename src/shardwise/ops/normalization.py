@@ -11,8 +11,8 @@ from shardwise.errors import ArgumentError, BindingError, checked_int, checked_n
 from shardwise.ops.reductions import Axis, dim_of, dims_of, square_lengths, wide_logsumexp, wide_mean, wide_sum
 from shardwise.prim.arithmetic import elementwise as rows
 from shardwise.prim.arithmetic.normalize import normalize
+from shardwise.prim.bind import in_one_go
 from shardwise.prim.face import public
-from shardwise.prim.interpreters.bind import in_one_go
 from shardwise.prim.movement.gathers import gather
 from shardwise.prim.tensor import Tensor, together
 from shardwise.prim.views.shapes import expand, squeeze

@@ -23,9 +23,9 @@ from shardwise.prim.arithmetic.reduce import reduce, spread
 from shardwise.prim.arithmetic.softmax import is_whole
 from shardwise.prim.arithmetic.softmax import log_softmax as log_softmax_of_whole
 from shardwise.prim.arithmetic.softmax import softmax as softmax_of_whole
+from shardwise.prim.bind import in_one_go
 from shardwise.prim.dispatch.operands import may_bring, whole
 from shardwise.prim.face import public
-from shardwise.prim.interpreters.bind import in_one_go
 from shardwise.prim.movement.gathers import gather
 from shardwise.prim.movement.joins import pad as surround
 from shardwise.prim.relayout import relayout

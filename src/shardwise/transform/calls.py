@@ -9,7 +9,7 @@ import optree
 
 from shardwise.errors import DerivativeError
 from shardwise.layout.layout import Layout, Shape
-from shardwise.prim.interpreters.bind import Bundle, Node, Traced
+from shardwise.prim.bind import Bundle, Node, Traced
 from shardwise.prim.movement.parts import zeros_like
 from shardwise.prim.primitive import Row
 from shardwise.prim.tensor import Tensor

@@ -12,8 +12,8 @@ from shardwise.engine.local_shards import sample
 from shardwise.errors import DerivativeError, checked_function, listed
 from shardwise.layout.placement import ReduceOp, reductions_of
 from shardwise.prim.arithmetic.elementwise import add
+from shardwise.prim.bind import Node, Traced, new_level, pull_back
 from shardwise.prim.face import public
-from shardwise.prim.interpreters.bind import Node, Traced, new_level, pull_back
 from shardwise.prim.movement.parts import zeros_like
 from shardwise.prim.relayout import relayout
 from shardwise.prim.tensor import Tensor, asarray, host_array, lowest, placed

@@ -11,8 +11,8 @@ import optree
 
 from shardwise.errors import ArgumentError, DerivativeError, as_int, checked_function, checked_ints
 from shardwise.layout.layout import Layout
+from shardwise.prim.bind import below
 from shardwise.prim.face import public
-from shardwise.prim.interpreters.bind import below
 from shardwise.prim.relayout import relayout
 from shardwise.prim.tensor import Tensor, settled
 from shardwise.transform.derivatives import differentiate

@@ -14,9 +14,9 @@ from shardwise.layout.cut import Cut
 from shardwise.layout.layout import Layout
 from shardwise.ops.local_view import each_name
 from shardwise.ops.shapes import moveaxis
+from shardwise.prim.bind import new_level
 from shardwise.prim.face import public
 from shardwise.prim.interpreters.batch import Batched, Lead
-from shardwise.prim.interpreters.bind import new_level
 from shardwise.prim.relayout import relayout
 from shardwise.prim.tensor import Tensor, asarray
 

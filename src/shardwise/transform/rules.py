@@ -13,8 +13,8 @@ from shardwise.errors import BindingError, DerivativeError, checked_function
 from shardwise.layout.layout import Shape
 from shardwise.layout.placement import ReduceOp, reductions_of
 from shardwise.prim.arithmetic.reduce import reduce
+from shardwise.prim.bind import Traced
 from shardwise.prim.interpreters.batch import Batched, Lead
-from shardwise.prim.interpreters.bind import Traced
 from shardwise.prim.movement.parts import zeros_like
 from shardwise.prim.relayout import relayout
 from shardwise.prim.tensor import Tensor, asarray

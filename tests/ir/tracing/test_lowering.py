@@ -12,7 +12,7 @@ from shardwise.errors import ProgramError
 from shardwise.ir import print_module, trace
 from shardwise.ir.tracing.lowering import FORMULAS, LOWERINGS, lowered
 from shardwise.prim.arithmetic.reduce import reduce
-from shardwise.prim.interpreters.bind import Node
+from shardwise.prim.bind import Node
 from shardwise.prim.primitive import Row
 from tests.ir.tracing.test_tracer import same
 

@@ -4,7 +4,7 @@ import numpy as np
 
 from shardwise import asarray, grad, sum
 from shardwise.ir.tracing.record import record
-from shardwise.prim.interpreters.bind import Node
+from shardwise.prim.bind import Node
 
 
 def names(fn, *args):

@@ -12,7 +12,7 @@ from xdsl.ir.affine import AffineExpr
 
 from shardwise.ir.tracing.emitter import Emitter
 from shardwise.ir.types import shape_of
-from shardwise.prim.interpreters.bind import Node
+from shardwise.prim.bind import Node
 
 Operands = Sequence[SSAValue]
 

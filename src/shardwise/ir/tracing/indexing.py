@@ -15,7 +15,7 @@ from shardwise.errors import ProgramError
 from shardwise.ir.tracing.emitter import Emitter, element_of
 from shardwise.ir.tracing.formulas import convert
 from shardwise.ir.types import shape_of
-from shardwise.prim.interpreters.bind import Node
+from shardwise.prim.bind import Node
 from shardwise.prim.views.spans import Stretch
 
 Operands = Sequence[SSAValue]

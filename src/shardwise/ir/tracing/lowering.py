@@ -23,7 +23,7 @@ from shardwise.layout.axis import Axis, without
 from shardwise.layout.layout import Layout, Shape
 from shardwise.layout.placement import ReduceOp, accumulator
 from shardwise.prim.arithmetic import elementwise
-from shardwise.prim.interpreters.bind import Node
+from shardwise.prim.bind import Node
 from shardwise.prim.movement.exchanges import blocks
 from shardwise.prim.primitive import Formula, Row
 from shardwise.prim.tensor import Tensor

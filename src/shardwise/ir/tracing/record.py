@@ -8,7 +8,7 @@ from typing import Any, cast
 
 import optree
 
-from shardwise.prim.interpreters.bind import Node, Recorded, new_level
+from shardwise.prim.bind import Node, Recorded, new_level
 from shardwise.prim.tensor import Tensor, asarray
 
 

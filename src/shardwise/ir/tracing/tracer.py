@@ -19,7 +19,7 @@ from shardwise.ir.tracing.lowering import lowered
 from shardwise.ir.tracing.record import Recording, record
 from shardwise.layout.layout import Layout, Shape
 from shardwise.layout.mesh import DeviceMesh
-from shardwise.prim.interpreters.bind import Node
+from shardwise.prim.bind import Node
 from shardwise.prim.tensor import Tensor, assembled
 
 

@@ -11,10 +11,10 @@ import numpy as np
 
 from shardwise.engine.arrays import FLOAT32, cast, dtype_of, is_low, is_torch
 from shardwise.prim.arithmetic.elementwise import add, logaddexp, multiply, subtract, tanh
+from shardwise.prim.arithmetic.steps import Steps, pull, row_of_steps
+from shardwise.prim.bind import in_one_go
 from shardwise.prim.dispatch.decision import apply
 from shardwise.prim.dispatch.rule import elementwise_rule
-from shardwise.prim.interpreters.bind import in_one_go
-from shardwise.prim.interpreters.steps import Steps, pull, row_of_steps
 from shardwise.prim.primitive import OUT, Row
 from shardwise.prim.relayout import resolved
 from shardwise.prim.tensor import Tensor, settled

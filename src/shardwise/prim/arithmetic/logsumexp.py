@@ -12,11 +12,11 @@ from shardwise.engine.arrays import cast, dtype_of, is_low, is_torch
 from shardwise.layout.placement import ReduceOp
 from shardwise.prim.arithmetic.elementwise import add, exp, isfinite, log, multiply, narrow, subtract, where, widen
 from shardwise.prim.arithmetic.reduce import reduce, spread
+from shardwise.prim.arithmetic.steps import row_of_steps
+from shardwise.prim.bind import in_one_go
 from shardwise.prim.dispatch.decision import apply
 from shardwise.prim.dispatch.operands import whole
 from shardwise.prim.dispatch.rule import Rule, elementwise_rule
-from shardwise.prim.interpreters.bind import in_one_go
-from shardwise.prim.interpreters.steps import row_of_steps
 from shardwise.prim.kernel import wide_sum
 from shardwise.prim.primitive import Row
 from shardwise.prim.tensor import Tensor, settled

@@ -14,10 +14,10 @@ from shardwise.prim.arithmetic.broadcast import unbroadcast
 from shardwise.prim.arithmetic.elementwise import add, divide, multiply, narrow, sqrt, square, subtract, widen
 from shardwise.prim.arithmetic.logsumexp import row_sum_rule, sum_over
 from shardwise.prim.arithmetic.softmax import is_whole
+from shardwise.prim.arithmetic.steps import pull, row_of_steps
 from shardwise.prim.dispatch.decision import apply
 from shardwise.prim.dispatch.operands import whole
 from shardwise.prim.dispatch.rule import elementwise_rule
-from shardwise.prim.interpreters.steps import pull, row_of_steps
 from shardwise.prim.kernel import wide_sum
 from shardwise.prim.primitive import Cotangents, Row
 from shardwise.prim.tensor import Tensor, settled

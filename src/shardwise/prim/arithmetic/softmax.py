@@ -12,9 +12,9 @@ from shardwise.caches import cache
 from shardwise.engine.arrays import FLOAT32, FLOAT64, cast, dtype_of, is_low, is_torch
 from shardwise.prim.arithmetic.elementwise import exp, multiply, narrow, subtract, widen
 from shardwise.prim.arithmetic.logsumexp import sum_over
+from shardwise.prim.arithmetic.steps import Steps, row_of_steps
 from shardwise.prim.dispatch.decision import apply
 from shardwise.prim.dispatch.rule import Rule
-from shardwise.prim.interpreters.steps import Steps, row_of_steps
 from shardwise.prim.primitive import Row, needs_out
 from shardwise.prim.tensor import Tensor
 from shardwise.prim.views.shapes import expand

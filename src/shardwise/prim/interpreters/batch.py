@@ -18,7 +18,7 @@ from shardwise.layout.cut import Cut
 from shardwise.layout.layout import Layout, Shape
 from shardwise.layout.mesh import DeviceMesh
 from shardwise.prim.arithmetic.broadcast import broadcast
-from shardwise.prim.interpreters.bind import Traced, new_level
+from shardwise.prim.bind import Traced, new_level
 from shardwise.prim.primitive import Row
 from shardwise.prim.relayout import relayout
 from shardwise.prim.tensor import Tensor

@@ -20,9 +20,9 @@ from shardwise.errors import ArgumentError
 from shardwise.layout.layout import Layout, Shape
 from shardwise.layout.mesh import DeviceMesh
 from shardwise.prim.arithmetic.elementwise import add
+from shardwise.prim.bind import Node, Traced, new_level, pull_back
 from shardwise.prim.fixed import Fixed
 from shardwise.prim.interpreters.batch import Batched, Lead, run_batched
-from shardwise.prim.interpreters.bind import Node, Traced, new_level, pull_back
 from shardwise.prim.movement.parts import zeros_like
 from shardwise.prim.movement.shards import local_map
 from shardwise.prim.primitive import Cotangents, Row

@@ -6,7 +6,7 @@ from shardwise import Tensor, asarray, grad, jvp, shard_map, sum, vjp, vmap
 from shardwise.layout.mesh import DeviceMesh
 from shardwise.layout.spec import P
 from shardwise.prim.arithmetic.elementwise import add, elementwise, multiply
-from shardwise.prim.interpreters.steps import pull, push, row_of_steps
+from shardwise.prim.arithmetic.steps import pull, push, row_of_steps
 
 M2 = DeviceMesh((2,), ("x",))
 # x² y, computed in one go.

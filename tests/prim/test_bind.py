@@ -20,7 +20,7 @@ from shardwise import (
 )
 from shardwise import sum as total
 from shardwise.prim.arithmetic.elementwise import add, multiply, negative
-from shardwise.prim.interpreters.bind import Bundle, Node, Traced, new_level, pull_back
+from shardwise.prim.bind import Bundle, Node, Traced, new_level, pull_back
 from shardwise.prim.primitive import Row
 from tests.prim.cases import same
 

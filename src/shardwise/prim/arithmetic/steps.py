@@ -7,7 +7,7 @@ from typing import Any
 
 from shardwise.layout.placement import kind_of
 from shardwise.prim.arithmetic.elementwise import add
-from shardwise.prim.interpreters.bind import Node, Traced, new_level, pull_back
+from shardwise.prim.bind import Node, Traced, new_level, pull_back
 from shardwise.prim.primitive import Row
 from shardwise.prim.tensor import Tensor
 
