@@ -9,15 +9,17 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from math import prod
+from operator import attrgetter
 from typing import Any
 
 import numpy as np
 
 from shardwise.caches import cache
 from shardwise.engine.arrays import Array, is_torch
-from shardwise.engine.storage import Storage
+from shardwise.engine.storage import Storage, storage_of
 from shardwise.errors import seal
-from shardwise.layout.layout import Shape
+from shardwise.layout.device import Accelerator
+from shardwise.layout.layout import Layout, Shape
 
 LONG = 1 << 14  # bytes of a run from which NumPy's own loops are as good as copying it as one element
 
@@ -32,6 +34,7 @@ class Grid(Sequence[Array]):
     """
 
     __slots__ = ("_tiles", "whole")
+    sample = property(attrgetter("whole"))  # for its library and dtype
 
     def __init__(self, whole: Array, tiles: Sequence[Array] | None = None) -> None:
         """Cut an array; tiles that are views of it already need not be made."""
@@ -65,6 +68,28 @@ def whole_of(arrays: Sequence[Array]) -> Array | None:
     if type(arrays) is Grid:
         return arrays.whole
     return arrays[0][(None,) * arrays[0].ndim] if len(arrays) == 1 else None
+
+
+def blocks_of(operands: Sequence[Sequence[Array]]) -> list[Array] | None:
+    """Return the blocks that the arrays of operands are tiles of, if all lie in memory in the same order.
+
+    >>> a = np.arange(4.0).reshape(2, 2)
+    >>> blocks_of([Grid(a), Grid(a + 1)])
+    [array([[0., 1.],
+           [2., 3.]]), array([[1., 2.],
+           [3., 4.]])]
+    >>> blocks_of([Grid(a), Grid(a.T)]) is blocks_of([Grid(a), (a[0], a[1])]) is None
+    True
+    """
+    blocks = []
+    for arrays in operands:
+        if type(arrays) is not Grid:
+            return None
+        block = arrays.whole
+        if not (block.flags.c_contiguous if type(block) is np.ndarray else block.is_contiguous()):
+            return None
+        blocks.append(block)
+    return blocks
 
 
 @seal
@@ -140,6 +165,21 @@ def regrid_of(before: Storage, after: Storage) -> Regrid | None:
         pieces,
         1 if run == before.shape[-1] else run,
     )
+
+
+@cache()
+def regrid_from_host(storage: Storage) -> Regrid | None:
+    """Return how an array on the host becomes those of a storage there in one copy, where all cuts are even.
+
+    >>> from shardwise import DeviceMesh, P
+    >>> from shardwise.engine.storage import storage_of
+    >>> regrid_from_host(storage_of(P("x").to_layout(1, DeviceMesh((2,), ("x",))), (4,))).after
+    (2, 2)
+    """
+    mesh = storage.layout.mesh
+    if any(isinstance(device, Accelerator) for device in set(mesh.devices)):
+        return None
+    return regrid_of(storage_of(Layout.replicated(mesh, len(storage.shape)), storage.shape), storage)
 
 
 def grid_shape_of(storage: Storage) -> Shape | None:

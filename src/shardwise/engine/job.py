@@ -26,6 +26,12 @@ class Job:
     out: Storage
     operands: tuple[Storage, ...]
     located: tuple[int, ...] = ()  # the operands, or RESULT, whose boxes the kernel is told
+    by_element: bool = False  # whether the kernel is one of elements, so that it takes arrays of any shape
+
+    @cached_property
+    def is_aligned(self) -> bool:
+        """Whether elements meet those at the same place of arrays that lie alike, so that one call may do for all."""
+        return self.by_element and not self.located and all(store is self.out for store in self.operands)
 
     @cached_property
     def works(self) -> tuple[tuple[int, ...], ...]:

@@ -18,6 +18,9 @@ SpecEntry = str | tuple[str, ...] | None
 Unreduced = Iterable[str] | Mapping[str, ReduceOp | str]
 
 
+PLAIN = frozenset((str, type(None)))  # kinds of entries that need no check
+
+
 @seal
 @dataclass(frozen=True, slots=True, init=False, repr=False)
 class P:
@@ -39,8 +42,9 @@ class P:
 
     def __init__(self, *entries: SpecEntry | Sequence[str], unreduced: Unreduced = ()) -> None:
         """Make a spec from one entry per dim."""
-        object.__setattr__(self, "entries", tuple(map(checked_entry, entries)))
-        object.__setattr__(self, "unreduced", tuple(reductions(unreduced).items()))
+        plain = PLAIN.issuperset(map(type, entries))  # as most are
+        object.__setattr__(self, "entries", entries if plain else tuple(map(checked_entry, entries)))
+        object.__setattr__(self, "unreduced", tuple(reductions(unreduced).items()) if unreduced != () else ())
 
     def __len__(self) -> int:
         return len(self.entries)

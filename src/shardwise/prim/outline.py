@@ -35,6 +35,11 @@ class Outline(Tensor):
         """Never there."""
         return self._real()
 
+    @Fixed
+    def kept(self) -> Sequence[Any]:
+        """Never there either."""
+        return self._real()
+
     def _real(self) -> Sequence[Any]:
         raise AssertionError(f"the derivative of a primitive reads {self!r}, which it says that it does not need.")
 

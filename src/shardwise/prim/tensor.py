@@ -14,8 +14,9 @@ from shardwise.caches import cache
 from shardwise.engine.arrays import Array, copy_into, dtype_of, is_torch, readonly, reduce_into, to_numpy
 from shardwise.engine.current import Engine, current_engine
 from shardwise.engine.execute import Program, program_of
-from shardwise.engine.grid import Grid, tiles_of
+from shardwise.engine.grid import Grid, regrid_from_host, tiles_of
 from shardwise.engine.local_shards import LocalShards
+from shardwise.engine.log import active_logs
 from shardwise.engine.storage import Storage, region, storage_of
 from shardwise.errors import ArgumentError, BindingError, ConversionError, EngineError, ShardwiseError, listed, seal
 from shardwise.layout.accessors import LayoutAccessors, mapping_of
@@ -89,6 +90,7 @@ class Tensor(Methods, Drawable, LayoutAccessors):
     layout: Layout = Fixed.slot("_layout", "How the tensor is spread over its mesh.")
     mesh: DeviceMesh = Fixed.slot("_layout.mesh", "The mesh that the tensor is spread over.")
     engine: Engine = Fixed.slot("_engine", "The engine that the tensor lives on.")
+    kept = Fixed.slot("_arrays", "The arrays as the engine made them, perhaps as tiles of one.")
     level = 0  # of interpretation: a plain value
     is_recorded = False  # by a tracer
 
@@ -152,11 +154,6 @@ class Tensor(Methods, Drawable, LayoutAccessors):
     def arrays(self) -> Sequence[Array]:
         """The distinct arrays, for engines and kernels: never to be written to."""
         return tiles_of(self._arrays)
-
-    @Fixed
-    def kept(self) -> Sequence[Array]:
-        """The arrays as the engine made them, which may know that they are tiles of one."""
-        return self._arrays
 
     @Fixed
     def storage(self) -> Storage:
@@ -474,6 +471,13 @@ def _own(array: Array) -> Array:
 def placed(data: Any, layout: Layout) -> Tensor:
     """Return host data as a tensor of this layout; every device takes its shard from the host."""
     array, engine, device = host_array(data), current_engine(), layout.mesh.device
+    if type(array) is np.ndarray and engine.holds_all and not active_logs():
+        regrid = regrid_from_host(storage_of(layout, array.shape))
+        if regrid is not None:  # as most are
+            whole = engine.empty(regrid.after, array.dtype)
+            source, into = regrid.match(array.reshape(regrid.before), whole)
+            np.copyto(into, source)
+            return Tensor(Grid(whole), layout, array.shape, array.dtype, engine)
     shape, dtype = checked_shape(tuple(array.shape)), dtype_of(array)
     everywhere = Layout.replicated(layout.mesh, array.ndim)
     whole = storage_of(everywhere, shape)

@@ -26,7 +26,7 @@ from shardwise.engine.arrays import (
 )
 from shardwise.engine.counters import Counters
 from shardwise.engine.execute import Moved, Program, Stage
-from shardwise.engine.grid import Grid, Regrid, tiles_of, whole_of
+from shardwise.engine.grid import Grid, Regrid, blocks_of, tiles_of, whole_of
 from shardwise.engine.job import Job
 from shardwise.engine.log import Record, active_logs, user_line
 from shardwise.engine.pool import SMALLEST, Pool
@@ -134,6 +134,11 @@ class LocalEngine:
         dtype: np.dtype | None = None,
     ) -> Sequence[Array]:
         """Return the arrays that a kernel makes, each of one array per operand; their dtype need not be known."""
+        blocks = blocks_of(operands) if job.is_aligned else None
+        if blocks is not None:
+            self.counters.kernel_calls += 1
+            return Grid(kernel(*blocks))
+        operands = list(map(tiles_of, operands))
         works = job.works
         self.counters.kernel_calls += len(works)
         if job.located:

@@ -30,7 +30,7 @@ def kernel_of(name: str) -> Callable[..., Any]:
 
     def kernel(*arrays: Any) -> Any:
         for array in arrays:
-            if is_torch(array):
+            if type(array) is not np.ndarray and is_torch(array):
                 return _of_torch(name)(*arrays)
         return ours(*arrays)
 
@@ -53,15 +53,15 @@ def elementwise(
         return kernel(*operands).item()
     if len(tensors) == len(operands):
         # A divisor may hold a zero, which nobody looks for: what it divides is resolved.
-        rule = elementwise_rule(tuple(x.shape for x in tensors), None if linear == "first" else linear, monotone)
-        return apply(name, kernel, rule, tensors)
+        rule = elementwise_rule(tuple([x.shape for x in tensors]), None if linear == "first" else linear, monotone)
+        return apply(name, kernel, rule, tensors, by_element=True)
     # A number added to a pending sum would be added once per contribution, so only factors and divisors pass.
     passes = linear == "each" or (linear == "first" and isinstance(operands[0], Tensor))
     if passes and tensors[0].layout.partial:
         passes = all(_passes(x, tensors[0].dtype, linear) for x in operands if not isinstance(x, Tensor))
     rule = elementwise_rule(tuple([x.shape for x in tensors]), "first" if passes else None)
     dtype = next((x.dtype for x in tensors if is_foreign(x.dtype)), tensors[0].dtype)
-    return apply(name, _filled(kernel, operands, dtype), rule, tensors)
+    return apply(name, _filled(kernel, operands, dtype), rule, tensors, by_element=True)
 
 
 def _passes(number: Any, dtype: np.dtype, linear: Linear) -> bool:

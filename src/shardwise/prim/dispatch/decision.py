@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
+from operator import attrgetter
 
 import numpy as np
 
@@ -22,6 +23,8 @@ from shardwise.prim.dispatch.rule import Reach, Rule, is_integer
 from shardwise.prim.dispatch.solvers import Question, Solver, current_solver, report
 from shardwise.prim.kernel import alike
 from shardwise.prim.tensor import Tensor, operand
+
+_LAYOUT, _SHAPE, _DTYPE, _ARRAYS = map(attrgetter, ("layout", "shape", "dtype", "kept"))
 
 
 @seal
@@ -42,25 +45,26 @@ def apply(
     *,
     located: tuple[int, ...] = (),
     dtype: np.dtype | None = None,
+    by_element: bool = False,
 ) -> Tensor:
     """Return what a kernel makes of operands, each device working on what it holds.
 
     With `located` the kernel is first told the boxes of its arrays of those operands (or of the RESULT). The dtype
-    of the result is given where the kernel cannot be asked for it with single elements.
+    of the result is given where the kernel cannot be asked for it with single elements. A kernel that works
+    `by_element` may be called on the arrays of several devices as one.
     """
-    layouts = tuple([x.layout for x in operands])
-    shapes = tuple([x.shape for x in operands])
-    dtypes = tuple([x.dtype for x in operands])
+    layouts = tuple(map(_LAYOUT, operands))
+    shapes = tuple(map(_SHAPE, operands))
+    dtypes = tuple(map(_DTYPE, operands))
     solver = current_solver()
-    decision = _decision(name, rule, layouts, shapes, dtypes, solver, located)
+    decision = _decision(name, rule, layouts, shapes, dtypes, solver, located, by_element)
     if solver.on_reshard != "silent":  # said at every call, not only when the decision is made
         report(decision.question, decision.way, solver)
-    ready = [
-        x.arrays if own is layout else operand(x, layout).arrays
-        for x, own, layout in zip(operands, layouts, decision.way.operands, strict=True)
-    ]
+    if layouts != decision.way.operands:
+        operands = [operand(x, layout) for x, layout in zip(operands, decision.way.operands, strict=True)]
+    ready = list(map(_ARRAYS, operands))
     engine, out = operands[0].engine, decision.job.out
-    if len(ready) > 1 and _mixed(ready):
+    if len(set(map(type, map(sample, ready)))) > 1 and _mixed(ready):
         plain, kernel = kernel, lambda *some: plain(*alike(list(some), dtypes[0]))
     try:
         arrays = engine.work(kernel, ready, decision.job, dtype)
@@ -98,6 +102,7 @@ def _decision(
     dtypes: tuple[np.dtype, ...],
     solver: Solver,
     located: tuple[int, ...],
+    by_element: bool,
 ) -> Decision:
     shape = rule.shape(shapes)
     mesh = _mesh(layouts)
@@ -108,7 +113,7 @@ def _decision(
         ways = [way for way in map(partial(reached, rule.reach), ways) if way is not None]
     way = solver.choose(question, ways)
     stores = tuple(storage_of(layout, s) for layout, s in zip(way.operands, shapes, strict=True))
-    return Decision(way, Job(storage_of(way.out, shape), stores, located), question)
+    return Decision(way, Job(storage_of(way.out, shape), stores, located, by_element), question)
 
 
 def passing(rule: Rule, layouts: Sequence[Layout], dtypes: Sequence[np.dtype], solver: Solver) -> Rule:
