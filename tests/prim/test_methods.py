@@ -176,7 +176,8 @@ NO_METHOD = {
     **dict.fromkeys(["custom_op", "hessian", "jacfwd", "jacrev", "local_call", "vmap"], "takes a function"),
     **dict.fromkeys(["checkpoint", "grad", "jvp", "shard_map", "stop_gradient", "value_and_grad", "vjp", "explain"],
     "is a transform of functions, or a part of one"),
-    **dict.fromkeys(["accelerator_count", "as_layout", "axis_index", "cache_info", "clear_caches", "current_engine", "current_mesh", "default_device",
+    **dict.fromkeys(["accelerator_count", "as_layout", "axis_index", "cache_info", "clear_caches", "current_engine",
+    "current_mesh", "default_device",
     "engine_context", "global_shape_from_local", "init", "local_shard_shape_from_global", "mesh_context",
     "picture", "plan_reshard", "shard_shape", "trace_communication"], "is not of tensors"),
 }  # fmt: skip
