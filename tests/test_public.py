@@ -13,7 +13,7 @@ import shardwise
 import shardwise.ir
 import shardwise.ir.passes
 import shardwise.ir.shard
-from shardwise.prim.primitive import Row
+from shardwise.prim.primitive import Primitive
 
 ROOMS: tuple[ModuleType, ...] = (
     shardwise,
@@ -100,7 +100,9 @@ def documented() -> dict[str, Any]:
                 out[path] = thing
                 continue
             listed = re.search(r"members: \[(.*?)\]", options, re.S)
-            if rows := {n: row.function for n, row in vars(thing).items() if isinstance(row, Row) and row.function}:
+            if rows := {
+                n: row.function for n, row in vars(thing).items() if isinstance(row, Primitive) and row.function
+            }:
                 out |= {f"{path}.{name}": function for name, function in rows.items()}
                 continue
             names = re.findall(r"\w+", listed[1]) if listed else [n for n in vars(thing) if seen(thing, n, text)]

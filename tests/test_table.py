@@ -10,7 +10,7 @@ import shardwise as sw
 from shardwise.prim.arithmetic import elementwise
 from shardwise.prim.face import BINARY, COMPARISONS, UNARY, face_of
 from shardwise.prim.methods import Methods
-from shardwise.prim.primitive import Row
+from shardwise.prim.primitive import Primitive
 from shardwise.table import EVERY, FUNCTIONS, METHODS
 
 # Public functions that no tensor is given to: of meshes, layouts, plans, engines and pictures.
@@ -57,7 +57,7 @@ def _attributes(function: object) -> list[str]:
 
 
 def test_an_elementwise_function_is_declared_in_one_place() -> None:
-    rows = {name: row for name, row in vars(elementwise).items() if isinstance(row, Row) and row.function}
+    rows = {name: row for name, row in vars(elementwise).items() if isinstance(row, Primitive) and row.function}
     assert len(rows) > 60
     for name, row in rows.items():
         assert row.name == name
@@ -66,7 +66,9 @@ def test_an_elementwise_function_is_declared_in_one_place() -> None:
         assert row.kernel is not None
 
 
-@pytest.mark.parametrize("name", [n for n, row in vars(elementwise).items() if isinstance(row, Row) and row.function])
+@pytest.mark.parametrize(
+    "name", [n for n, row in vars(elementwise).items() if isinstance(row, Primitive) and row.function]
+)
 def test_the_example_of_an_elementwise_function_is_true(name: str) -> None:
     function = FUNCTIONS[name]
     (example,) = doctest.DocTestParser().get_examples(function.__doc__ or "")

@@ -4,7 +4,7 @@ import importlib
 import pkgutil
 from types import ModuleType
 
-from shardwise.prim.primitive import Row
+from shardwise.prim.primitive import Primitive
 
 ROOMS = ["layout", "plan", "pictures", "engine", "prim", "ops", "transform"]
 GROWING = {
@@ -43,11 +43,11 @@ def test_dataclasses_are_frozen():
 
 
 def test_rows_are_called_what_they_are_bound_to():
-    names: dict[Row, set[str]] = {}
+    names: dict[Primitive, set[str]] = {}
     for module in modules():
         if module.__name__.startswith("shardwise.prim."):
             for name, value in vars(module).items():
-                if isinstance(value, Row):
+                if isinstance(value, Primitive):
                     names.setdefault(value, set()).add(KNOWN_AS.get(name, name))
     assert {row.name: bound for row, bound in names.items() if row.name not in bound} == {}
     assert len({row.name for row in names}) == len(names)

@@ -28,7 +28,7 @@ from shardwise.prim import explanation, relayout, tensor
 from shardwise.prim.arithmetic import elementwise as elements
 from shardwise.prim.face import attributes_of, face_of
 from shardwise.prim.methods import Methods
-from shardwise.prim.primitive import Row
+from shardwise.prim.primitive import Primitive
 from shardwise.transform import derivatives, gradients, jacobians, mapping, rematerialization
 
 ROOMS = (
@@ -67,8 +67,8 @@ def functions_of(module: ModuleType) -> Iterator[Callable[..., Any]]:
     ['einsum', 'matmul', 'tensordot']
     """
     for value in vars(module).values():
-        function = value.function if isinstance(value, Row) else value
-        if callable(function) and face_of(function) and (isinstance(value, Row) or is_from(module, function)):
+        function = value.function if isinstance(value, Primitive) else value
+        if callable(function) and face_of(function) and (isinstance(value, Primitive) or is_from(module, function)):
             yield function
 
 

@@ -21,11 +21,11 @@ from shardwise import (
 from shardwise import sum as total
 from shardwise.prim.arithmetic.elementwise import add, multiply, negative
 from shardwise.prim.bind import Bundle, Node, Traced, new_level, pull_back
-from shardwise.prim.primitive import Row
+from shardwise.prim.primitive import Primitive
 from tests.prim.cases import same
 
 M4 = DeviceMesh((4,), ("x",))
-ODD = Row("odd", lambda x: x)
+ODD = Primitive("odd", lambda x: x)
 
 
 def test_levels_open_above_each_other_and_close() -> None:
@@ -67,7 +67,7 @@ def test_a_row_without_a_derivative_is_never_silently_zero() -> None:
         vjp(ODD, x)[1](np.ones(2))
     with pytest.raises(DerivativeError, match="odd has no forward derivative"):
         jvp(ODD, (x,), (np.ones(2),))
-    assert repr(ODD) == "Row(odd)"
+    assert repr(ODD) == "Primitive(odd)"
 
 
 def test_long_tapes_do_not_recurse() -> None:
@@ -106,7 +106,7 @@ def test_cotangents_that_nobody_asks_for_are_not_made() -> None:
         made.append(name)
         return value
 
-    pair = Row("pair", add.run, lambda ct, out, x, y: (lambda: cotangent("x", ct), lambda: cotangent("y", ct)))
+    pair = Primitive("pair", add.run, lambda ct, out, x, y: (lambda: cotangent("x", ct), lambda: cotangent("y", ct)))
     constant = asarray([1.0])
     assert vjp(lambda x: pair(x, constant), asarray([2.0]))[1]([3.0])[0].item() == 3.0
     assert made == ["x"]
@@ -170,7 +170,7 @@ def test_bundles_are_added_part_by_part() -> None:
         return (ct.parts[0],)
 
     start = Node()
-    node = Node(Row("several", lambda x: x, back), (one,), {}, one, (start,))
+    node = Node(Primitive("several", lambda x: x, back), (one,), {}, one, (start,))
     ends: Any = [(node, Bundle((one, None, two))), (node, Bundle((two, one, None)))]
     (got,) = pull_back(ends, [start], add)
     assert got is not None

@@ -5,11 +5,11 @@ import pytest
 
 from shardwise import asarray, grad, jvp
 from shardwise.prim.arithmetic.elementwise import multiply
-from shardwise.prim.primitive import Row
+from shardwise.prim.primitive import Primitive
 from shardwise.prim.tensor import Tensor
 
 
-def counted() -> tuple[Row, list[str]]:
+def counted() -> tuple[Primitive, list[str]]:
     seen: list[str] = []
 
     def run(x: Tensor, *, by: float) -> Tensor:
@@ -21,7 +21,7 @@ def counted() -> tuple[Row, list[str]]:
         seen.append("vjp")
         return (multiply(ct, by),)
 
-    return Row("times", run, vjp, linear=True), seen
+    return Primitive("times", run, vjp, linear=True), seen
 
 
 def test_without_an_interpreter_a_primitive_is_run() -> None:
@@ -44,14 +44,14 @@ def test_a_linear_primitive_is_its_own_tangent() -> None:
 
 
 def test_any_operand_may_bring_it() -> None:
-    pair = Row("pair", lambda a, b: multiply(a, b), lambda ct, out, a, b: (multiply(ct, b), multiply(ct, a)))
+    pair = Primitive("pair", lambda a, b: multiply(a, b), lambda ct, out, a, b: (multiply(ct, b), multiply(ct, a)))
     one, two = asarray([1.0, 2.0]), asarray([3.0, 5.0])
     assert grad(lambda b: pair(one, b).sum())(two).numpy().tolist() == [1.0, 2.0]
     assert grad(lambda a: pair(a, two).sum())(one).numpy().tolist() == [3.0, 5.0]
 
 
 def test_a_constant_has_no_derivative_to_hand_on() -> None:
-    row = Row.constant("steps", lambda *xs: xs[0])
+    row = Primitive.constant("steps", lambda *xs: xs[0])
     x = asarray([1.0])
     assert row.vjp is not None
     assert row.jvp is not None
@@ -65,7 +65,7 @@ def test_a_constant_has_no_derivative_to_hand_on() -> None:
 def test_rows_are_known_by_name_and_equal_only_themselves() -> None:
     row, _ = counted()
     other, _ = counted()
-    assert repr(row) == "Row(times)"
+    assert repr(row) == "Primitive(times)"
     assert row != other
     with pytest.raises(AttributeError):
         row.name = "other"  # type: ignore[misc]

@@ -24,7 +24,7 @@ from shardwise.prim.dispatch.solvers import is_quiet
 from shardwise.prim.face import public
 from shardwise.prim.movement.gathers import gather, positions
 from shardwise.prim.movement.mirror import mirror
-from shardwise.prim.primitive import Row
+from shardwise.prim.primitive import Primitive
 from shardwise.prim.relayout import relayout
 from shardwise.prim.tensor import Tensor, asarray, host_array, together
 from shardwise.prim.views.shapes import expand, permute, squeeze
@@ -365,4 +365,4 @@ def _in_range(index: Tensor, *, size: int) -> Tensor:
 
 
 # Indices counted from the start, checked against the size of their dim.
-_position = Row.constant("position", _in_range)
+_position = Primitive.constant("position", _in_range)

@@ -27,7 +27,7 @@ from shardwise.prim.interpreters.local import (
 )
 from shardwise.prim.kernel import zeros
 from shardwise.prim.movement.shards import Sources, average, fold, permute_shards, relabelled, unfold
-from shardwise.prim.primitive import Row
+from shardwise.prim.primitive import Primitive
 from shardwise.prim.relayout import relayout, resolved
 from shardwise.prim.tensor import Tensor, moved
 from shardwise.prim.views.reshaping import reshape
@@ -315,14 +315,14 @@ def _span(x: Tensor, dim: int, start: int, stop: int, at: int, size: int) -> Ten
     return map_stack(x, x.mesh, new, lambda a: put(a, new, target, source), lambda a: put(a, local, source, target))
 
 
-def _batch_haloed(row: Row, lead: Any, mapped: Any, operands: Any, params: Any) -> Tensor:
+def _batch_haloed(row: Primitive, lead: Any, mapped: Any, operands: Any, params: Any) -> Tensor:
     # Dims that are mapped over are the first of what each device holds.
     rank = operands[0].mesh.ndim
     x = lead.behind(lead.unsplit(operands[0]), rank)
     return lead.in_front(haloed(x, **(params | {"dim": params["dim"] + lead.count})), rank)
 
 
-haloed = Row("haloed", _haloed, _haloed_vjp, linear=True, batch=_batch_haloed)
+haloed = Primitive("haloed", _haloed, _haloed_vjp, linear=True, batch=_batch_haloed)
 
 
 def halo_exchange(x: Any, name: str, dim: int, halo: tuple[int, int]) -> Tensor:

@@ -31,7 +31,7 @@ from shardwise.prim.interpreters.local import (
     stack_shards,
 )
 from shardwise.prim.movement.shards import divide_by
-from shardwise.prim.primitive import Row
+from shardwise.prim.primitive import Primitive
 from shardwise.prim.relayout import relayout
 from shardwise.prim.tensor import Tensor, from_shards, placed
 
@@ -95,14 +95,14 @@ def _unstack_vjp(ct: Tensor, out: Tensor, x: Tensor, *, layout: Layout, shape: S
     return (_stack(divide_by(ct, copies) if copies > 1 else ct, layout.mesh),)
 
 
-def _batch_unstack(row: Row, lead: Any, mapped: Any, operands: Any, params: Any) -> Tensor:
+def _batch_unstack(row: Primitive, lead: Any, mapped: Any, operands: Any, params: Any) -> Tensor:
     # Dims that are mapped over are the first of what each device holds.
     x = lead.behind(lead.unsplit(operands[0]), operands[0].mesh.ndim)
     return unstack(x, **lead.whole().shift(params))
 
 
 # A stack as the tensor of which every device holds its slice, in this layout.
-unstack = Row("unstack", _unstack, _unstack_vjp, linear=True, batch=_batch_unstack)
+unstack = Primitive("unstack", _unstack, _unstack_vjp, linear=True, batch=_batch_unstack)
 
 
 Result = TypeVar("Result")

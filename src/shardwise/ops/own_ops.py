@@ -23,7 +23,7 @@ from shardwise.prim.face import public
 from shardwise.prim.interpreters.batch import Lead
 from shardwise.prim.interpreters.local import reshape_array
 from shardwise.prim.kernel import zeros
-from shardwise.prim.primitive import Row
+from shardwise.prim.primitive import Primitive
 from shardwise.prim.tensor import Tensor, asarray, together
 
 Dtype = Any  # a dtype, or a function of those of the operands
@@ -110,10 +110,12 @@ def custom_op(
             moved, ready = hide(tangents), hide(operands)
             return lead.below(ahead(moved, lead.wrap(out, level), *ready, leads=rest), level)
 
-    def batch(row: Row, lead: Lead, mapped: tuple[bool, ...], operands: list[Any], params: dict[str, Any]) -> Tensor:
+    def batch(
+        row: Primitive, lead: Lead, mapped: tuple[bool, ...], operands: list[Any], params: dict[str, Any]
+    ) -> Tensor:
         return row(*operands, leads=((lead, mapped), *params.get("leads", ())))
 
-    row = Row(name, run, None if vjp is None else back, None if jvp is None else ahead, batch=batch)
+    row = Primitive(name, run, None if vjp is None else back, None if jvp is None else ahead, batch=batch)
 
     @wraps(fn)
     def op(*operands: Any) -> Tensor:

@@ -20,7 +20,7 @@ from shardwise.layout.layout import Layout
 from shardwise.layout.placement import kind_of
 from shardwise.prim.fixed import Fixed
 from shardwise.prim.outline import Outline
-from shardwise.prim.primitive import OUT, Row, needs_nothing
+from shardwise.prim.primitive import OUT, Primitive, needs_nothing
 from shardwise.prim.relayout import relayout
 from shardwise.prim.tensor import Tensor, settled
 
@@ -42,7 +42,7 @@ def new_level() -> Iterator[int]:
 class Node:
     """One entry of a tape: what was applied to what, and the entries that its operands came from."""
 
-    row: Row | None = None
+    row: Primitive | None = None
     operands: tuple[Any, ...] = ()
     params: dict[str, Any] = field(default_factory=dict)
     out: Tensor | None = None
@@ -73,7 +73,7 @@ class Traced(Tensor):
         self._engine = value.engine
         self._arrays = ()
 
-    def _interpret(self, row: Row, operands: tuple[Any, ...], params: dict[str, Any]) -> Tensor:
+    def _interpret(self, row: Primitive, operands: tuple[Any, ...], params: dict[str, Any]) -> Tensor:
         """Apply a primitive to the values below, and watch what comes of it."""
         level = self.level
         watched = [isinstance(x, Traced) and x.level == level for x in operands]
@@ -86,7 +86,7 @@ class Traced(Tensor):
         tangent = _tangent(row, tangents, out, below, params)
         return out if tangent is None else Traced(level, out, tangent=_beside(tangent, out))
 
-    def _write(self, row: Row, operands: tuple[Any, ...], params: Any, out: Tensor, parents: Any) -> Node:
+    def _write(self, row: Primitive, operands: tuple[Any, ...], params: Any, out: Tensor, parents: Any) -> Node:
         # Only values that cotangents are made of are kept.
         needs = row.needs or (needs_nothing if row.linear and row.local is None else None)
         if needs is None:
@@ -146,7 +146,7 @@ class Recorded(Traced):
     __slots__ = ()
     is_recorded = True
 
-    def _write(self, row: Row, operands: tuple[Any, ...], params: Any, out: Tensor, parents: Any) -> Node:
+    def _write(self, row: Primitive, operands: tuple[Any, ...], params: Any, out: Tensor, parents: Any) -> Node:
         return Node(row, operands, params, out, parents)
 
     def _constant(self) -> Tensor:
@@ -181,7 +181,7 @@ def _is_recorded(x: Tensor) -> bool:
 
 
 def _tangent(
-    row: Row, tangents: tuple[Tensor | None, ...], out: Tensor, operands: tuple[Any, ...], params: dict[str, Any]
+    row: Primitive, tangents: tuple[Tensor | None, ...], out: Tensor, operands: tuple[Any, ...], params: dict[str, Any]
 ) -> Tensor | None:
     if all(tangent is None for tangent in tangents):
         return None

@@ -1,4 +1,4 @@
-"""Rows: what one primitive does, and its derivatives in terms of other primitives."""
+"""Primitives: what one does, and its derivatives in terms of other primitives."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ class Formula:
 
 
 @dataclass(frozen=True, eq=False)
-class Row:
+class Primitive:
     """One primitive of the table.
 
     `run(*tensors, **params)` computes it. `vjp(cotangent, out, *tensors, **params)` returns a cotangent per tensor:
@@ -79,16 +79,16 @@ class Row:
     needs: Needs | None = None
 
     @staticmethod
-    def constant(name: str, run: Callable[..., Tensor]) -> Row:
+    def constant(name: str, run: Callable[..., Tensor]) -> Primitive:
         """Return the row of a primitive that is constant wherever it has a derivative."""
 
         def vjp(ct: Tensor, out: Tensor, *operands: Any, **params: Any) -> Cotangents:
             return (None,) * len(operands)
 
-        return Row(name, run, vjp, lambda *_, **params: None, needs=needs_nothing)
+        return Primitive(name, run, vjp, lambda *_, **params: None, needs=needs_nothing)
 
     def __repr__(self) -> str:
-        return f"Row({self.name})"
+        return f"Primitive({self.name})"
 
     def __call__(self, *tensors: Any, **params: Any) -> Tensor:
         """Apply the primitive under whatever interpreters its operands carry: the one of the highest level first."""

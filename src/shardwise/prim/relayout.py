@@ -8,7 +8,7 @@ from shardwise.layout.cut import Cut
 from shardwise.layout.layout import Layout
 from shardwise.layout.placement import ReduceOp
 from shardwise.prim.face import public
-from shardwise.prim.primitive import Row
+from shardwise.prim.primitive import Primitive
 from shardwise.prim.tensor import Tensor, moved
 
 
@@ -16,7 +16,7 @@ def _relayout_vjp(ct: Tensor, out: Tensor, x: Tensor, *, layout: Layout) -> tupl
     return (relayout(ct, layout=x.layout.resolved()),)
 
 
-relayout = Row("relayout", lambda x, *, layout: moved(x, layout), _relayout_vjp, linear=True)
+relayout = Primitive("relayout", lambda x, *, layout: moved(x, layout), _relayout_vjp, linear=True)
 
 
 @public(name=None, method="gather")

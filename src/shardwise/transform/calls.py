@@ -11,7 +11,7 @@ from shardwise.errors import DerivativeError
 from shardwise.layout.layout import Layout, Shape
 from shardwise.prim.bind import Bundle, Node, Traced
 from shardwise.prim.movement.parts import zeros_like
-from shardwise.prim.primitive import Row
+from shardwise.prim.primitive import Primitive
 from shardwise.prim.tensor import Tensor
 
 
@@ -94,5 +94,5 @@ def _never(*_: Any, **__: Any) -> Tensor:
 
 
 # On a tape: the run of a function as a whole, and one of its results.
-_whole = Row("call", _never, cast(Any, _whole_vjp))
-_part = Row("call", _never, cast(Any, _part_vjp))
+_whole = Primitive("call", _never, cast(Any, _whole_vjp))
+_part = Primitive("call", _never, cast(Any, _part_vjp))

@@ -13,9 +13,11 @@ from shardwise.ir import execute
 from shardwise.ir.tracing.emitter import Emitter, element_of
 from shardwise.ir.tracing.formulas import BOOL, OPS, ROUNDINGS, compares, compute, convert, is_single, parse
 from shardwise.prim.arithmetic import elementwise
-from shardwise.prim.primitive import Formula, Row
+from shardwise.prim.primitive import Formula, Primitive
 
-FORMULAS = {n: row.lower for n, row in vars(elementwise).items() if isinstance(row, Row) and row.lower is not None}
+FORMULAS = {
+    n: row.lower for n, row in vars(elementwise).items() if isinstance(row, Primitive) and row.lower is not None
+}
 NAMES = {name: getattr(np, name) for name in (*OPS, *ROUNDINGS) if hasattr(np, name)} | {
     "max": np.maximum, "min": np.minimum, "where": np.where, "roundeven": np.rint, "inf": np.inf,
 }  # fmt: skip

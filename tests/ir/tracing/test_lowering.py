@@ -13,7 +13,7 @@ from shardwise.ir import print_module, trace
 from shardwise.ir.tracing.lowering import FORMULAS, LOWERINGS, lowered
 from shardwise.prim.arithmetic.reduce import reduce
 from shardwise.prim.bind import Node
-from shardwise.prim.primitive import Row
+from shardwise.prim.primitive import Primitive
 from tests.ir.tracing.test_tracer import same
 
 MESH = DeviceMesh((2, 2), ("x", "y"))
@@ -113,7 +113,7 @@ def test_stacks_and_parts() -> None:
 
 
 def test_a_row_that_is_not_known_is_refused_by_name() -> None:
-    row = Row("conjure", lambda x: x)
+    row = Primitive("conjure", lambda x: x)
     nothing: Any = None
     node: Any = Node.__new__(Node)
     object.__setattr__(node, "row", row)

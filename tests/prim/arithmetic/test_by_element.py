@@ -8,10 +8,10 @@ from shardwise import LocalTensor, P, Tensor, asarray, shard
 from shardwise.prim.arithmetic import elementwise
 from shardwise.prim.face import face_of
 from shardwise.prim.methods import Methods
-from shardwise.prim.primitive import Row
+from shardwise.prim.primitive import Primitive
 from tests.plan.cases import mesh_of
 
-FACES = {n: face_of(v.function) for n, v in vars(elementwise).items() if isinstance(v, Row) and v.function}
+FACES = {n: face_of(v.function) for n, v in vars(elementwise).items() if isinstance(v, Primitive) and v.function}
 NAMES = [n for n, face in FACES.items() if face is not None and face.method]
 TWO = ["atan2", "copysign", "hypot", "logaddexp", "maximum", "minimum", "nextafter"]
 LOGICAL = ["logical_and", "logical_or", "logical_xor"]

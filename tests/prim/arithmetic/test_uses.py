@@ -5,7 +5,7 @@ import pytest
 from shardwise import asarray
 from shardwise.prim.arithmetic import elementwise as rows
 from shardwise.prim.arithmetic.uses import values_used
-from shardwise.prim.primitive import OUT, Row
+from shardwise.prim.primitive import OUT, Primitive
 
 USED = {  # by the cotangent of each of two tensors, or of the only one
     "multiply": ({1}, {0}),
@@ -21,7 +21,7 @@ USED = {  # by the cotangent of each of two tensors, or of the only one
 
 @pytest.mark.parametrize("name", USED)
 def test_each_cotangent_needs_what_its_formula_names(name: str) -> None:
-    row: Row = getattr(rows, name)
+    row: Primitive = getattr(rows, name)
     operands = tuple(asarray([1.0]) for _ in USED[name])
     assert row.needs is not None
     for i, want in enumerate(USED[name]):

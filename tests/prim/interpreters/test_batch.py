@@ -11,7 +11,7 @@ import pytest
 import shardwise
 from shardwise import ArgumentError, Cut, DeviceMesh, Layout, P, shard, vmap
 from shardwise.prim.interpreters.batch import SHIFTS, Batched, Lead
-from shardwise.prim.primitive import Row
+from shardwise.prim.primitive import Primitive
 from shardwise.prim.tensor import Tensor
 from shardwise.prim.views.spans import Span, Stretch
 
@@ -19,12 +19,12 @@ MESH = DeviceMesh((2, 3), ("x", "y"))
 LEAD = Lead((4, 2), (Cut(MESH.axis("x")), Cut()), MESH)
 
 
-def rows() -> dict[str, Row]:
-    out: dict[str, Row] = {}
+def rows() -> dict[str, Primitive]:
+    out: dict[str, Primitive] = {}
     for room in ("prim", "ops", "transform"):
         for path in sorted((Path(shardwise.__file__).parent / room).glob("*.py")):
             module = import_module(f"shardwise.{room}.{path.stem}")
-            out |= {f"{path.stem}.{k}": v for k, v in vars(module).items() if isinstance(v, Row)}
+            out |= {f"{path.stem}.{k}": v for k, v in vars(module).items() if isinstance(v, Primitive)}
     return out
 
 
@@ -87,7 +87,7 @@ def test_dims_go_behind_others_and_to_the_front_again() -> None:
 
 
 def test_a_primitive_without_a_rule_is_refused_by_name() -> None:
-    odd = Row("odd", lambda x, *, strange: x)
+    odd = Primitive("odd", lambda x, *, strange: x)
     with pytest.raises(ArgumentError, match="odd cannot be mapped over"):
         vmap(lambda x: odd(x, strange=1))(np.ones(2))
 

@@ -105,7 +105,11 @@ def test_they_are_linear_and_known_by_name() -> None:
     assert np.array_equal(pushed.numpy(), np.expand_dims(value + 1, 1))
     _, back = jvp(lambda x: squeeze(x, at=(1,)), (expand(x, at=(1,)),), (pushed,))
     assert np.array_equal(back.numpy(), value + 1)
-    assert [repr(row) for row in (expand, squeeze, permute)] == ["Row(expand)", "Row(squeeze)", "Row(permute_dims)"]
+    assert [repr(row) for row in (expand, squeeze, permute)] == [
+        "Primitive(expand)",
+        "Primitive(squeeze)",
+        "Primitive(permute_dims)",
+    ]
 
 
 def test_of_no_dims_there_is_one_order() -> None:

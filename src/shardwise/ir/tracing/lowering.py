@@ -25,13 +25,13 @@ from shardwise.layout.placement import ReduceOp, accumulator
 from shardwise.prim.arithmetic import elementwise
 from shardwise.prim.bind import Node
 from shardwise.prim.movement.exchanges import blocks
-from shardwise.prim.primitive import Formula, Row
+from shardwise.prim.primitive import Formula, Primitive
 from shardwise.prim.tensor import Tensor
 
 Operand = SSAValue | int | float | bool
 Lowering = Callable[[Emitter, Node, Sequence[Any]], SSAValue]
 # The elementwise primitives that say in their row how they are written.
-FORMULAS = tuple(row.name for row in vars(elementwise).values() if isinstance(row, Row) and row.lower is not None)
+FORMULAS = tuple(row.name for row in vars(elementwise).values() if isinstance(row, Primitive) and row.lower is not None)
 
 
 def lowered(e: Emitter, node: Node, operands: Sequence[Operand]) -> SSAValue:

@@ -15,7 +15,7 @@ from shardwise.prim.arithmetic.steps import Steps, pull, row_of_steps
 from shardwise.prim.bind import in_one_go
 from shardwise.prim.dispatch.decision import apply
 from shardwise.prim.dispatch.rule import elementwise_rule
-from shardwise.prim.primitive import OUT, Row
+from shardwise.prim.primitive import OUT, Primitive
 from shardwise.prim.relayout import resolved
 from shardwise.prim.tensor import Tensor, settled
 
@@ -55,7 +55,7 @@ def _activation(
         return pull(steps, ct, (resolved(x),), {})[0]
 
     times_slope = row_of_steps(f"{name}_slope", run_back, slope_steps or pull_steps)
-    row = Row(
+    row = Primitive(
         name,
         run,
         lambda ct, out, x: (times_slope(ct, out if by_out else x),),

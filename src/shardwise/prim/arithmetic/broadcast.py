@@ -14,7 +14,7 @@ from shardwise.layout.placement import ReduceOp
 from shardwise.prim.dispatch.operands import brought
 from shardwise.prim.dispatch.per_device import worked
 from shardwise.prim.kernel import sum_over
-from shardwise.prim.primitive import Row
+from shardwise.prim.primitive import Primitive
 from shardwise.prim.relayout import cut_as, resolved
 from shardwise.prim.tensor import Tensor
 from shardwise.prim.views.shapes import squeeze
@@ -72,11 +72,11 @@ def _sum_to_vjp(ct: Tensor, out: Tensor, x: Tensor, *, shape: Shape) -> tuple[Te
     return (broadcast(ct, layout=x.layout.resolved().without_halo(), shape=x.shape),)
 
 
-def _batch_broadcast(row: Row, lead: Any, mapped: Any, operands: Any, params: Any) -> Tensor:
+def _batch_broadcast(row: Primitive, lead: Any, mapped: Any, operands: Any, params: Any) -> Tensor:
     return broadcast(lead.align(operands[0], len(params["shape"])), **lead.shift(params))
 
 
-def _batch_sum_to(row: Row, lead: Any, mapped: Any, operands: Any, params: Any) -> Tensor:
+def _batch_sum_to(row: Primitive, lead: Any, mapped: Any, operands: Any, params: Any) -> Tensor:
     # The dims that disappear come after the leading ones: they are summed to one element first.
     (x,), shape = operands, params["shape"]
     gone = range(lead.count, x.ndim - len(shape))
@@ -85,9 +85,9 @@ def _batch_sum_to(row: Row, lead: Any, mapped: Any, operands: Any, params: Any) 
 
 
 # The value repeated along dims of size one and new leading dims, in a layout of the larger shape.
-broadcast = Row("broadcast", _broadcast, _broadcast_vjp, linear=True, batch=_batch_broadcast)
+broadcast = Primitive("broadcast", _broadcast, _broadcast_vjp, linear=True, batch=_batch_broadcast)
 # The sums that bring a value back to a shape which broadcasts to its own.
-sum_to = Row("sum_to", _sum_to, _sum_to_vjp, linear=True, batch=_batch_sum_to)
+sum_to = Primitive("sum_to", _sum_to, _sum_to_vjp, linear=True, batch=_batch_sum_to)
 
 
 def unbroadcast(x: Tensor, like: Any) -> Tensor:

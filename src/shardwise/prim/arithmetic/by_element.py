@@ -17,7 +17,7 @@ from shardwise.prim.dispatch.decision import apply
 from shardwise.prim.dispatch.rule import Linear, elementwise_rule, is_integer
 from shardwise.prim.face import public, rename
 from shardwise.prim.kernel import alike
-from shardwise.prim.primitive import Cotangents, Formula, Row
+from shardwise.prim.primitive import Cotangents, Formula, Primitive
 from shardwise.prim.tensor import Tensor, asarray, together
 
 Derivative = Callable[..., Any] | float | None  # of the operands and the result; a number; or zero
@@ -102,7 +102,7 @@ def _filled(kernel: Callable[..., Any], operands: tuple[Any, ...], dtype: np.dty
 
 def unary(
     name: str, what: str, example: str, derivative: Derivative = None, *, attribute: bool = False, **how: Any
-) -> Row:
+) -> Primitive:
     """Declare an elementwise primitive of one operand, its function, and its method, attribute or operator.
 
     `what` ends the sentence "Return, element by element, ..."; the example is operands, an arrow and the result. What
@@ -118,7 +118,9 @@ def unary(
     return row
 
 
-def binary(name: str, what: str, example: str, first: Derivative = None, second: Derivative = None, **how: Any) -> Row:
+def binary(
+    name: str, what: str, example: str, first: Derivative = None, second: Derivative = None, **how: Any
+) -> Primitive:
     """Declare an elementwise primitive of two operands, which broadcast."""
     sign = how.get("operator")
     how.setdefault("lower", f"x {sign} y" if sign else f"{name}(x, y)")
@@ -144,7 +146,7 @@ def _declare(
     attribute: bool = False,
     method: bool = False,
     **how: Any,
-) -> Row:
+) -> Primitive:
     assert isinstance(function, FunctionType)
     function = rename(function, name)  # what tracebacks and errors say
     function.__doc__ = describe(name, what, example)
@@ -187,7 +189,7 @@ def pointwise(
     back: Callable[[Tensor, Tensor], Tensor] | None = None,
     lower: str | Formula | None = None,
     function: Callable[..., Any] | None = None,
-) -> Row:
+) -> Primitive:
     """Return the primitive of an elementwise op, with the derivative by each operand.
 
     `monotone` says that a pending max or min passes through. Functions that are not defined everywhere do not say it:
@@ -222,15 +224,15 @@ def pointwise(
 
     formula = Formula(lower) if isinstance(lower, str) else lower
     if back is not None:
-        return Row(
+        return Primitive(
             name, run, lambda ct, out, x: (back(ct, x),), linear=True, lower=formula, kernel=kernel, function=function
         )
-    return Row(
+    return Primitive(
         name, run, vjp, jvp, batch=batch_by_element, lower=formula, kernel=kernel, function=function, needs=needs
     )
 
 
-def batch_by_element(row: Row, lead: Any, mapped: Any, operands: Any, params: Any) -> Tensor:
+def batch_by_element(row: Primitive, lead: Any, mapped: Any, operands: Any, params: Any) -> Tensor:
     """Apply a primitive to operands with leading dims: what follows those broadcasts as it would without them."""
     ranks = [x.ndim - lead.count if m else x.ndim for x, m in zip(operands, mapped, strict=True) if hasattr(x, "ndim")]
     return row(*[lead.align(x, max(ranks)) if m else x for x, m in zip(operands, mapped, strict=True)], **params)

@@ -19,7 +19,7 @@ from shardwise.prim.arithmetic.elementwise import add, in_bytes
 from shardwise.prim.dispatch.decision import apply
 from shardwise.prim.dispatch.rule import Rule
 from shardwise.prim.kernel import in_room, makes_products
-from shardwise.prim.primitive import Cotangents, Row, needs_others
+from shardwise.prim.primitive import Cotangents, Primitive, needs_others
 from shardwise.prim.relayout import resolved
 from shardwise.prim.tensor import Tensor
 from shardwise.prim.views.shapes import expand
@@ -144,11 +144,11 @@ def _contract_jvp(tangents: Any, result: Tensor, *operands: Tensor, terms: tuple
 LETTERS = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"
 
 
-def _batch(row: Row, lead: Any, mapped: Any, operands: Any, params: Any) -> Tensor:
+def _batch(row: Primitive, lead: Any, mapped: Any, operands: Any, params: Any) -> Tensor:
     terms, out = params["terms"], params["out"]
     front = "".join([c for c in LETTERS if c not in "".join(terms)][: lead.count])  # a letter per leading dim
     wide = tuple(front + term if m else term for term, m in zip(terms, mapped, strict=True))
     return contract(*operands, terms=wide, out=front + out)
 
 
-contract = Row("einsum", _contract, _contract_vjp, _contract_jvp, batch=_batch, needs=needs_others)
+contract = Primitive("einsum", _contract, _contract_vjp, _contract_jvp, batch=_batch, needs=needs_others)

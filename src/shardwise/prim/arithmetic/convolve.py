@@ -29,7 +29,7 @@ from shardwise.prim.arithmetic.elementwise import add
 from shardwise.prim.dispatch.decision import apply
 from shardwise.prim.dispatch.rule import Cuts, Rule
 from shardwise.prim.kernel import in_room, makes_products, zeros
-from shardwise.prim.primitive import Cotangents, Row, needs_others
+from shardwise.prim.primitive import Cotangents, Primitive, needs_others
 from shardwise.prim.tensor import Tensor
 from shardwise.prim.views.reshaping import reshape
 
@@ -299,15 +299,15 @@ def _jvp(row: str) -> Any:
     return jvp
 
 
-def _row(name: str, run: Any, first: Any, second: Any) -> Row:
+def _row(name: str, run: Any, first: Any, second: Any) -> Primitive:
     def vjp(ct: Tensor, out: Tensor, a: Tensor, b: Tensor, *, form: Form) -> Cotangents:
         return partial(first, ct, a, b, form), partial(second, ct, a, b, form)
 
     missing = {"convolve": "y", "deconvolve": "x", "correlate": "w"}[name]
-    return Row(name, run, vjp, _jvp(name), batch=partial(_batch, missing=missing), needs=needs_others)
+    return Primitive(name, run, vjp, _jvp(name), batch=partial(_batch, missing=missing), needs=needs_others)
 
 
-def _batch(row: Row, lead: Any, mapped: Any, operands: Any, params: Any, missing: str) -> Tensor:
+def _batch(row: Primitive, lead: Any, mapped: Any, operands: Any, params: Any, missing: str) -> Tensor:
     # One kernel for all places of leading dims: those are part of the batch. Otherwise they are groups, each with a
     # kernel of its own.
     form, names, many = params["form"], [c for c in "xwy" if c != missing], prod(lead.sizes)

@@ -13,7 +13,7 @@ from shardwise.layout.placement import ReduceOp
 from shardwise.prim.dispatch.operands import brought, carried
 from shardwise.prim.dispatch.per_device import Place, worked
 from shardwise.prim.kernel import full
-from shardwise.prim.primitive import Row
+from shardwise.prim.primitive import Primitive
 from shardwise.prim.relayout import relayout
 from shardwise.prim.tensor import Tensor
 
@@ -83,4 +83,4 @@ def _cumulate_vjp(ct: Tensor, out: Tensor, x: Tensor, *, dim: int, reverse: bool
 
 
 # The sums of all elements up to each, from the start of a dim or from its end.
-cumulate = Row("cumulative_sum", _cumulate, _cumulate_vjp, linear=True)
+cumulate = Primitive("cumulative_sum", _cumulate, _cumulate_vjp, linear=True)

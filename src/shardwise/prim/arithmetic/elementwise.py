@@ -22,7 +22,7 @@ from shardwise.prim.arithmetic.by_element import (
     pointwise,
     unary,
 )
-from shardwise.prim.primitive import Formula, Row, needs_nothing
+from shardwise.prim.primitive import Formula, Primitive, needs_nothing
 from shardwise.prim.tensor import Tensor
 
 
@@ -256,7 +256,7 @@ round = unary(
 # -- choices -------------------------------------------------------------------------------------------
 
 
-def _first(x: Any, y: Any, better: Row) -> Any:
+def _first(x: Any, y: Any, better: Primitive) -> Any:
     # 1 where the first is chosen, one half where both are equal.
     half = multiply(0.5, astype_like(equal(x, y), x, y))
     return add(astype_like(better(x, y), x, y), half)
@@ -311,7 +311,7 @@ def _astype_jvp(tangents: Any, out: Tensor, x: Tensor, *, dtype: np.dtype) -> Te
     return astype(tangents[0], dtype=dtype) if dtype.kind not in "biu" else None
 
 
-astype = Row("astype", _astype, _astype_vjp, _astype_jvp, needs=needs_nothing)
+astype = Primitive("astype", _astype, _astype_vjp, _astype_jvp, needs=needs_nothing)
 
 
 def widen(x: Tensor) -> Tensor:

@@ -12,7 +12,7 @@ from shardwise.layout.layout import Layout
 from shardwise.prim.arithmetic.positions import INDEX
 from shardwise.prim.dispatch.operands import brought, carried
 from shardwise.prim.dispatch.per_device import Place, worked
-from shardwise.prim.primitive import Row
+from shardwise.prim.primitive import Primitive
 from shardwise.prim.tensor import Tensor
 
 
@@ -62,4 +62,4 @@ def _along(array: Any, index: Any, dim: int) -> Any:
 
 
 # Where the k largest elements along a dim are, largest first.
-largest = Row.constant("largest", _largest)
+largest = Primitive.constant("largest", _largest)

@@ -18,7 +18,7 @@ from shardwise.prim.dispatch.decision import apply
 from shardwise.prim.dispatch.operands import whole
 from shardwise.prim.dispatch.rule import Rule, elementwise_rule
 from shardwise.prim.kernel import wide_sum
-from shardwise.prim.primitive import Row
+from shardwise.prim.primitive import Primitive
 from shardwise.prim.tensor import Tensor, settled
 from shardwise.prim.views.shapes import expand
 
@@ -104,4 +104,4 @@ def _jvp(tangents: Any, out: Tensor, x: Tensor, top: Tensor, *, dims: Dims) -> T
 
 
 # The logarithm of the sum of exp(x - top), for a constant that has the dims with one element each.
-log_of_sum = Row("log_of_sum", _log_of_sum, _vjp, _jvp)
+log_of_sum = Primitive("log_of_sum", _log_of_sum, _vjp, _jvp)

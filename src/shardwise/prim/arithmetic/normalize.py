@@ -19,7 +19,7 @@ from shardwise.prim.dispatch.decision import apply
 from shardwise.prim.dispatch.operands import whole
 from shardwise.prim.dispatch.rule import elementwise_rule
 from shardwise.prim.kernel import wide_sum
-from shardwise.prim.primitive import Cotangents, Row
+from shardwise.prim.primitive import Cotangents, Primitive
 from shardwise.prim.tensor import Tensor, settled
 from shardwise.prim.views.shapes import expand
 
@@ -83,7 +83,7 @@ def _sum_of_squares(x: Tensor, *mean: Tensor, dims: Dims) -> Tensor:
 
 
 # The sums of squares over dims of values, or of how far they are from a mean; a constant to derivatives.
-sum_of_squares = Row.constant("sum_of_squares", _sum_of_squares)
+sum_of_squares = Primitive.constant("sum_of_squares", _sum_of_squares)
 
 
 @cache(entries=256)
@@ -208,7 +208,7 @@ def _centre_rows_steps(ct: Tensor, x: Tensor, mean: Any, size: Tensor, weight: A
     return narrow(pull(normalize_steps, multiply(widen(ct), weight), (x,), params)[0], how["dtype"])  # type: ignore[arg-type]
 
 
-def _batch(first: int, row: Row, lead: Any, mapped: Any, operands: Any, params: Any) -> Tensor:
+def _batch(first: int, row: Primitive, lead: Any, mapped: Any, operands: Any, params: Any) -> Tensor:
     # Of the operands the first have all dims, and the others broadcast.
     full = [v if m else lead.spread(v) for v, m in zip(operands[:first], mapped, strict=False)]
     rank = full[0].ndim - lead.count
@@ -218,7 +218,7 @@ def _batch(first: int, row: Row, lead: Any, mapped: Any, operands: Any, params: 
 
 # Values less the mean of their row, divided by its size, times a weight plus a bias. Mean and size are functions of
 # the values, which their derivative is aware of. Where there is no mean, weight or bias, a number stands for it.
-scale_rows = Row(
+scale_rows = Primitive(
     "scale_rows",
     _scale_rows,
     _scale_rows_vjp,

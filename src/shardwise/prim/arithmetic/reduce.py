@@ -18,7 +18,7 @@ from shardwise.prim.arithmetic.elementwise import add, astype, divide, equal, in
 from shardwise.prim.dispatch.decision import apply
 from shardwise.prim.dispatch.rule import Rule
 from shardwise.prim.kernel import full, sum_over, wide_sum
-from shardwise.prim.primitive import Row
+from shardwise.prim.primitive import Primitive
 from shardwise.prim.relayout import pending_in, resolved
 from shardwise.prim.tensor import Tensor
 from shardwise.prim.views.shapes import expand
@@ -144,4 +144,4 @@ def _needs(i: int, j: int, operands: Any, params: Any) -> bool:
 
 
 # A sum of small floats, or of float32, may be asked for `wide`: in float32, and as exact as that.
-reduce = Row("reduce", _reduce, _reduce_vjp, _reduce_jvp, needs=_needs)
+reduce = Primitive("reduce", _reduce, _reduce_vjp, _reduce_jvp, needs=_needs)

@@ -15,7 +15,7 @@ from shardwise.prim.arithmetic.logsumexp import sum_over
 from shardwise.prim.arithmetic.steps import Steps, row_of_steps
 from shardwise.prim.dispatch.decision import apply
 from shardwise.prim.dispatch.rule import Rule
-from shardwise.prim.primitive import Row, needs_out
+from shardwise.prim.primitive import Primitive, needs_out
 from shardwise.prim.tensor import Tensor
 from shardwise.prim.views.shapes import expand
 
@@ -114,7 +114,7 @@ def _along(kernel: Kernel, dims: Dims) -> Kernel:
 # -- rows ------------------------------------------------------------------------------------------------
 
 
-def _back(name: str, kernel: Kernel, steps: Steps) -> Row:
+def _back(name: str, kernel: Kernel, steps: Steps) -> Primitive:
     # The cotangent, given that of the result and the result: in one go, unless the former is in pieces along the dims.
     def run(ct: Tensor, out: Tensor, *, dims: Dims) -> Tensor:
         if not is_whole(ct, dims):
@@ -144,14 +144,14 @@ def _log_softmax_jvp(tangents: Any, out: Tensor, x: Tensor, *, dims: Dims) -> Te
 
 softmax_back = _back("softmax", _softmax_back, _softmax_steps)
 log_softmax_back = _back("log_softmax", _log_softmax_back, _log_softmax_steps)
-softmax = Row(
+softmax = Primitive(
     "softmax",
     lambda x, *, dims: apply("softmax", _along(_softmax, dims), softmax_rule(x.ndim, dims), [x]),
     lambda ct, out, x, *, dims: (softmax_back(ct, out, dims=dims),),
     lambda tangents, out, x, *, dims: softmax_back(tangents[0], out, dims=dims),
     needs=needs_out,
 )
-log_softmax = Row(
+log_softmax = Primitive(
     "log_softmax",
     lambda x, *, dims: apply("log_softmax", _along(_log_softmax, dims), softmax_rule(x.ndim, dims), [x]),
     lambda ct, out, x, *, dims: (log_softmax_back(ct, out, dims=dims),),

@@ -8,7 +8,7 @@ from typing import Any
 from shardwise.layout.placement import kind_of
 from shardwise.prim.arithmetic.elementwise import add
 from shardwise.prim.bind import Node, Traced, new_level, pull_back
-from shardwise.prim.primitive import Row
+from shardwise.prim.primitive import Primitive
 from shardwise.prim.tensor import Tensor
 
 Steps = Callable[..., Tensor]
@@ -44,7 +44,7 @@ def push(steps: Steps, tangents: Sequence[Tensor | None], operands: Sequence[Any
     return out.tangent if isinstance(out, Traced) and out.level == level else None
 
 
-def row_of_steps(name: str, run: Callable[..., Tensor], steps: Steps, **more: Any) -> Row:
+def row_of_steps(name: str, run: Callable[..., Tensor], steps: Steps, **more: Any) -> Primitive:
     """Return the row of a primitive that is computed in one go and differentiated, unless `more` says how, by steps.
 
     >>> from shardwise import asarray, grad, sum
@@ -59,4 +59,4 @@ def row_of_steps(name: str, run: Callable[..., Tensor], steps: Steps, **more: An
     def jvp(tangents: Sequence[Tensor | None], out: Tensor, *operands: Any, **params: Any) -> Any:
         return push(steps, tangents, operands, params)
 
-    return Row(name, run, **({"vjp": vjp, "jvp": jvp} | more))
+    return Primitive(name, run, **({"vjp": vjp, "jvp": jvp} | more))

@@ -7,7 +7,7 @@ from typing import Any
 from array_api_compat import array_namespace
 
 from shardwise.prim.dispatch.per_device import Place, worked
-from shardwise.prim.primitive import Row
+from shardwise.prim.primitive import Primitive
 from shardwise.prim.tensor import Tensor
 
 # Zeros take the place of all contributions to an element or of none, so any pending reduction passes through.
@@ -21,5 +21,5 @@ def _kept(name: str, x: Tensor, k: int) -> Tensor:
     return worked(kernel, [x], x.layout, x.shape)
 
 
-tril = Row("tril", lambda x, *, k: _kept("tril", x, k), lambda ct, out, x, *, k: (tril(ct, k=k),), linear=True)
-triu = Row("triu", lambda x, *, k: _kept("triu", x, k), lambda ct, out, x, *, k: (triu(ct, k=k),), linear=True)
+tril = Primitive("tril", lambda x, *, k: _kept("tril", x, k), lambda ct, out, x, *, k: (tril(ct, k=k),), linear=True)
+triu = Primitive("triu", lambda x, *, k: _kept("triu", x, k), lambda ct, out, x, *, k: (triu(ct, k=k),), linear=True)

@@ -19,7 +19,7 @@ from shardwise.layout.layout import Layout, Shape
 from shardwise.layout.mesh import DeviceMesh
 from shardwise.prim.arithmetic.broadcast import broadcast
 from shardwise.prim.bind import Traced, new_level
-from shardwise.prim.primitive import Row
+from shardwise.prim.primitive import Primitive
 from shardwise.prim.relayout import relayout
 from shardwise.prim.tensor import Tensor
 from shardwise.prim.views.shapes import expand, permute
@@ -162,7 +162,7 @@ class Batched(Traced):
         """Return another value with the same dims in front as one that is mapped alike."""
         return Batched(self.level, value, self.lead)
 
-    def _interpret(self, row: Row, operands: tuple[Any, ...], params: dict[str, Any]) -> Tensor:
+    def _interpret(self, row: Primitive, operands: tuple[Any, ...], params: dict[str, Any]) -> Tensor:
         """Apply a primitive to all values at once."""
         level = self.level
         mapped = tuple([isinstance(x, Batched) and x.level == level for x in operands])
@@ -188,7 +188,9 @@ def _without_lead(layout: Layout, lead: int) -> Layout:
     return Layout(layout.mesh, layout.dims[lead:], layout.partial, layout.reduce_op or "sum")
 
 
-def run_batched(row: Row, lead: Lead, mapped: tuple[bool, ...], operands: list[Any], params: dict[str, Any]) -> Tensor:
+def run_batched(
+    row: Primitive, lead: Lead, mapped: tuple[bool, ...], operands: list[Any], params: dict[str, Any]
+) -> Tensor:
     """Apply a primitive to operands of which the mapped ones have leading dims."""
     if row.batch is not None:
         return row.batch(row, lead, mapped, operands, params)

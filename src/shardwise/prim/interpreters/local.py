@@ -25,7 +25,7 @@ from shardwise.prim.fixed import Fixed
 from shardwise.prim.interpreters.batch import Batched, Lead, run_batched
 from shardwise.prim.movement.parts import zeros_like
 from shardwise.prim.movement.shards import local_map
-from shardwise.prim.primitive import Cotangents, Row
+from shardwise.prim.primitive import Cotangents, Primitive
 from shardwise.prim.relayout import relayout
 from shardwise.prim.tensor import Tensor, host_array, placed
 
@@ -70,7 +70,7 @@ class LocalTensor(Batched):
         """Return another stack of the same devices as a local value."""
         return LocalTensor(value, self.mesh, self.level)
 
-    def _interpret(self, row: Row, operands: tuple[Any, ...], params: dict[str, Any]) -> Tensor:
+    def _interpret(self, row: Primitive, operands: tuple[Any, ...], params: dict[str, Any]) -> Tensor:
         """Apply a primitive to what each device holds; operands from outside are the same on all."""
         level, mesh = self.level, self.mesh
         if row.local is not None:
@@ -249,7 +249,7 @@ def permute_array(a: Any, order: Sequence[int]) -> Any:
 Function = Callable[..., LocalTensor]
 
 
-def local_row(name: str, function: Function, linear: bool = False) -> Row:
+def local_row(name: str, function: Function, linear: bool = False) -> Primitive:
     """Return the primitive that a function of local values is; its derivatives are those of what it does to stacks.
 
     >>> import numpy as np
@@ -269,12 +269,12 @@ def local_row(name: str, function: Function, linear: bool = False) -> Row:
     def run(*operands: Any, **params: Any) -> Tensor:
         raise ArgumentError(f"{name} acts on what one device holds: call it inside shard_map.")
 
-    row = Row(name, run, vjp, jvp, linear, local=cast(Any, function))
+    row = Primitive(name, run, vjp, jvp, linear, local=cast(Any, function))
     return row
 
 
 @cache(entries=256)
-def _pull(row: Row, which: int) -> Row:
+def _pull(row: Primitive, which: int) -> Primitive:
     # The cotangent of one operand.
     function = cast(Function, row.local)
 
@@ -295,7 +295,7 @@ def _pull(row: Row, which: int) -> Row:
 
 
 @cache(entries=256)
-def _push(row: Row, which: tuple[int, ...]) -> Row:
+def _push(row: Primitive, which: tuple[int, ...]) -> Primitive:
     # The tangent of the result, given those of some operands.
     function = cast(Function, row.local)
 

@@ -25,7 +25,7 @@ from shardwise.prim.arithmetic.elementwise import add
 from shardwise.prim.dispatch.operands import brought, may_send
 from shardwise.prim.dispatch.per_device import Place, worked
 from shardwise.prim.movement.mirror import mirror
-from shardwise.prim.primitive import Row
+from shardwise.prim.primitive import Primitive
 from shardwise.prim.relayout import laid_out
 from shardwise.prim.tensor import Tensor, moved
 from shardwise.prim.views.reshaping import together
@@ -202,4 +202,4 @@ def _gathered_up(ct: Tensor, dim: int, ways: Stretches, size: int) -> Tensor:
 
 
 # The value with its dims made of stretches of its elements, in this layout, which cuts them by the same axes.
-surround = Row("surround", _surround, _surround_vjp, linear=True)
+surround = Primitive("surround", _surround, _surround_vjp, linear=True)

@@ -16,7 +16,7 @@ from shardwise.layout.cut import Cut
 from shardwise.layout.layout import Layout, Shape
 from shardwise.prim.dispatch.per_device import Place, worked
 from shardwise.prim.movement.shards import batch_shards, cut_into, lengths_of_terms
-from shardwise.prim.primitive import Row
+from shardwise.prim.primitive import Primitive
 from shardwise.prim.relayout import relayout
 from shardwise.prim.tensor import Tensor, moved
 
@@ -168,7 +168,7 @@ def _exchange_vjp(
 
 # Each device cuts its part of a dim into one piece for each member of its group, sends them their pieces and joins
 # what comes along the same dim; or the way back, to what was laid out as `back_to`.
-exchange_blocks = Row("exchange_blocks", _exchange, _exchange_vjp, linear=True, batch=batch_shards)
+exchange_blocks = Primitive("exchange_blocks", _exchange, _exchange_vjp, linear=True, batch=batch_shards)
 
 
 # -- slices of a dim, stacked along a new one ------------------------------------------------------------
@@ -229,4 +229,4 @@ def _swap_vjp(
 
 # Each device sends slice i of a dim to member i of its group, which splits dim `home`; the dim disappears, and what
 # comes is stacked along a new one.
-swap_slices = Row("swap_slices", _swap, _swap_vjp, linear=True, batch=batch_shards)
+swap_slices = Primitive("swap_slices", _swap, _swap_vjp, linear=True, batch=batch_shards)

@@ -24,7 +24,7 @@ from shardwise.layout.tiling import Box
 from shardwise.prim.dispatch.decision import apply
 from shardwise.prim.dispatch.rule import Factor, Rule
 from shardwise.prim.kernel import full, zeros
-from shardwise.prim.primitive import Row
+from shardwise.prim.primitive import Primitive
 from shardwise.prim.tensor import Tensor
 
 Names = tuple[Factor, ...]
@@ -174,7 +174,7 @@ def _gather_jvp(tangents: Any, out: Tensor, x: Tensor, indices: Tensor, **how: A
     return None if tangents[0] is None else gather(tangents[0], indices, **how)
 
 
-def _batch_gather(row: Row, lead: Any, mapped: Any, operands: Any, params: Any) -> Tensor:
+def _batch_gather(row: Primitive, lead: Any, mapped: Any, operands: Any, params: Any) -> Tensor:
     (x, indices), dim, batch = operands, params["dim"], params.get("batch", 0)
     if mapped == (True, False) and not params["along"] and not batch:
         return gather(x, indices, **(params | {"dim": dim + lead.count}))
@@ -186,7 +186,7 @@ def _batch_gather(row: Row, lead: Any, mapped: Any, operands: Any, params: Any) 
 
 # The elements of a dim (or of some `merged` ones, taken as a row) at these indices: for all the rest of the value
 # (NumPy's take), or `along` one dim (its take_along_axis).
-gather = Row("take", _gather, _gather_vjp, _gather_jvp, batch=_batch_gather, needs=_needs_indices)
+gather = Primitive("take", _gather, _gather_vjp, _gather_jvp, batch=_batch_gather, needs=_needs_indices)
 
 
 # -- sums at an index ----------------------------------------------------------------------------------
@@ -263,7 +263,7 @@ def _scatter_jvp(tangents: Any, out: Tensor, values: Tensor, indices: Tensor, **
     return None if tangents[0] is None else scatter(tangents[0], indices, **how)
 
 
-def _batch_scatter(row: Row, lead: Any, mapped: Any, operands: Any, params: Any) -> Tensor:
+def _batch_scatter(row: Primitive, lead: Any, mapped: Any, operands: Any, params: Any) -> Tensor:
     dim, batch = params["dim"] + lead.count, params.get("batch", 0)
     if mapped == (True, False) and not params["along"] and not batch:
         return scatter(*operands, **(params | {"dim": dim}))
@@ -273,4 +273,4 @@ def _batch_scatter(row: Row, lead: Any, mapped: Any, operands: Any, params: Any)
 
 # Values added up at these indices of a dim (or of some, taken as a row) of these sizes, cut in this way if that is
 # cheapest.
-scatter = Row("scatter", _scatter, _scatter_vjp, _scatter_jvp, batch=_batch_scatter, needs=_needs_indices)
+scatter = Primitive("scatter", _scatter, _scatter_vjp, _scatter_jvp, batch=_batch_scatter, needs=_needs_indices)

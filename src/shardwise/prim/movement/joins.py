@@ -12,7 +12,7 @@ from shardwise.prim.dispatch.operands import brought
 from shardwise.prim.dispatch.per_device import Place, worked
 from shardwise.prim.kernel import full
 from shardwise.prim.movement.parts import zeros_like
-from shardwise.prim.primitive import Row, needs_nothing
+from shardwise.prim.primitive import Primitive, needs_nothing
 from shardwise.prim.relayout import laid_out
 from shardwise.prim.tensor import Tensor
 from shardwise.prim.views.spans import Index, Span, whole_but
@@ -65,7 +65,7 @@ def _concat_jvp(tangents: Any, out: Tensor, *parts: Tensor, dim: int, layout: La
 
 
 # Values of one dtype side by side along a dim, in this layout.
-concat = Row("concat", _concat, _concat_vjp, _concat_jvp, needs=needs_nothing)
+concat = Primitive("concat", _concat, _concat_vjp, _concat_jvp, needs=needs_nothing)
 
 
 # -- padding -------------------------------------------------------------------------------------------
@@ -110,4 +110,4 @@ def _pad_jvp(tangents: Any, out: Tensor, x: Tensor, *, widths: Widths, value: An
 
 
 # The value with a constant around it, in this layout.
-pad = Row("pad", _pad, _pad_vjp, _pad_jvp, needs=needs_nothing)
+pad = Primitive("pad", _pad, _pad_vjp, _pad_jvp, needs=needs_nothing)

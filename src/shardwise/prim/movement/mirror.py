@@ -16,7 +16,7 @@ from shardwise.layout.mesh import DeviceMesh
 from shardwise.plan.plan import plan_reshard
 from shardwise.prim.dispatch.operands import may_send
 from shardwise.prim.dispatch.per_device import taken, worked
-from shardwise.prim.primitive import Row
+from shardwise.prim.primitive import Primitive
 from shardwise.prim.tensor import Tensor, moved
 
 Dims = tuple[int, ...]
@@ -88,4 +88,4 @@ def _mirror_vjp(ct: Tensor, out: Tensor, x: Tensor, *, dims: Dims, layout: Layou
 
 
 # The value with the elements of some dims in reverse order, in this layout or its own.
-mirror = Row("mirror", _mirror, _mirror_vjp, linear=True)
+mirror = Primitive("mirror", _mirror, _mirror_vjp, linear=True)

@@ -16,7 +16,7 @@ from shardwise.layout.mesh import DeviceMesh
 from shardwise.prim.dispatch.per_device import made, taken, worked
 from shardwise.prim.kernel import zeros
 from shardwise.prim.outline import blank_of
-from shardwise.prim.primitive import Row, needs_nothing
+from shardwise.prim.primitive import Primitive, needs_nothing
 from shardwise.prim.relayout import relayout
 from shardwise.prim.tensor import Tensor
 
@@ -107,20 +107,20 @@ def _own(x: Tensor) -> Tensor:
 
 
 # Tensors on single devices seen as the shards of one along a dim; and one shard as a tensor on its device.
-join = Row("join", _join, _join_vjp, _join_jvp, needs=needs_nothing)
-take_part = Row("take_part", _take_part, _take_part_vjp, linear=True)
+join = Primitive("join", _join, _join_vjp, _join_jvp, needs=needs_nothing)
+take_part = Primitive("take_part", _take_part, _take_part_vjp, linear=True)
 
 
-def _batch_stack(row: Row, lead: Any, mapped: Any, operands: Any, params: Any) -> Tensor:
+def _batch_stack(row: Primitive, lead: Any, mapped: Any, operands: Any, params: Any) -> Tensor:
     return lead.in_front(stack_parts(*lead.spread_all(mapped, operands)), 1)
 
 
-def _batch_unstack(row: Row, lead: Any, mapped: Any, operands: Any, params: Any) -> Tensor:
+def _batch_unstack(row: Primitive, lead: Any, mapped: Any, operands: Any, params: Any) -> Tensor:
     return unstack_part(lead.behind(operands[0], 1), **params)
 
 
 # Tensors on one device along a new leading dim; and one of them again.
-stack_parts = Row("stack_parts", _stack, _stack_vjp, _stack_jvp, batch=_batch_stack, needs=needs_nothing)
-unstack_part = Row("unstack_part", _unstack, _unstack_vjp, linear=True, batch=_batch_unstack)
+stack_parts = Primitive("stack_parts", _stack, _stack_vjp, _stack_jvp, batch=_batch_stack, needs=needs_nothing)
+unstack_part = Primitive("unstack_part", _unstack, _unstack_vjp, linear=True, batch=_batch_unstack)
 # The same value in arrays of its own.
-own_copy = Row("own_copy", _own, lambda ct, out, x: (relayout(ct, layout=x.layout.resolved()),), linear=True)
+own_copy = Primitive("own_copy", _own, lambda ct, out, x: (relayout(ct, layout=x.layout.resolved()),), linear=True)

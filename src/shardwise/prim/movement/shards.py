@@ -24,7 +24,7 @@ from shardwise.layout.placement import ReduceOp
 from shardwise.prim.arithmetic.elementwise import add, astype, divide, equal, multiply, narrow, pow, widen
 from shardwise.prim.dispatch.per_device import Place, taken, worked
 from shardwise.prim.kernel import zeros
-from shardwise.prim.primitive import Row
+from shardwise.prim.primitive import Primitive
 from shardwise.prim.relayout import relayout, resolved
 from shardwise.prim.tensor import Tensor
 
@@ -181,7 +181,7 @@ def reduce_copies(x: Tensor, op: ReduceOp, count: int) -> Tensor:
     return x
 
 
-def _many(combine: Row, x: Tensor, count: int) -> Tensor:
+def _many(combine: Primitive, x: Tensor, count: int) -> Tensor:
     # By doubling: squares wrap around as the product of integers does, where a power must fit in the dtype; and powers
     # of complex numbers go by angles, which are off where squares are exact.
     out = None
@@ -235,12 +235,12 @@ def _unfold_vjp(ct: Tensor, out: Tensor, x: Tensor, *, layout: Layout, shape: Sh
     return (relayout(total, layout=x.layout.resolved()),)
 
 
-def batch_shards(row: Row, lead: Any, mapped: Any, operands: Any, params: Any) -> Tensor:
+def batch_shards(row: Primitive, lead: Any, mapped: Any, operands: Any, params: Any) -> Tensor:
     """Apply a primitive on shards to values with leading dims: every device has those whole."""
     return row(*[lead.unsplit(x) for x in lead.spread_all(mapped, operands)], **lead.whole().shift(params))
 
 
-fold = Row(
+fold = Primitive(
     "fold",
     _fold,
     _fold_vjp,
@@ -248,7 +248,7 @@ fold = Row(
     batch=batch_shards,
     needs=lambda i, j, operands, params: params["op"] not in (ReduceOp.SUM, ReduceOp.AVG),
 )
-unfold = Row(
+unfold = Primitive(
     "unfold", lambda x, *, layout, shape: relabelled(x, layout, shape), _unfold_vjp, linear=True, batch=batch_shards
 )
 
@@ -259,7 +259,7 @@ def _average(x: Tensor, *, axes: tuple[Axis, ...]) -> Tensor:
 
 # The average of the shards along axes in place of each of them. It is its own transpose: cotangents are averaged too,
 # of which the sum might be too large for 16 bits.
-average = Row(
+average = Primitive(
     "average",
     _average,
     lambda ct, out, x, *, axes: (average(relayout(ct, layout=x.layout), axes=axes),),
@@ -320,7 +320,7 @@ def _permute_vjp(ct: Tensor, out: Tensor, x: Tensor, *, sources: Sources) -> tup
     return (permute_shards(relayout(ct, layout=x.layout.resolved()), sources=tuple(back)),)
 
 
-permute_shards = Row("permute_shards", _permute, _permute_vjp, linear=True, batch=batch_shards)
+permute_shards = Primitive("permute_shards", _permute, _permute_vjp, linear=True, batch=batch_shards)
 
 
 # -- linear maps of what each device holds ---------------------------------------------------------------
@@ -351,7 +351,7 @@ def _local_map_vjp(ct: Tensor, out: Tensor, x: Tensor, *, layout: Layout, shape:
     return (resolved(local_map(relayout(ct, layout=layout.resolved()), **back, layout=summed, shape=x.shape)),)
 
 
-def _batch_local_map(row: Row, lead: Any, mapped: Any, operands: Any, params: Any) -> Tensor:
+def _batch_local_map(row: Primitive, lead: Any, mapped: Any, operands: Any, params: Any) -> Tensor:
     (x,), whole = operands, lead.whole()
     kernels = {name: _each_place(params[name], lead.sizes) for name in ("kernel", "transpose")}
     return local_map(lead.unsplit(x), **(params | kernels | whole.shift({k: params[k] for k in ("layout", "shape")})))
@@ -372,7 +372,7 @@ def _each_place(kernel: Kernel, sizes: Shape) -> Kernel:
 
 # What each device holds, put through a linear kernel (that is told the device, if `positional`): the result
 # has this layout and shape.
-local_map = Row("local_map", _local_map, _local_map_vjp, linear=True, batch=_batch_local_map)
+local_map = Primitive("local_map", _local_map, _local_map_vjp, linear=True, batch=_batch_local_map)
 
 
 # -- part of a mesh --------------------------------------------------------------------------------------
@@ -422,5 +422,5 @@ def _embed_vjp(ct: Tensor, out: Tensor, x: Tensor, *, axis: Axis, position: int,
 
 
 # A stack at one position of a mesh axis, as a tensor on that part of the mesh; and back, with zeros elsewhere.
-restrict = Row("restrict", _restrict, _restrict_vjp, linear=True, batch=batch_shards)
-embed = Row("embed", _embed, _embed_vjp, linear=True, batch=batch_shards)
+restrict = Primitive("restrict", _restrict, _restrict_vjp, linear=True, batch=batch_shards)
+embed = Primitive("embed", _embed, _embed_vjp, linear=True, batch=batch_shards)

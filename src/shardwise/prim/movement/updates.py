@@ -17,7 +17,7 @@ from shardwise.prim.dispatch.per_device import Place, worked
 from shardwise.prim.dispatch.rule import Rule
 from shardwise.prim.movement.gathers import back_in_front, gather, in_a_row, local_positions, positions, side_by_side
 from shardwise.prim.movement.parts import zeros_like
-from shardwise.prim.primitive import Row, needs_nothing
+from shardwise.prim.primitive import Primitive, needs_nothing
 from shardwise.prim.relayout import relayout
 from shardwise.prim.tensor import Tensor
 from shardwise.prim.views.shapes import expand
@@ -56,7 +56,7 @@ def _write_jvp(tangents: Any, out: Tensor, x: Tensor, values: Tensor, *, index: 
 
 
 # A value with a window of it replaced.
-write = Row("write", _write, _write_vjp, _write_jvp, needs=needs_nothing)
+write = Primitive("write", _write, _write_vjp, _write_jvp, needs=needs_nothing)
 
 
 # -- at indices ----------------------------------------------------------------------------------------
@@ -117,7 +117,7 @@ def _write_at_jvp(tangents: Any, out: Tensor, x: Tensor, values: Tensor, indices
     return write_at(first, second, indices, **how)
 
 
-def _batch_write_at(row: Row, lead: Any, mapped: Any, operands: Any, params: Any) -> Tensor:
+def _batch_write_at(row: Primitive, lead: Any, mapped: Any, operands: Any, params: Any) -> Tensor:
     dim, batch = params["dim"] + lead.count, params.get("batch", 0)
     if not mapped[2] and not batch:
         pair = lead.spread_all(mapped[:2], operands[:2])
@@ -127,7 +127,7 @@ def _batch_write_at(row: Row, lead: Any, mapped: Any, operands: Any, params: Any
 
 # A value with the elements at some indices of a dim (or of some, taken as a row) replaced; where an index is
 # repeated, the last one counts.
-write_at = Row(
+write_at = Primitive(
     "write_at",
     _write_at,
     _write_at_vjp,

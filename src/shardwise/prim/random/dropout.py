@@ -12,7 +12,7 @@ from shardwise.layout.placement import ReduceOp
 from shardwise.prim.dispatch.operands import brought
 from shardwise.prim.dispatch.per_device import Place, worked
 from shardwise.prim.kernel import alike
-from shardwise.prim.primitive import Row
+from shardwise.prim.primitive import Primitive
 from shardwise.prim.random.creation import filled
 from shardwise.prim.random.draws import below, drawn
 from shardwise.prim.random.generator import Key
@@ -38,14 +38,14 @@ def _dropout(x: Tensor, *, key: Key, chance: int, batch: int = 0) -> Tensor:
     return worked(kernel, [x], x.layout, x.shape)
 
 
-def _batch(row: Row, lead: Any, mapped: Any, operands: Any, params: Any) -> Tensor:
+def _batch(row: Primitive, lead: Any, mapped: Any, operands: Any, params: Any) -> Tensor:
     return dropout(*operands, **(params | {"batch": params.get("batch", 0) + lead.count}))
 
 
 # Elements are kept with a probability of `chance` in 2**64 and scaled by its inverse. The same map takes tangents
 # and cotangents, in whatever layout they come: where an element is decides whether it is kept. The first `batch` dims
 # do not count: one key drops the same elements at each place of them.
-dropout = Row(
+dropout = Primitive(
     "dropout",
     _dropout,
     lambda ct, out, x, **how: (dropout(ct, **how),),

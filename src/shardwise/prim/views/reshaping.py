@@ -23,7 +23,7 @@ from shardwise.layout.tiling import Box
 from shardwise.plan.plan import plan_reshard
 from shardwise.prim.dispatch.operands import brought, may_send
 from shardwise.prim.dispatch.per_device import Place, worked
-from shardwise.prim.primitive import Row
+from shardwise.prim.primitive import Primitive
 from shardwise.prim.tensor import Tensor, moved
 from shardwise.prim.views.spans import Index, Span
 from shardwise.prim.views.windows import window
@@ -240,9 +240,9 @@ def _reshape_vjp(ct: Tensor, out: Tensor, x: Tensor, **_: Any) -> tuple[Tensor, 
     return (reshape(ct, shape=x.shape),)
 
 
-def _batch(row: Row, lead: Any, mapped: Any, operands: Any, params: Any) -> Tensor:
+def _batch(row: Primitive, lead: Any, mapped: Any, operands: Any, params: Any) -> Tensor:
     return reshape(*operands, shape=(*lead.sizes, *params["shape"]))  # no longer one dim that could be cut
 
 
 # The value in another shape, element for element in row-major order; if it is one dim, cut in this way.
-reshape = Row("reshape", _reshape, _reshape_vjp, linear=True, batch=_batch)
+reshape = Primitive("reshape", _reshape, _reshape_vjp, linear=True, batch=_batch)

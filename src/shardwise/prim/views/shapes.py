@@ -10,7 +10,7 @@ from shardwise.layout.cut import Cut
 from shardwise.layout.layout import Shape
 from shardwise.prim.dispatch.operands import brought
 from shardwise.prim.dispatch.per_device import Place, worked
-from shardwise.prim.primitive import Row
+from shardwise.prim.primitive import Primitive
 from shardwise.prim.relayout import cut_as
 from shardwise.prim.tensor import Tensor
 
@@ -41,8 +41,8 @@ def _in_shape(place: Place, array: Any) -> Any:
 
 
 # The value with dims of size one at these positions of the result; and without those at these positions.
-expand = Row("expand", _expand, lambda ct, out, x, *, at: (squeeze(ct, at=at),), linear=True)
-squeeze = Row("squeeze", _squeeze, lambda ct, out, x, *, at: (expand(ct, at=at),), linear=True)
+expand = Primitive("expand", _expand, lambda ct, out, x, *, at: (squeeze(ct, at=at),), linear=True)
+squeeze = Primitive("squeeze", _squeeze, lambda ct, out, x, *, at: (expand(ct, at=at),), linear=True)
 
 
 # -- order of dims ---------------------------------------------------------------------------------------
@@ -62,4 +62,4 @@ def _permute_vjp(ct: Tensor, out: Tensor, x: Tensor, *, order: tuple[int, ...]) 
 
 
 # The value with its dims in another order.
-permute = Row("permute_dims", _permute, _permute_vjp, linear=True)
+permute = Primitive("permute_dims", _permute, _permute_vjp, linear=True)

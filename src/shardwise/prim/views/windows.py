@@ -23,7 +23,7 @@ from shardwise.plan.plan import plan_reshard
 from shardwise.prim.dispatch.operands import brought
 from shardwise.prim.dispatch.per_device import Place, worked
 from shardwise.prim.kernel import zeros
-from shardwise.prim.primitive import Row
+from shardwise.prim.primitive import Primitive
 from shardwise.prim.relayout import relayout
 from shardwise.prim.tensor import Tensor, moved
 from shardwise.prim.views.spans import Index, Span
@@ -144,5 +144,5 @@ def _within_vjp(ct: Tensor, out: Tensor, y: Tensor, *, index: Index, **_: Any) -
 
 
 # The elements of a window, each on the device that has it; and a value as the window of one that is zero elsewhere.
-window = Row("window", _window, _window_vjp, linear=True)
-within = Row("within", _within, _within_vjp, linear=True)
+window = Primitive("window", _window, _window_vjp, linear=True)
+within = Primitive("within", _within, _within_vjp, linear=True)
