@@ -32,7 +32,7 @@ def test_every_method_and_operator_is_of_the_table() -> None:
     inherited = {n for base in sw.Tensor.__mro__ if base not in (sw.Tensor, Methods) for n in vars(base)}
     own = {n for n in vars(sw.Tensor) if not n.startswith("_")} - {*OWN}
     assert own <= inherited | {*METHODS}, "a method of tensors that the table does not have"
-    added = {n for n in vars(Methods) if n not in ("__slots__", "__module__", "__doc__", "__hash__")}
+    added = {n for n in vars(Methods) if n not in ("__slots__", "__module__", "__doc__", "__hash__", "__annotations__")}
     assert added == {*METHODS}
     for name, attribute in METHODS.items():
         assert getattr(Methods, name) is attribute or inspect.getattr_static(Methods, name) is attribute

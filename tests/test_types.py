@@ -98,6 +98,12 @@ def test_nothing_else_is_wrong_with_the_program(seen: dict[int, list[str]]) -> N
     assert [said for number, said in seen.items() if number < 0] == []
 
 
+@pytest.fixture(autouse=True)
+def own_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Jedi's own cache is one of files, which tests that run at once would share."""
+    monkeypatch.setattr(jedi.settings, "cache_directory", str(tmp_path))
+
+
 def completions(text: str) -> set[str]:
     script = jedi.Script(HEAD + text, project=jedi.Project(Path(sw.__file__).parent.parent))
     return {found.name for found in script.complete(HEAD.count("\n") + 1, len(text))}
