@@ -7,7 +7,7 @@ import pytest
 
 import shardwise
 from shardwise import errors
-from shardwise.errors import ArgumentError, ShardwiseError, as_int, did_you_mean, listed
+from shardwise.errors import ArgumentError, ShardwiseError, as_int, as_tuple, did_you_mean
 
 PARENTS = {
     "ShardwiseError": (Exception,),
@@ -73,11 +73,11 @@ def test_anything_else_is_no_int(value):
 
 def test_ordered_collections_are_listed():
     for values in ([1, 2], (1, 2), iter([1, 2]), np.array([1, 2]), range(1, 3)):
-        assert listed(values, "numbers") == (1, 2)
+        assert as_tuple(values, "numbers") == (1, 2)
 
 
 @pytest.mark.parametrize("values", ["ab", b"ab", {1}, {1: 2}, 5, None])
 def test_anything_else_is_not_listed(values: Any):
     with pytest.raises(ArgumentError) as caught:
-        listed(values, "wanted a list")
+        as_tuple(values, "wanted a list")
     assert str(caught.value) == f"wanted a list, got {values!r}."

@@ -251,10 +251,10 @@ def as_int(value: object) -> int | None:
         return None
 
 
-def checked_int(value: object, wanted: str) -> int:
+def check_int(value: object, wanted: str) -> int:
     """Return what `as_int` makes of a value; `wanted` begins the error for anything that is no int.
 
-    >>> checked_int(2.0, "topk: k is an int")
+    >>> check_int(2.0, "topk: k is an int")
     Traceback (most recent call last):
     shardwise.errors.ArgumentError: topk: k is an int, got 2.0.
     """
@@ -264,10 +264,10 @@ def checked_int(value: object, wanted: str) -> int:
     return number
 
 
-def checked_number(value: object, wanted: str) -> Any:
+def check_number(value: object, wanted: str) -> Any:
     """Return a number that is no bool, NumPy's among them, as Python's; `wanted` begins the error for anything else.
 
-    >>> checked_number("small", "layer_norm: eps is a number")
+    >>> check_number("small", "layer_norm: eps is a number")
     Traceback (most recent call last):
     shardwise.errors.ArgumentError: layer_norm: eps is a number, got 'small'.
     """
@@ -279,10 +279,10 @@ def checked_number(value: object, wanted: str) -> Any:
     return float(value) if isinstance(value, Real) else complex(value)
 
 
-def checked_flag(value: object, wanted: str) -> bool:
+def check_flag(value: object, wanted: str) -> bool:
     """Return a bool, NumPy's among them, 0 or 1 as a bool; `wanted` begins the error for anything else.
 
-    >>> checked_flag("no", "sum: keepdims is a bool")
+    >>> check_flag("no", "sum: keepdims is a bool")
     Traceback (most recent call last):
     shardwise.errors.ArgumentError: sum: keepdims is a bool, got 'no'.
     """
@@ -293,10 +293,10 @@ def checked_flag(value: object, wanted: str) -> bool:
     raise ArgumentError(f"{wanted}, got {value!r}.")
 
 
-def checked_function(value: object, name: str) -> Any:
+def check_function(value: object, name: str) -> Any:
     """Return what can be called; `name` is that of the transform which takes it.
 
-    >>> checked_function(3, "grad")
+    >>> check_function(3, "grad")
     Traceback (most recent call last):
     shardwise.errors.ArgumentError: grad takes a function, got 3.
     """
@@ -305,25 +305,25 @@ def checked_function(value: object, name: str) -> Any:
     return value
 
 
-def checked_ints(values: object, wanted: str) -> tuple[int, ...]:
+def check_ints(values: object, wanted: str) -> tuple[int, ...]:
     """Return an int, or an ordered collection of ints, as a tuple; `wanted` begins the error for anything else.
 
-    >>> checked_ints(3, "axis is an int or a tuple of ints"), checked_ints([0, 2], "axis is an int or a tuple of ints")
+    >>> check_ints(3, "axis is an int or a tuple of ints"), check_ints([0, 2], "axis is an int or a tuple of ints")
     ((3,), (0, 2))
     """
     one = as_int(values)
     if one is not None:
         return (one,)
-    numbers = [as_int(value) for value in listed(values, wanted)]
+    numbers = [as_int(value) for value in as_tuple(values, wanted)]
     if any(number is None for number in numbers):
         raise ArgumentError(f"{wanted}, got {values!r}.")
     return tuple(number for number in numbers if number is not None)
 
 
-def listed(values: object, wanted: str) -> tuple[Any, ...]:
+def as_tuple(values: object, wanted: str) -> tuple[Any, ...]:
     """Return an ordered collection as a tuple; `wanted` begins the error for anything else.
 
-    >>> listed("xy", "axis_names is a tuple of names")
+    >>> as_tuple("xy", "axis_names is a tuple of names")
     Traceback (most recent call last):
     shardwise.errors.ArgumentError: axis_names is a tuple of names, got 'xy'.
     """

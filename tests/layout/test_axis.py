@@ -16,7 +16,7 @@ from shardwise.layout.axis import (
     gaps,
     has_crossing,
     is_disjoint,
-    merged,
+    merge,
     overlap,
     without,
 )
@@ -66,8 +66,8 @@ def test_axes_overlap_unless_their_digits_are_independent(a, b):
 def test_merging_keeps_the_positions(data):
     mesh = data.draw(meshes())
     axes = data.draw(axis_lists(mesh))
-    short = merged(axes)
-    assert merged(short) == short
+    short = merge(axes)
+    assert merge(short) == short
     assert all(axis.size > 1 for axis in short)
     for device in range(mesh.num_devices):
         assert position(mesh, axes, device) == position(mesh, short, device)
@@ -83,7 +83,7 @@ def test_what_is_left_and_what_is_used_make_the_axis(data):
         assert all(axis.size > 1 for axis in left)
         everything = sorted([*left, *(a for a in used if a.name == name)], key=lambda a: (a.pre, a.size))
         check_disjoint(everything, "here")
-        assert merged(everything) == ((whole,) if of > 1 else ())
+        assert merge(everything) == ((whole,) if of > 1 else ())
 
 
 def test_an_axis_of_size_one_takes_nothing_away():
@@ -142,7 +142,7 @@ def test_a_cover_is_the_smallest_axis_that_has_both_as_factors():
             both = [c for c in EVERY if contains(c, a) and contains(c, b)]
             assert made == (min(both, key=lambda c: c.size),)
         else:
-            assert made == merged(sorted([a, b]))
+            assert made == merge(sorted([a, b]))
 
 
 @given(st.data())

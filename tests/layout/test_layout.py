@@ -23,8 +23,8 @@ from shardwise import (
     ReduceOp,
     mesh_context,
 )
-from shardwise.layout.axis import Axis, merged
-from shardwise.layout.layout import checked_shape
+from shardwise.layout.axis import Axis, merge
+from shardwise.layout.layout import check_shape
 from tests.layout.oracle import held_box, owned_box, position, slices
 from tests.layout.strategies import bound_layouts, factors, layouts, meshes
 
@@ -153,7 +153,7 @@ def test_sub_axes_cut_finer_say_the_same(data):
     ]
     assert Layout(mesh, [finer]) is Layout(mesh, [axes])
     assert Layout(mesh, [], finer) is Layout(mesh, [], axes)
-    assert Layout(mesh, [axes]).dims[0].axes == merged(axes)
+    assert Layout(mesh, [axes]).dims[0].axes == merge(axes)
 
 
 def smallest(size: int) -> int:
@@ -456,5 +456,5 @@ def test_dtypes_are_checked():
 
 def test_shapes_are_tuples_of_ints():
     sizes: list[Any] = [np.int64(2), 0]
-    assert checked_shape(sizes) == (2, 0)
-    assert checked_shape(()) == ()
+    assert check_shape(sizes) == (2, 0)
+    assert check_shape(()) == ()

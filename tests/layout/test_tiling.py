@@ -66,7 +66,7 @@ def test_the_parts_over_an_interval_are_those_that_meet_it(dim, a, b):
 @given(dim_tilings())
 def test_the_largest_is_the_longest_held_interval(dim):
     dim.check("dim 0")
-    assert dim.largest == max(stop - start for start, stop in map(dim.held, range(dim.parts)))
+    assert dim.largest == max(stop - start for start, stop in map(dim.extent, range(dim.parts)))
 
 
 @given(
@@ -119,11 +119,11 @@ def test_tiles_and_digits(case):
     assert tiling.bounds == tuple((0, size) for size in case.shape)
     for device in range(case.layout.mesh.num_devices):
         tile = tiling.tile(device)
-        assert tiling.owned(tile) == tiling.box(device)
+        assert tiling.tile_box(tile) == tiling.box(device)
         for divisor, at in tiling.digits(tile).items():
             size = next(s for axes in tiling.radix for d, s in axes if d == divisor)
             assert device // divisor % size == at
-    assert set(tiling.over(tiling.bounds)) >= {t for t in tiles if box_size(tiling.owned(t))}
+    assert set(tiling.over(tiling.bounds)) >= {t for t in tiles if box_size(tiling.tile_box(t))}
 
 
 def test_zero_elements_over_many_parts():
@@ -175,7 +175,7 @@ def test_every_small_dim_owns_and_holds_what_the_definitions_say() -> None:
         dim.check("dim 0")
         owned, held = bounds(dim), [reach(dim, part) for part in range(dim.parts)]
         assert [dim.interval(part) for part in range(dim.parts)] == owned
-        assert [dim.held(part) for part in range(dim.parts)] == held
+        assert [dim.extent(part) for part in range(dim.parts)] == held
         assert dim.largest == max(stop - start for start, stop in held)
         assert dim.is_even == (len({stop - start for start, stop in owned}) == 1)
         for position in range(dim.size):
@@ -185,7 +185,7 @@ def test_every_small_dim_owns_and_holds_what_the_definitions_say() -> None:
 
 def test_who_holds_some_of_an_interval_is_found_exactly() -> None:
     for dim in DIMS:
-        held = [dim.held(part) for part in range(dim.parts)]
+        held = [dim.extent(part) for part in range(dim.parts)]
         for start in range(dim.size):
             for stop in range(start + 1, dim.size + 1):
                 meeting = {part for part, (a, b) in enumerate(held) if max(a, start) < min(b, stop)}

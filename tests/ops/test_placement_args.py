@@ -6,7 +6,7 @@ import pytest
 
 import shardwise as sw
 from shardwise import CPU, ArgumentError, DeviceMesh, Layout, LayoutError, P, mesh_context
-from shardwise.ops.placement_args import laid_out, number_dtype, sizes_of
+from shardwise.ops.placement_args import layout_for, number_dtype, sizes_of
 
 MESH = DeviceMesh((2, 3), ("x", "y"))
 
@@ -22,15 +22,15 @@ def test_where_a_tensor_lies_without_a_layout():
 
 def test_a_layout_and_a_mesh_must_agree():
     layout = Layout(MESH, ["x"])
-    assert laid_out(1, MESH, layout) is layout
+    assert layout_for(1, MESH, layout) is layout
     with mesh_context(DeviceMesh((5,), ("z",))):
-        assert laid_out(1, None, layout) is layout
+        assert layout_for(1, None, layout) is layout
     with pytest.raises(LayoutError, match=r"belongs to the mesh \(x=2, y=3\), but mesh is \(z=5\)"):
-        laid_out(1, DeviceMesh((5,), ("z",)), layout)
+        layout_for(1, DeviceMesh((5,), ("z",)), layout)
     with pytest.raises(ArgumentError, match="give device, or mesh and layout"):
-        laid_out(1, None, layout, CPU(0))
+        layout_for(1, None, layout, CPU(0))
     with pytest.raises(ArgumentError, match="a DeviceMesh was expected, got 'x'"):
-        laid_out(1, "x", None)  # type: ignore[arg-type]
+        layout_for(1, "x", None)  # type: ignore[arg-type]
 
 
 def test_shapes_may_be_one_size():

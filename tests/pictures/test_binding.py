@@ -26,9 +26,9 @@ def test_parts_are_intervals_where_sizes_are_known_and_numbers_where_not() -> No
 def test_halos_are_said_where_there_are_any() -> None:
     layout = Layout(MESH, [Cut("y", halo=(1, 2))])
     known, unknown = bind_layout(layout, (12,)), bind_layout(layout, None)
-    assert [known.held(0, part) for part in range(4)] == ["holds 0:5", "holds 2:8", "holds 5:11", "holds 8:12"]
-    assert [unknown.held(0, part) for part in range(4)] == ["halo 0,2", "halo 1,2", "halo 1,2", "halo 1,0"]
-    assert bind_layout(Layout(MESH, ["y"]), (12,)).held(0, 1) == ""
+    assert [known.halo_text(0, part) for part in range(4)] == ["holds 0:5", "holds 2:8", "holds 5:11", "holds 8:12"]
+    assert [unknown.halo_text(0, part) for part in range(4)] == ["halo 0,2", "halo 1,2", "halo 1,2", "halo 1,0"]
+    assert bind_layout(Layout(MESH, ["y"]), (12,)).halo_text(0, 1) == ""
     assert known.held_box((1,)) == ((2, 8),)
 
 

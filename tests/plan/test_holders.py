@@ -8,7 +8,7 @@ import pytest
 
 from shardwise import CPU, Cut, DeviceMesh, Layout
 from shardwise.layout.axis import Axis
-from shardwise.plan.holders import Holders, clipped, offset, spread
+from shardwise.plan.holders import Holders, clip, offset, spread
 from tests.layout.oracle import digit, held_box, owned_box, position
 
 MESH = DeviceMesh((2, 4, 3), ("x", "y", "z"))
@@ -53,8 +53,8 @@ def test_a_slot_has_the_tile_and_the_box_of_its_positions(layout: Layout) -> Non
     assert side.tiling == layout.tiling(SHAPE)
     for device in DEVICES:
         assert side.tile(device) == tile(layout, device)
-        assert side.held(device) == inside(held_box(layout, SHAPE, device))
-        assert side.tiling.owned(tile(layout, device)) == owned_box(layout, SHAPE, device)
+        assert side.box(device) == inside(held_box(layout, SHAPE, device))
+        assert side.tiling.tile_box(tile(layout, device)) == owned_box(layout, SHAPE, device)
 
 
 @pytest.mark.parametrize("layout", LAYOUTS, ids=str)
@@ -106,12 +106,12 @@ def test_offset_and_spread_are_arithmetic_of_device_indices() -> None:
 
 
 def test_a_held_box_is_clipped_to_the_tensor() -> None:
-    assert clipped(((-1, 3), (2, 5)), (4, 4)) == ((0, 3), (2, 4))
-    assert clipped(((-2, 0),), (4,)) == ((0, 0),)
-    assert clipped(((-3, -1),), (4,)) == ((0, 0),)
-    assert clipped((), ()) == ()
+    assert clip(((-1, 3), (2, 5)), (4, 4)) == ((0, 3), (2, 4))
+    assert clip(((-2, 0),), (4,)) == ((0, 0),)
+    assert clip(((-3, -1),), (4,)) == ((0, 0),)
+    assert clip((), ()) == ()
     with pytest.raises(ValueError, match="zip"):
-        clipped(((0, 1),), (1, 1))
+        clip(((0, 1),), (1, 1))
 
 
 NUMBERS = tuple(100 + 2 * i for i in range(24))
@@ -125,7 +125,7 @@ def test_a_listed_side_is_a_mesh_side_by_other_numbers(layout: Layout) -> None:
     for device, slot in list(enumerate(NUMBERS))[::3]:
         assert side.index(slot) == device
         assert side.tile(slot) == plain.tile(device)
-        assert side.held(slot) == plain.held(device)
+        assert side.box(slot) == plain.box(device)
         assert side.position(slot, batch) == plain.position(device, batch)
         for which in plain.tiling.tiles():
             assert side.slots(which, batch, slot) == [NUMBERS[i] for i in plain.slots(which, batch, device)]
@@ -137,7 +137,7 @@ def test_an_outsider_holds_nothing_and_stands_somewhere() -> None:
     side = Holders(Layout(mesh, [None]), (6,), (4, 5, 6))
     for slot in (0, 1, 2, 3, 7):
         assert side.tile(slot) is None
-        assert side.held(slot) is None
+        assert side.box(slot) is None
         assert side.index(slot) == slot % 3
         assert side.sources((0,), slot, ()) == [(4, 5, 6)[slot % 3]]
     assert side.index(4) == 0

@@ -23,7 +23,7 @@ def check(*move: Any) -> None:
             numbered = sorted((src.number(i), dst.number(j), box) for i, j, box in came)
             slots = {*map(src.number, sources), *map(dst.number, targets)}
             assert numbered == sorted(tuple(t) for slot in slots for t in movement.incoming(slot))
-            assert sum(map(movement.received, slots)) == sum(box_size(box) for _, _, box in came)
+            assert sum(map(movement.count_received, slots)) == sum(box_size(box) for _, _, box in came)
             stay = [d for target in targets for d in movement.stays(target)]
             assert all(src.number(d.source) == dst.number(d.target) for d in stay)
             assert all(src.number(d.source) != dst.number(d.target) for d in came)

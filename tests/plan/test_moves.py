@@ -142,14 +142,14 @@ def test_a_direct_move_brings_exactly_what_is_lacking(src: list[Any]) -> None:
         assert not move.reduces
         found = both_ways(move, range(6))
         for slot in range(6):
-            need, own = cells(b.held(slot) or ()), cells(a.held(slot) or ())
+            need, own = cells(b.box(slot) or ()), cells(a.box(slot) or ())
             came = [e for t in found if t.target == slot for e in cells(t.box)]
-            assert len(came) == len(set(came)) == move.received(slot)
+            assert len(came) == len(set(came)) == move.count_received(slot)
             assert set(came) == need - own
         for t in found:
             tile = a.tile(t.source)
             assert tile is not None
-            assert cells(t.box) <= cells(a.tiling.owned(tile))  # a halo is handed on by nobody
+            assert cells(t.box) <= cells(a.tiling.tile_box(tile))  # a halo is handed on by nobody
 
 
 def test_along_batch_axes_every_position_moves_by_itself() -> None:
@@ -198,27 +198,27 @@ def test_every_element_is_reduced_once_by_who_needs_it(src: list[Any], dst: list
     some = shares(Layout(mesh, src), Layout(mesh, dst), shape, pending=(x,))
     reducer = {}
     for slot in range(6):
-        own, tile = cells(some.dst.held(slot) or ()), some.dst.tile(slot)
+        own, tile = cells(some.dst.box(slot) or ()), some.dst.tile(slot)
         assert tile is not None
         for source, box in some.of(slot):
-            assert cells(box) <= own & cells(some.src.tiling.owned(source))
+            assert cells(box) <= own & cells(some.src.tiling.tile_box(source))
             for element in cells(box):
                 assert (element, tile) not in reducer, "reduced twice"
                 reducer[element, tile] = slot
-    wanted = {(e, some.dst.tile(slot)) for slot in range(6) for e in cells(some.dst.held(slot) or ())}
+    wanted = {(e, some.dst.tile(slot)) for slot in range(6) for e in cells(some.dst.box(slot) or ())}
     assert set(reducer) == wanted
     for (element, tile), slot in reducer.items():
         # One that also contributes, if there is one.
         able = [d for d in range(6) if some.dst.tile(d) == tile]
-        giving = [d for d in able if element in cells(some.src.held(d) or ())]
+        giving = [d for d in able if element in cells(some.src.box(d) or ())]
         assert slot in (giving or able)
     reduce = ReduceMove(some)
     assert reduce.reduces
-    assert [list(reduce.reduced(d)) for d in range(6)] == [list(some.of(d)) for d in range(6)]
+    assert [list(reduce.boxes_to_reduce(d)) for d in range(6)] == [list(some.of(d)) for d in range(6)]
     found = both_ways(reduce, range(6))
     for (element, _), slot in reducer.items():
         came = [t.source for t in found if t.target == slot and element in cells(t.box)]
-        holders = [d for d in range(6) if element in cells(some.src.held(d) or ())]
+        holders = [d for d in range(6) if element in cells(some.src.box(d) or ())]
         have = {s // 3 for s in (*came, *([slot] if slot in holders else []))}  # positions along x
         assert have == {0, 1}
         assert len(came) == 2 - (slot in holders)
@@ -228,8 +228,8 @@ def test_every_element_is_reduced_once_by_who_needs_it(src: list[Any], dst: list
     for slot in range(6):
         came = [e for t in handed if t.target == slot for e in cells(t.box)]
         made = [e for _, box in some.of(slot) for e in cells(box)]
-        assert sorted([*came, *made]) == sorted(cells(some.dst.held(slot) or ()))
-        assert sorted(e for box in some.kept(slot) for e in cells(box)) == sorted([*came, *made])
+        assert sorted([*came, *made]) == sorted(cells(some.dst.box(slot) or ()))
+        assert sorted(e for box in some.boxes_to_keep(slot) for e in cells(box)) == sorted([*came, *made])
 
 
 def test_one_position_along_fresh_axes_is_given_the_value() -> None:
@@ -238,7 +238,7 @@ def test_one_position_along_fresh_axes_is_given_the_value() -> None:
     for pending, src, dst in (((), ["x"], [None]), ((), ["y"], [None]), ((x,), [None], [None]), ((y,), ["x"], [None])):
         for fresh in ((x,), (y,)):
             some = shares(Layout(mesh, src), Layout(mesh, dst), (6,), pending=pending, fresh=fresh)
-            kept = [sorted(e for box in some.kept(d) for e in cells(box)) for d in range(6)]
+            kept = [sorted(e for box in some.boxes_to_keep(d) for e in cells(box)) for d in range(6)]
             for other in range(3 if fresh == (x,) else 2):
                 line = [d for d in range(6) if (d % 3 if fresh == (x,) else d // 3) == other]
                 assert sorted(e for d in line for e in kept[d]) == sorted(cells(((0, 6),)))
@@ -254,7 +254,7 @@ def test_the_position_where_fewest_lack_it_is_given_the_value() -> None:
     some = shares(Layout(mesh, ["x"]), Layout(mesh, [None]), (6,), pending=(), fresh=(mesh.axis("x"),))
     move = DirectMove(some.src, some.dst, (), some)
     assert both_ways(move, range(6)) == []
-    kept = [sorted(e for box in some.kept(d) for e in cells(box)) for d in range(6)]
+    kept = [sorted(e for box in some.boxes_to_keep(d) for e in cells(box)) for d in range(6)]
     assert kept == [[(0,), (1,), (2,)]] * 3 + [[(3,), (4,), (5,)]] * 3
 
 
@@ -302,12 +302,12 @@ def test_outsiders_take_no_part() -> None:
     old, new = mesh_of(2), DeviceMesh((2,), ("x",), [CPU(2), CPU(3)])
     a, b = Holders(Layout(old, [None]), (4,), (0, 1)), Holders(Layout(new, ["x"]), (4,), (2, 3))
     some = Shares(a, b, (old.axis("x"),))
-    assert list(some.kept(0)) == list(some.of(1)) == []
+    assert list(some.boxes_to_keep(0)) == list(some.of(1)) == []
     assert list(ReduceMove(some).outgoing(2)) == list(ReduceMove(some).incoming(0)) == []
     assert list(SpreadMove(some).incoming(0)) == list(SpreadMove(some).outgoing(0)) == []
     assert list(DirectMove(a, b).outgoing(3)) == list(DirectMove(a, b).incoming(0)) == []
-    assert DirectMove(a, b).received(0) == 0
-    assert DirectMove(a, b).received(2) == 2
+    assert DirectMove(a, b).count_received(0) == 0
+    assert DirectMove(a, b).count_received(2) == 2
     assert len(both_ways(ReduceMove(some), range(4))) == 4
 
 

@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from shardwise import Cut, Layout, Plan, PlanError, Step, plan_reshard
-from shardwise.plan.steps import ADJOINTS, added
+from shardwise.plan.steps import ADJOINTS, add_bytes
 from tests.plan import oracle
 from tests.plan.cases import Transition, all_transitions, mesh_of, transitions
 
@@ -163,7 +163,7 @@ def supports(plan: Plan, step: Step) -> tuple[np.ndarray, ...]:
     out = []
     shares = next((move.shares for move in step.moves if move.shares), step.shares)
     shared = [] if shares is None else [boxes_mask(plan, (box for _, box in shares.of(s))) for s in slots]
-    kept = [] if shares is None else [boxes_mask(plan, shares.kept(s)) for s in slots]
+    kept = [] if shares is None else [boxes_mask(plan, shares.boxes_to_keep(s)) for s in slots]
     out.append(
         oracle.spread_masks(plan, step.before)
         if isinstance(step.before, Layout)
@@ -303,4 +303,4 @@ def test_the_cost_model_knows_the_bytes_of_reductions(mesh):
 
 @pytest.mark.parametrize(("most", "count"), [(2**62, 1), (2**62, 2), (2**62 - 1, 2), (2**61, 4), (2**40, 3)])
 def test_sums_of_bytes_are_exact_around_what_numpy_holds(most, count):
-    assert added(np.full(count, most)) == most * count
+    assert add_bytes(np.full(count, most)) == most * count

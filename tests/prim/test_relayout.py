@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 
 from shardwise import DeviceMesh, Layout, P, ReduceOp, from_shards, shard
-from shardwise.prim.relayout import relayout, resolved
+from shardwise.prim.relayout import relayout, resolve
 from tests.prim.cases import Move, assert_holds, moves, spread, traffic_of
 
 
@@ -21,10 +21,10 @@ def test_nothing_is_done_where_nothing_changes() -> None:
     mesh = DeviceMesh((2,), ("x",))
     x = shard(np.ones(2), mesh, P("x"))
     assert relayout(x, layout=x.layout) is x
-    assert resolved(x) is x
+    assert resolve(x) is x
     partial = from_shards([[1.0], [2.0]], mesh, P(unreduced=["x"]), (1,))
-    assert resolved(partial).layout is Layout(mesh, [None])
-    assert resolved(partial).item() == 3.0
+    assert resolve(partial).layout is Layout(mesh, [None])
+    assert resolve(partial).item() == 3.0
 
 
 @pytest.mark.parametrize("op", ReduceOp, ids=str)
@@ -36,4 +36,4 @@ def test_replicas_become_terms_of_any_reduction(op: ReduceOp, spec: P) -> None:
     target = Layout(mesh, x.layout.dims, ["x"], op)
     y = relayout(x, layout=target)
     assert_holds(y, target, data)
-    assert_holds(resolved(y), x.layout, data)
+    assert_holds(resolve(y), x.layout, data)

@@ -32,7 +32,7 @@ from shardwise import (
 )
 from shardwise.engine.grid import Grid
 from shardwise.engine.local_shards import LocalShards
-from shardwise.prim.tensor import moved, operand, settled, together
+from shardwise.prim.tensor import move_to, operand, settle, together
 from tests.layout.oracle import held_box
 from tests.prim.cases import DTYPES, Move, assert_holds, held, host_meshes, jax_of_eight, moves, same, spread, values
 
@@ -513,17 +513,17 @@ def test_local_shards_are_tensors_on_one_device_each() -> None:
 
 def test_what_has_the_layout_already_is_the_tensor_itself() -> None:
     x = shard(np.arange(4.0), M4, P(unreduced=["x"]))
-    assert moved(x, x.layout) is x
-    assert settled(x) is x
+    assert move_to(x, x.layout) is x
+    assert settle(x) is x
     resolved = operand(x, x.layout.resolved())
     assert operand(x, x.layout.resolved()) is resolved
-    assert settled(x) is resolved
+    assert settle(x) is resolved
     split = Layout(M4, ["x"])
     assert operand(x, split) is operand(x, split) is not resolved
-    assert settled(x) is x  # what is remembered is split
+    assert settle(x) is x  # what is remembered is split
     y = shard(np.arange(4.0), M4, P("x"))
     assert operand(y, Layout(M4, [None])) is not operand(y, Layout(M4, [None]))
-    assert settled(y) is y
+    assert settle(y) is y
 
 
 def test_operands_come_together_on_the_mesh_of_the_first_that_is_spread() -> None:

@@ -53,14 +53,14 @@ def _rank(module: ModuleOp) -> int:
 
 
 def _links(given: Sequence[str], rank: int) -> Links:
-    def named(axis: str, text: str) -> str:
+    def link_of(axis: str, text: str) -> str:
         if not axis.isdecimal():
             raise ArgumentError(f"--link names a grid axis by its number, got {axis!r} in {text!r}.")
         if int(axis) >= rank:
             raise ArgumentError(f"--link names grid axis {axis} in {text!r}, but grids here have {rank} at most.")
         return f"axis{int(axis)}"
 
-    return read_links(given, "--link", "1=1e-6,400e9", named)
+    return read_links(given, "--link", "1=1e-6,400e9", link_of)
 
 
 def cost_table(costs: Cost) -> str:

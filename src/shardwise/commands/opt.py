@@ -62,12 +62,12 @@ def opt(
     for part in _parts(data) if split_input_file else [data]:
         try:
             with failures():
-                printed.append(_transformed(part, name, passes, verify, dialect, allow_unregistered))
+                printed.append(_transform(part, name, passes, verify, dialect, allow_unregistered))
         except click.ClickException as error:
             if not isinstance(error.__cause__, ShardwiseError):
                 raise
             failed = True
-            click.echo(_shown(error.__cause__), err=True)
+            click.echo(_error_text(error.__cause__), err=True)
     if printed:
         output.write("\n// -----\n\n".join(printed))
     if failed:
@@ -84,7 +84,7 @@ def _parts(data: bytes) -> Iterator[bytes]:
         start = end if match is None else match.end()
 
 
-def _transformed(
+def _transform(
     data: bytes,
     name: str,
     passes: list[tuple[str, dict[str, str]]],
@@ -107,7 +107,7 @@ def _transformed(
     return print_module(module, "mesh19" if dialect == "mesh19" else "shard") + "\n"
 
 
-def _shown(error: ShardwiseError) -> str:
+def _error_text(error: ShardwiseError) -> str:
     if isinstance(error, ParseError | VerifyError):
         place, what = f"{error.name}:{error.line}:{error.column}", str(error)
         return f"{place}: error:{what.removeprefix(f'{place}:')}"

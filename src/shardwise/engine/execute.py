@@ -193,13 +193,13 @@ class Stage:
 
 
 def _in_runs(join: Join, length: int) -> Join:
-    def scaled(where: Region) -> Region:
+    def scale(where: Region) -> Region:
         if not where:
             return where
         return (*where[:-2], slice(where[-2].start // length, where[-2].stop // length), ...)
 
-    terms = tuple((source, scaled(where)) for source, where in join.terms)
-    return join._replace(at=scaled(join.at), terms=terms)
+    terms = tuple((source, scale(where)) for source, where in join.terms)
+    return join._replace(at=scale(join.at), terms=terms)
 
 
 @dataclass(frozen=True, eq=False)  # `program_of` makes it once for a plan, and it is known by identity

@@ -202,7 +202,7 @@ def _even(storage: Storage) -> tuple[int, ...] | None:
     counts = []
     for dim, size in zip(storage.tiling.dims, storage.shape, strict=True):
         step = size // dim.parts
-        if any(dim.held(part) != (part * step, (part + 1) * step) for part in range(dim.parts)):
+        if any(dim.extent(part) != (part * step, (part + 1) * step) for part in range(dim.parts)):
             return None
         if step * dim.parts != size:
             return None

@@ -76,7 +76,7 @@ class Storage:
         box = self._boxes.get(index)
         if box is None:
             tile = self._tile(index // prod([axis.size for axis in self.layout.partial]))
-            box = tuple([dim.held(part) for dim, part in zip(self.tiling.dims, tile, strict=True)])
+            box = tuple([dim.extent(part) for dim, part in zip(self.tiling.dims, tile, strict=True)])
             self._boxes[index] = box
         return box
 
@@ -111,7 +111,7 @@ class Storage:
     @cached_property
     def boxes(self) -> tuple[Box, ...]:
         """The box, halo included, of each array."""
-        tiles = product(*([dim.held(part) for part in range(dim.parts)] for dim in self.tiling.dims))
+        tiles = product(*([dim.extent(part) for part in range(dim.parts)] for dim in self.tiling.dims))
         terms = prod(axis.size for axis in self.layout.partial)
         return tuple(box for box in tiles for _ in range(terms))
 

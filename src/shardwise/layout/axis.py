@@ -49,10 +49,10 @@ class Axis(NamedTuple):
         return str(self)
 
 
-def merged(axes: Iterable[Axis]) -> tuple[Axis, ...]:
+def merge(axes: Iterable[Axis]) -> tuple[Axis, ...]:
     """Return the canonical form: no axis of size one, neighbouring factors of one axis joined.
 
-    >>> merged([Axis("x", 1, 2, 8), Axis("y", 1, 1, 1), Axis("x", 2, 4, 8)])
+    >>> merge([Axis("x", 1, 2, 8), Axis("y", 1, 1, 1), Axis("x", 2, 4, 8)])
     (x,)
     """
     out: list[Axis] = []
@@ -190,4 +190,4 @@ def cover(axes: Iterable[Axis]) -> tuple[Axis, ...]:
             low = gcd(axis.pre, met.pre)
             axis = Axis(axis.name, low, lcm(axis.pre * axis.size, met.pre * met.size) // low, axis.of)
         out.append(axis)
-    return merged(sorted(out))
+    return merge(sorted(out))

@@ -6,9 +6,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from shardwise.errors import listed, seal
+from shardwise.errors import as_tuple, seal
 from shardwise.layout.axis import Axis
-from shardwise.layout.placement import Edge, Split, checked_cut, cut_text
+from shardwise.layout.placement import Edge, Split, check_cut, cut_text
 
 AxisLike = str | Axis
 
@@ -43,8 +43,8 @@ class Cut:
     ) -> None:
         """Cut by `axes`; the other arguments are those of `Sharded`."""
         single = isinstance(axes, str | Axis)
-        given = (axes,) if single else listed(axes, "the axes of a Cut are one axis or a tuple of axes")
-        for slot, value in zip(self.__slots__, (given, *checked_cut("Cut", split, offsets, halo, edge)), strict=True):
+        given = (axes,) if single else as_tuple(axes, "the axes of a Cut are one axis or a tuple of axes")
+        for slot, value in zip(self.__slots__, (given, *check_cut("Cut", split, offsets, halo, edge)), strict=True):
             object.__setattr__(self, slot, value)
 
     @property

@@ -9,13 +9,13 @@ from math import prod
 from typing import Any
 
 from shardwise.caches import Interned, cache, intern
-from shardwise.errors import ArgumentError, BindingError, LayoutError, RangeError, as_int, checked_int, listed, seal
-from shardwise.layout.axis import Axis, check_disjoint, merged
+from shardwise.errors import ArgumentError, BindingError, LayoutError, RangeError, as_int, as_tuple, check_int, seal
+from shardwise.layout.axis import Axis, check_disjoint, merge
 from shardwise.layout.context import current_mesh
 from shardwise.layout.cut import AxisLike, Cut, cut_of
 from shardwise.layout.mesh import DeviceMesh
 from shardwise.layout.notebook import Drawable
-from shardwise.layout.placement import ReduceOp, checked_dtype
+from shardwise.layout.placement import ReduceOp, check_dtype
 from shardwise.layout.slot import Slot
 from shardwise.layout.tiling import Box, DimTiling, Radix, Tiling, tile_of
 
@@ -68,7 +68,7 @@ class Layout(Interned, Drawable):
         split = [[mesh.axis(a, where) for a in entry.axes] for entry in entries]
         pending = [(mesh.axis(a, where), op) for a, op in pairs]
         check_disjoint([*chain(*split), *(axis for axis, _ in pending)], where)
-        cuts = (_canonical(entry, merged(axes), where) for entry, axes in zip(entries, split, strict=True))
+        cuts = (_canonical(entry, merge(axes), where) for entry, axes in zip(entries, split, strict=True))
         return _intern(mesh, tuple(cuts), *_pending(mesh, pending, where))
 
     @classmethod
@@ -78,7 +78,7 @@ class Layout(Interned, Drawable):
         >>> Layout.replicated(DeviceMesh((2,), ("x",)), 2)
         Layout(mesh(x=2), [None, None])
         """
-        return _intern(current_mesh(mesh), (Cut(),) * checked_rank(rank), (), None)
+        return _intern(current_mesh(mesh), (Cut(),) * check_rank(rank), (), None)
 
     # -- the value ---------------------------------------------------------------------------------
 
@@ -131,7 +131,7 @@ class Layout(Interned, Drawable):
         try:
             return prod(a.size for a in self.dims[dim].axes)
         except (TypeError, IndexError, AttributeError):
-            number = checked_int(dim, "a dim of a layout is given by its number, an int")
+            number = check_int(dim, "a dim of a layout is given by its number, an int")
             raise RangeError(f"dim {number} is out of range for a layout of {self.rank} dims.") from None
 
     def resolved(self) -> Layout:
@@ -166,7 +166,7 @@ class Layout(Interned, Drawable):
         Traceback (most recent call last):
         shardwise.errors.BindingError: the layout [x] has 1 dims, the tensor has 2.
         """
-        if rank is not None and checked_rank(rank) != self.rank:
+        if rank is not None and check_rank(rank) != self.rank:
             raise BindingError(f"the layout {self} has {self.rank} dims, the tensor has {rank}.")
         return self
 
@@ -188,7 +188,7 @@ class Layout(Interned, Drawable):
         >>> tiling.largest, list(tiling.tiles())
         ((3,), [(0,), (1,), (2,), (3,)])
         """
-        return _tiling(self, checked_shape(shape))
+        return _tiling(self, check_shape(shape))
 
     def box(self, shape: Sequence[int], device: int) -> Box:
         """Return the box, one (start, stop) per dim, that a device owns.
@@ -196,7 +196,7 @@ class Layout(Interned, Drawable):
         >>> Layout(DeviceMesh((4,), ("x",)), ["x"]).box((10,), 2)
         ((6, 8),)
         """
-        return self.tiling(shape).box(self.mesh.checked_index(device))
+        return self.tiling(shape).box(self.mesh.check_index(device))
 
     def held_box(self, shape: Sequence[int], device: int) -> Box:
         """Return the box that a device holds: what it owns, and the halo.
@@ -204,7 +204,7 @@ class Layout(Interned, Drawable):
         >>> Layout(DeviceMesh((4,), ("x",)), [Cut("x", halo=(1, 1))]).held_box((10,), 2)
         ((5, 9),)
         """
-        return self.tiling(shape).held_box(self.mesh.checked_index(device))
+        return self.tiling(shape).held_box(self.mesh.check_index(device))
 
     def local_shape(self, shape: Sequence[int], device: int) -> Shape:
         """Return the shape of the array that a device holds."""
@@ -212,7 +212,7 @@ class Layout(Interned, Drawable):
 
     def max_local_bytes(self, shape: Sequence[int], dtype: Any) -> int:
         """Return the bytes of the largest shard."""
-        return prod(self.tiling(shape).largest) * checked_dtype(dtype).itemsize
+        return prod(self.tiling(shape).largest) * check_dtype(dtype).itemsize
 
     def tiles(self, shape: Sequence[int]) -> Iterator[tuple[Box, tuple[int, ...]]]:
         """Yield each distinct tile, as the box it owns, with the devices that hold it.
@@ -224,7 +224,7 @@ class Layout(Interned, Drawable):
         """
         tiling = self.tiling(shape)
         for tile in tiling.tiles():
-            yield tiling.owned(tile), self.holders(tile)
+            yield tiling.tile_box(tile), self.holders(tile)
 
     def tile_of(self, device: int) -> tuple[int, ...]:
         """Return, per dim, which part of it a device has; needs no shape."""
@@ -276,7 +276,7 @@ class Layout(Interned, Drawable):
         2:4 │ 2,3 │
             └─────┘
         """
-        return draw_layout(self, checked_shape(shape))
+        return draw_layout(self, check_shape(shape))
 
     # -- inside ------------------------------------------------------------------------------------
 
@@ -301,7 +301,7 @@ def _tiling(layout: Layout, shape: Shape) -> Tiling:
 MOST_DIMS = 1024
 
 
-def checked_rank(rank: int) -> int:
+def check_rank(rank: int) -> int:
     """Return a number of dims as an int of 0 or more."""
     number = as_int(rank)
     if number is None:
@@ -317,11 +317,11 @@ def _is_size(size: object) -> bool:
     return type(size) is int and size >= 0
 
 
-def checked_shape(shape: Sequence[int]) -> Shape:
+def check_shape(shape: Sequence[int]) -> Shape:
     """Return a shape as a tuple of ints of 0 or more."""
     if type(shape) is tuple and all(map(_is_size, shape)):
         return shape
-    given, out = listed(shape, "a shape is a tuple of ints"), []
+    given, out = as_tuple(shape, "a shape is a tuple of ints"), []
     for size in given:
         number = as_int(size)
         if number is None:
@@ -342,7 +342,7 @@ def _entries(dims: Iterable[Any]) -> list[Cut]:
     if hasattr(dims, "to_layout"):  # a spec says more than its entries
         raise ArgumentError(f"a Layout needs a list of entries, got {dims!r}; use as_layout to convert it.")
     out = []
-    for entry in listed(dims, "a Layout needs one entry per dim in a list"):
+    for entry in as_tuple(dims, "a Layout needs one entry per dim in a list"):
         if isinstance(entry, Cut):
             out.append(entry)
         elif entry is None:
@@ -376,7 +376,7 @@ def _pairs(partial: Any, reduce_op: ReduceOp | str) -> list[tuple[Any, ReduceOp]
     if isinstance(partial, str | Axis):
         return [(partial, op)]
     given = sorted(partial, key=str) if isinstance(partial, Set) else partial  # their order says nothing
-    return [(axis, op) for axis in listed(given, "partial is a list of axes, or a dict from axes to reductions")]
+    return [(axis, op) for axis in as_tuple(given, "partial is a list of axes, or a dict from axes to reductions")]
 
 
 def _pending(
@@ -386,7 +386,7 @@ def _pending(
     if len(ops) > 1:
         raise LayoutError(f"two different reductions are pending in {where}.\n  resolve one before making the other.")
     order = {name: i for i, name in enumerate(mesh.axis_names)}
-    axes = merged(sorted((axis for axis, _ in named), key=lambda a: (order[a.name], a.pre)))
+    axes = merge(sorted((axis for axis, _ in named), key=lambda a: (order[a.name], a.pre)))
     return (axes, ops.pop()) if axes else ((), None)
 
 

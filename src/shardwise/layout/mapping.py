@@ -7,13 +7,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from shardwise.errors import ArgumentError, BindingError, ConversionError, LayoutError, listed, seal
+from shardwise.errors import ArgumentError, BindingError, ConversionError, LayoutError, as_tuple, seal
 from shardwise.layout.context import current_mesh
 from shardwise.layout.cut import Cut
-from shardwise.layout.layout import Layout, checked_rank
+from shardwise.layout.layout import Layout, check_rank
 from shardwise.layout.mesh import DeviceMesh
 from shardwise.layout.placement import Partial, Placement, ReduceOp, Replicated, Sharded
-from shardwise.layout.spec import P, SpecEntry, Unreduced, checked_entry, reductions, spec_layout
+from shardwise.layout.spec import P, SpecEntry, Unreduced, check_entry, reductions, spec_layout
 
 
 class DeviceMapping(ABC):
@@ -66,7 +66,7 @@ class PlacementMapping(DeviceMapping):
     def __post_init__(self) -> None:
         object.__setattr__(self, "mesh", current_mesh(self.mesh))
         single = isinstance(self.placements, Placement)
-        given = (self.placements,) if single else listed(self.placements, "placements are a list, one per mesh axis")
+        given = (self.placements,) if single else as_tuple(self.placements, "placements are a list, one per mesh axis")
         for placement in given:
             if not isinstance(placement, Placement):
                 raise ArgumentError(f"a placement is Replicated(), Sharded(dim) or Partial(), got {placement!r}.")
@@ -84,7 +84,7 @@ class PlacementMapping(DeviceMapping):
 
     def to_layout(self, rank: int) -> Layout:
         """Return the canonical layout of a tensor of `rank` dims."""
-        rank = checked_rank(rank)
+        rank = check_rank(rank)
         dims: list[Cut] = [Cut()] * rank
         partial = {}
         for name, placement in zip(self.mesh.axis_names, self.placements, strict=True):
@@ -96,10 +96,10 @@ class PlacementMapping(DeviceMapping):
                 dims_text = f"dims {-rank} to {rank - 1}" if rank else "no dims"
                 raise BindingError(f"{placement} on mesh axis {name!r} is out of range: the tensor has {dims_text}.")
             dim = placement.axis % rank
-            dims[dim] = self._extended(dims[dim], name, placement)
+            dims[dim] = self._extend(dims[dim], name, placement)
         return Layout(self.mesh, dims, partial)
 
-    def _extended(self, cut: Cut, name: str, placement: Sharded) -> Cut:
+    def _extend(self, cut: Cut, name: str, placement: Sharded) -> Cut:
         how: dict[str, Any] = {s: getattr(placement, s) for s in ("split", "offsets", "halo", "edge")}
         if cut.axes and any(getattr(cut, s) != value for s, value in how.items()):
             raise LayoutError(
@@ -178,10 +178,10 @@ class NamedMapping(DeviceMapping):
         unreduced: Unreduced = (),
     ) -> None:
         """Name per dim the axes that split it; `unreduced` names axes, or maps them to a reduction."""
-        given = listed(spec, "a spec is a tuple with one entry per dim, such as ('x', None)")
+        given = as_tuple(spec, "a spec is a tuple with one entry per dim, such as ('x', None)")
         if isinstance(spec, P):
             unreduced = dict(spec.unreduced) | reductions(unreduced)
-        values = current_mesh(mesh), tuple(map(checked_entry, given)), tuple(reductions(unreduced).items())
+        values = current_mesh(mesh), tuple(map(check_entry, given)), tuple(reductions(unreduced).items())
         for slot, value in zip(("mesh", "spec", "unreduced"), values, strict=True):
             object.__setattr__(self, slot, value)
         self.to_layout(len(self.spec))  # so that a wrong axis is found here, not where the mapping is used
@@ -190,7 +190,7 @@ class NamedMapping(DeviceMapping):
         return f"NamedMapping({self.mesh!r}, {P(*self.spec, unreduced=dict(self.unreduced))!r})"
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return _named, (self.mesh, self.spec, dict(self.unreduced))
+        return _mapping_of, (self.mesh, self.spec, dict(self.unreduced))
 
     def to_layout(self, rank: int) -> Layout:
         """Return the canonical layout of a tensor of `rank` dims."""
@@ -212,5 +212,5 @@ class NamedMapping(DeviceMapping):
         return cls(layout.mesh, spec)
 
 
-def _named(mesh: DeviceMesh, spec: tuple[SpecEntry, ...], unreduced: dict[str, ReduceOp]) -> NamedMapping:
+def _mapping_of(mesh: DeviceMesh, spec: tuple[SpecEntry, ...], unreduced: dict[str, ReduceOp]) -> NamedMapping:
     return NamedMapping(mesh, spec, unreduced=unreduced)

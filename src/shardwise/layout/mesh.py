@@ -9,7 +9,7 @@ from math import prod
 from typing import Any
 
 from shardwise.caches import Interned, intern
-from shardwise.errors import ArgumentError, LayoutError, MeshError, as_int, checked_int, did_you_mean, listed, seal
+from shardwise.errors import ArgumentError, LayoutError, MeshError, as_int, as_tuple, check_int, did_you_mean, seal
 from shardwise.layout.axis import SUB_AXIS, Axis, check_disjoint, gaps
 from shardwise.layout.device import Device
 from shardwise.layout.device_order import RegularOrder, fit_order, join_factors, virtual_order
@@ -59,14 +59,14 @@ class DeviceMesh(Interned, Drawable):
     ) -> DeviceMesh:
         """Return the mesh of this shape; without `devices`, of as many distinct virtual CPU devices."""
         _check_order_of_arguments(mesh_shape, axis_names)
-        shape, names = _checked_shape(mesh_shape), _checked_names(axis_names)
+        shape, names = _check_shape(mesh_shape), _check_names(axis_names)
         if len(shape) != len(names):
             raise MeshError(
                 f"a mesh needs one name per axis, got {len(shape)} sizes {shape} and {len(names)} names {names}."
             )
         if not isinstance(name, str):
             raise ArgumentError(f"the name of a mesh is a string, got {name!r}.")
-        order = virtual_order(shape) if devices is None else _checked_order(devices, shape)
+        order = virtual_order(shape) if devices is None else _check_order(devices, shape)
         return _intern(cls, shape, names, order, name)
 
     # -- the value ---------------------------------------------------------------------------------
@@ -99,7 +99,7 @@ class DeviceMesh(Interned, Drawable):
 
     def device(self, index: int) -> Device:
         """Return the device in one slot, without building the list of all."""
-        index = self.checked_index(index)
+        index = self.check_index(index)
         if isinstance(self._order, tuple):
             return self._order[index]
         return self._order.device(self.coords(index))
@@ -176,16 +176,16 @@ class DeviceMesh(Interned, Drawable):
     def device_coord(self, index: int, axis: str | int | Axis) -> int:
         """Return the position of the device with this index along one axis or sub-axis."""
         own = self.axis(axis)
-        return self.checked_index(index) // self.divisor(own) % own.size
+        return self.check_index(index) // self.divisor(own) % own.size
 
     def coords(self, index: int) -> tuple[int, ...]:
         """Return the position of a device along every axis."""
-        index = self.checked_index(index)
+        index = self.check_index(index)
         return tuple(index // s % n for n, s in zip(self.mesh_shape, self.strides.values(), strict=True))
 
     def index(self, coords: Sequence[int]) -> int:
         """Return the index of the device at these coordinates."""
-        given = listed(coords, f"coordinates are a tuple with one position per axis ({self})")
+        given = as_tuple(coords, f"coordinates are a tuple with one position per axis ({self})")
         if len(given) != self.ndim:
             raise MeshError(f"coordinates need one position per axis ({self}), got {given}.")
         return sum(_position(self.axis(n), c) * s for c, (n, s) in zip(given, self.strides.items(), strict=True))
@@ -197,7 +197,7 @@ class DeviceMesh(Interned, Drawable):
         >>> mesh.rest([mesh.axis("y:(1)2")])
         (x, y:(2)4)
         """
-        given = axes if isinstance(axes, Mapping) else listed(axes, "rest takes a list of axes")
+        given = axes if isinstance(axes, Mapping) else as_tuple(axes, "rest takes a list of axes")
         used = [a if isinstance(a, Axis) else self.axis(a) for a in given]
         return tuple(gap for name in self.axis_names for gap in gaps(self.axis(name), used))
 
@@ -217,7 +217,7 @@ class DeviceMesh(Interned, Drawable):
 
     def group(self, index: int, axes: str | int | Sequence[str | int | Axis]) -> tuple[int, ...]:
         """Return the one group over `axes` that this device belongs to."""
-        chosen, first = self._resolve(axes, "group"), self.checked_index(index)
+        chosen, first = self._resolve(axes, "group"), self.check_index(index)
         for axis in chosen:
             divisor = self.divisor(axis)
             first -= first // divisor % axis.size * divisor
@@ -287,14 +287,14 @@ class DeviceMesh(Interned, Drawable):
         return {}  # that were asked for, by what was asked
 
     def _derive(self, parts: list[list[Axis]], names: Sequence[str], fixed: Mapping[Axis, int]) -> DeviceMesh:
-        shape, names = tuple(prod(a.size for a in part) for part in parts), _checked_names(names)
+        shape, names = tuple(prod(a.size for a in part) for part in parts), _check_names(names)
         if len(names) != len(shape):
             raise MeshError(f"a mesh needs one name per axis, got {len(shape)} axes and names {names}.")
         first = sum(at * self.divisor(axis) for axis, at in fixed.items())
         order = self._regular(parts, first)
         if order is None:
             steps = product(*(_offsets(self, part) for part in parts))
-            order = _checked_order((self.device(first + sum(step)) for step in steps), shape)
+            order = _check_order((self.device(first + sum(step)) for step in steps), shape)
         return _intern(type(self), shape, names, order, self.name)
 
     def _regular(self, parts: list[list[Axis]], first: int) -> RegularOrder | None:
@@ -332,15 +332,15 @@ class DeviceMesh(Interned, Drawable):
 
     def _resolve(self, axes: str | int | Axis | Sequence[str | int | Axis], where: str) -> tuple[Axis, ...]:
         single = isinstance(axes, str | Axis) or as_int(axes) is not None
-        given: tuple[Any, ...] = (axes,) if single else listed(axes, f"{where} needs one axis or a tuple of axes")
+        given: tuple[Any, ...] = (axes,) if single else as_tuple(axes, f"{where} needs one axis or a tuple of axes")
         chosen = tuple(self.axis(a, where) for a in given)
         check_disjoint(chosen, where)
         return chosen
 
-    def checked_index(self, index: int) -> int:
+    def check_index(self, index: int) -> int:
         """Return the index of a device after checking that the mesh has it.
 
-        >>> DeviceMesh((4,), ("x",)).checked_index(4)
+        >>> DeviceMesh((4,), ("x",)).check_index(4)
         Traceback (most recent call last):
         shardwise.errors.MeshError: device 4 is outside the mesh (x=4), which has devices 0 to 3.
         """
@@ -359,7 +359,7 @@ class DeviceMesh(Interned, Drawable):
                 raise MeshError(f"mesh axis {number} does not exist{where}: the mesh has {self.ndim} axes.{known}")
             return self.axis(self.axis_names[number])
         if isinstance(axis, Axis):
-            axis = Axis(axis.name, *(checked_int(n, f"the numbers of an Axis{where} are ints") for n in axis[1:]))
+            axis = Axis(axis.name, *(check_int(n, f"the numbers of an Axis{where} are ints") for n in axis[1:]))
             own = self.axis(str(axis))
             if own != axis:
                 raise LayoutError(f"axis {axis} of {axis.of} positions{where} belongs to another mesh.{known}")
@@ -417,8 +417,8 @@ def _check_order_of_arguments(shape: object, names: object) -> None:
         )
 
 
-def _checked_shape(shape: Sequence[int]) -> tuple[int, ...]:
-    given, out = listed(shape, "mesh_shape is a tuple of sizes such as (2, 4)"), []
+def _check_shape(shape: Sequence[int]) -> tuple[int, ...]:
+    given, out = as_tuple(shape, "mesh_shape is a tuple of sizes such as (2, 4)"), []
     for size in given:
         number = as_int(size)
         if number is None:
@@ -429,8 +429,8 @@ def _checked_shape(shape: Sequence[int]) -> tuple[int, ...]:
     return tuple(out)
 
 
-def _checked_names(names: Sequence[str]) -> tuple[str, ...]:
-    names = listed(names, "axis_names is a tuple of names such as ('x', 'y')")
+def _check_names(names: Sequence[str]) -> tuple[str, ...]:
+    names = as_tuple(names, "axis_names is a tuple of names such as ('x', 'y')")
     for name in names:
         if not isinstance(name, str):
             raise ArgumentError(f"the names of mesh axes are strings, got {name!r}.")
@@ -441,8 +441,8 @@ def _checked_names(names: Sequence[str]) -> tuple[str, ...]:
     return names
 
 
-def _checked_order(devices: Iterable[Device], shape: tuple[int, ...]) -> Order:
-    given = listed(devices, "devices is a list of Device values such as [CPU(0), CPU(1)]")
+def _check_order(devices: Iterable[Device], shape: tuple[int, ...]) -> Order:
+    given = as_tuple(devices, "devices is a list of Device values such as [CPU(0), CPU(1)]")
     for device in given:
         if not isinstance(device, Device):
             raise ArgumentError(f"a mesh is made of Device values such as CPU(0), got {device!r}.")

@@ -69,7 +69,7 @@ def read_layout(text: str, mesh: DeviceMesh, rank: int) -> Layout:
     inner = dims.strip()
     if inner.startswith("[") != inner.endswith("]"):
         raise LayoutError(f"brackets do not match in the layout {text!r}.\n  write {FORM}.")
-    entries = _separated(inner.strip("[]"), text)
+    entries = _split_entries(inner.strip("[]"), text)
     if len(entries) > rank:
         raise LayoutError(f"the layout {text!r} has {len(entries)} dims, the shape has {rank}.\n  write {FORM}.")
     cuts = [_cut(entry, text) for entry in entries]
@@ -87,7 +87,7 @@ def _pending(text: str) -> tuple[str, ReduceOp, list[Any]]:
     return match["dims"], ReduceOp.of(match["op"]), axes
 
 
-def _separated(text: str, whole: str) -> list[str]:
+def _split_entries(text: str, whole: str) -> list[str]:
     # Commas inside brackets belong to offsets and halos.
     out, depth = [""], 0
     for letter in text:

@@ -12,7 +12,7 @@ import ml_dtypes
 import numpy as np
 
 from shardwise.caches import cache
-from shardwise.errors import ArgumentError, BindingError, LayoutError, as_int, did_you_mean, listed, seal
+from shardwise.errors import ArgumentError, BindingError, LayoutError, as_int, as_tuple, did_you_mean, seal
 
 Split = Literal["balanced", "chunk", "offsets"]
 Edge = Literal["clip", "pad"]
@@ -69,7 +69,7 @@ class ReduceOp(StrEnum):
         shardwise.errors.BindingError: reduction 'bxor' is not defined for float32.
           reductions of float32: sum, avg, min, max, prod
         """
-        dtype = checked_dtype(dtype)
+        dtype = check_dtype(dtype)
         known = reductions_of(dtype)
         if self not in known:
             names = ", ".join(op.value for op in known) or "none"
@@ -95,7 +95,7 @@ _INT = (ReduceOp.SUM, ReduceOp.MIN, ReduceOp.MAX, ReduceOp.PROD, ReduceOp.BAND, 
 _BOOL = (ReduceOp.MIN, ReduceOp.MAX, ReduceOp.BAND, ReduceOp.BOR, ReduceOp.BXOR)
 
 
-def checked_dtype(dtype: Any) -> np.dtype:
+def check_dtype(dtype: Any) -> np.dtype:
     """Return a NumPy dtype (bfloat16 and the like among them), or raise an ArgumentError."""
     try:
         if dtype is not None:  # which NumPy takes for float64
@@ -237,7 +237,7 @@ class Sharded(Placement):
         dim = as_int(axis)
         if dim is None:
             raise LayoutError(f"Sharded needs a tensor dim as an int, got {axis!r}.")
-        cut = checked_cut("Sharded", split, offsets, halo, edge)
+        cut = check_cut("Sharded", split, offsets, halo, edge)
         for name, value in zip(self.__slots__, (dim, *cut), strict=True):
             object.__setattr__(self, name, value)
 
@@ -245,14 +245,14 @@ class Sharded(Placement):
         return f"Sharded({self.axis}{cut_text(self.split, self.offsets, self.halo, self.edge)})"
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return _sharded, (self.axis, self.split, self.offsets, self.halo, self.edge)
+        return _make_sharded, (self.axis, self.split, self.offsets, self.halo, self.edge)
 
 
-def _sharded(axis: int, split: Split, offsets: Sequence[int] | None, halo: tuple[int, int], edge: Edge) -> Sharded:
+def _make_sharded(axis: int, split: Split, offsets: Sequence[int] | None, halo: tuple[int, int], edge: Edge) -> Sharded:
     return Sharded(axis, split=split, offsets=offsets, halo=halo, edge=edge)
 
 
-def checked_cut(
+def check_cut(
     owner: str, split: Any, offsets: Any, halo: Any, edge: Any
 ) -> tuple[Split, tuple[int, ...] | None, tuple[int, int], Edge]:
     """Return how a dim is cut in checked, canonical form; `owner` names the value for errors."""
@@ -265,7 +265,7 @@ def checked_cut(
             f"unknown edge policy {edge!r} in {owner}.\n  edges: {', '.join(EDGES)}{did_you_mean(edge, EDGES)}"
         )
     is_pair = as_int(halo) is None and isinstance(halo, Iterable)
-    given = listed(halo, f"a halo is a pair of widths of 0 or more in {owner}") if is_pair else (halo, halo)
+    given = as_tuple(halo, f"a halo is a pair of widths of 0 or more in {owner}") if is_pair else (halo, halo)
     widths = [width for width in map(as_int, given) if width is not None and width >= 0]
     if len(given) != 2 or len(widths) != 2:
         raise LayoutError(f"a halo is a pair of widths of 0 or more, got {halo!r} in {owner}.")
@@ -276,7 +276,7 @@ def checked_cut(
         return split, None, (low, high), edge
     if split == "chunk":
         raise LayoutError(f"{owner} got both split='chunk' and offsets; give one of them.")
-    given = listed(offsets, f"offsets in {owner} are a tuple of boundaries such as (0, 3, 10)")
+    given = as_tuple(offsets, f"offsets in {owner} are a tuple of boundaries such as (0, 3, 10)")
     bounds = tuple(bound for bound in map(as_int, given) if bound is not None)
     if len(bounds) != len(given):
         raise LayoutError(f"offsets are ints, got {given} in {owner}.")

@@ -5,9 +5,9 @@ from collections.abc import Sequence
 from math import gcd
 from typing import Any
 
-from shardwise.errors import BindingError, listed
+from shardwise.errors import BindingError, as_tuple
 from shardwise.layout.conversion import LayoutLike, as_layout
-from shardwise.layout.layout import Layout, checked_shape
+from shardwise.layout.layout import Layout, check_shape
 from shardwise.layout.mesh import DeviceMesh
 from shardwise.layout.tiling import DimTiling
 
@@ -15,14 +15,14 @@ Dim = int | str
 _NAMED = re.compile(r"(?:(?P<times>[1-9][0-9]*)\*)?(?P<name>[A-Za-z_]\w*)(?:/(?P<over>[1-9][0-9]*))?")
 
 
-def checked_dims(shape: Sequence[Dim]) -> tuple[Dim, ...]:
+def check_dims(shape: Sequence[Dim]) -> tuple[Dim, ...]:
     """Return a shape as a tuple of names and of ints of 0 or more.
 
-    >>> checked_dims(["batch", 8])
+    >>> check_dims(["batch", 8])
     ('batch', 8)
     """
-    given = listed(shape, "a shape is a tuple of ints or names")
-    sizes = iter(checked_shape([size for size in given if not isinstance(size, str)]))
+    given = as_tuple(shape, "a shape is a tuple of ints or names")
+    sizes = iter(check_shape([size for size in given if not isinstance(size, str)]))
     return tuple(size if isinstance(size, str) else next(sizes) for size in given)
 
 
@@ -39,10 +39,10 @@ def shard_shape(global_shape: Sequence[Dim], placements: LayoutLike, mesh: Devic
     >>> shard_shape(("batch", 8), P("dp", "tp"), mesh)
     ('batch/2', 2)
     """
-    shape = checked_dims(global_shape)
+    shape = check_dims(global_shape)
     layout = as_layout(placements, len(shape), mesh)
     return tuple(
-        _quotient(size, layout, dim) if isinstance(size, str) else _bound(size, layout, dim).largest
+        _quotient(size, layout, dim) if isinstance(size, str) else _bind(size, layout, dim).largest
         for dim, size in enumerate(shape)
     )
 
@@ -56,12 +56,12 @@ def local_shard_shape_from_global(
     >>> local_shard_shape_from_global((10,), DeviceMesh((4,), ("x",)), [Sharded(0)])
     [(3,), (3,), (2,), (2,)]
     """
-    shape = checked_dims(global_shape)
+    shape = check_dims(global_shape)
     layout = as_layout(placements, len(shape), mesh)
     lengths: list[list[Dim]] = [
         [_quotient(size, layout, dim)] * layout.parts(dim)
         if isinstance(size, str)
-        else _held_lengths(_bound(size, layout, dim))
+        else _held_lengths(_bind(size, layout, dim))
         for dim, size in enumerate(shape)
     ]
     tile = layout.tile_of
@@ -83,10 +83,10 @@ def global_shape_from_local(local: Sequence[Any], mesh: DeviceMesh | None, place
     >>> global_shape_from_local([(3,), (3,), (2,), (2,)], mesh, [Sharded(0)])
     (10,)
     """
-    given = listed(local, "a local shape is a tuple of sizes, or a list of such tuples")
+    given = as_tuple(local, "a local shape is a tuple of sizes, or a list of such tuples")
     if any(isinstance(shape, Sequence) and not isinstance(shape, str) for shape in given):
-        return _from_all([checked_dims(shape) for shape in given], mesh, placements)
-    shape = checked_dims(given)
+        return _from_all([check_dims(shape) for shape in given], mesh, placements)
+    shape = check_dims(given)
     layout = as_layout(placements, len(shape), mesh)
     return tuple(_whole(size, layout, dim) for dim, size in enumerate(shape))
 
@@ -99,7 +99,7 @@ def _from_all(locals_: list[tuple[Dim, ...]], mesh: DeviceMesh | None, placement
         )
     if odd := [shape for shape in locals_ if len(shape) != layout.rank]:
         raise BindingError(f"local shapes must have equally many dims, got {locals_[0]} and {odd[0]}.")
-    shape = tuple(_summed(locals_, layout, dim) for dim in range(layout.rank))
+    shape = tuple(_sum_lengths(locals_, layout, dim) for dim in range(layout.rank))
     expected = local_shard_shape_from_global(shape, None, layout)
     for device, (got, want) in enumerate(zip(locals_, expected, strict=True)):
         if got != want:
@@ -110,7 +110,7 @@ def _from_all(locals_: list[tuple[Dim, ...]], mesh: DeviceMesh | None, placement
     return shape
 
 
-def _summed(locals_: list[tuple[Dim, ...]], layout: Layout, dim: int) -> Dim:
+def _sum_lengths(locals_: list[tuple[Dim, ...]], layout: Layout, dim: int) -> Dim:
     # One device per part: the first that has it. Halos are counted once per part that has them.
     by_part: dict[int, Dim] = {}
     for device, shape in enumerate(locals_):
@@ -132,7 +132,7 @@ def _whole(size: Dim, layout: Layout, dim: int) -> Dim:
     if isinstance(size, str):
         return _quotient(size, layout, dim, inverse=True)
     whole = size * parts - _halos(layout, dim) if cut.offsets is None else cut.offsets[-1]
-    held = set(_held_lengths(_bound(whole, layout, dim))) if whole >= 0 else set()
+    held = set(_held_lengths(_bind(whole, layout, dim))) if whole >= 0 else set()
     if held != {size}:
         raise BindingError(
             f"dim {dim} of one local shape does not give the global size: "
@@ -158,10 +158,10 @@ def _quotient(size: str, layout: Layout, dim: int, inverse: bool = False) -> Dim
 
 
 def _held_lengths(tiling: DimTiling) -> list[Any]:
-    return [stop - start for start, stop in map(tiling.held, range(tiling.parts))]
+    return [stop - start for start, stop in map(tiling.extent, range(tiling.parts))]
 
 
-def _bound(size: int, layout: Layout, dim: int) -> DimTiling:
+def _bind(size: int, layout: Layout, dim: int) -> DimTiling:
     cut = layout.dims[dim]
     tiling = DimTiling(size, layout.parts(dim), cut.split, cut.offsets, cut.halo, cut.edge)
     tiling.check(f"dim {dim}")

@@ -7,10 +7,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from shardwise.caches import cache
-from shardwise.errors import ArgumentError, BindingError, ConversionError, LayoutError, checked_int, listed, seal
+from shardwise.errors import ArgumentError, BindingError, ConversionError, LayoutError, as_tuple, check_int, seal
 from shardwise.layout.axis import check_disjoint
 from shardwise.layout.context import current_mesh
-from shardwise.layout.layout import Layout, checked_rank
+from shardwise.layout.layout import Layout, check_rank
 from shardwise.layout.mesh import DeviceMesh
 from shardwise.layout.placement import ReduceOp
 
@@ -43,7 +43,7 @@ class P:
     def __init__(self, *entries: SpecEntry | Sequence[str], unreduced: Unreduced = ()) -> None:
         """Make a spec from one entry per dim."""
         plain = PLAIN.issuperset(map(type, entries))  # as most are
-        object.__setattr__(self, "entries", entries if plain else tuple(map(checked_entry, entries)))
+        object.__setattr__(self, "entries", entries if plain else tuple(map(check_entry, entries)))
         object.__setattr__(self, "unreduced", tuple(reductions(unreduced).items()) if unreduced != () else ())
 
     def __len__(self) -> int:
@@ -65,7 +65,7 @@ class P:
 
     def to_layout(self, rank: int, mesh: DeviceMesh | None = None) -> Layout:
         """Return the layout of a tensor of `rank` dims on a mesh (or that of the `mesh_context`)."""
-        return _p_layout(self, rank if type(rank) is int else checked_rank(rank), current_mesh(mesh))
+        return _p_layout(self, rank if type(rank) is int else check_rank(rank), current_mesh(mesh))
 
     @classmethod
     def from_layout(cls, layout: Layout) -> P:
@@ -93,11 +93,11 @@ class DimSpec:
     priority: int = 0
 
     def __post_init__(self) -> None:
-        entry = checked_entry(self.axes)
+        entry = check_entry(self.axes)
         object.__setattr__(self, "axes", (entry,) if isinstance(entry, str) else tuple(entry or ()))
         if not isinstance(self.is_open, bool):
             raise ArgumentError(f"DimSpec.is_open is a bool, got {self.is_open!r}.")
-        object.__setattr__(self, "priority", checked_int(self.priority, "DimSpec.priority is an int"))
+        object.__setattr__(self, "priority", check_int(self.priority, "DimSpec.priority is an int"))
         if self.priority < 0:
             raise LayoutError(f"DimSpec.priority is 0 (first) or more, got {self.priority}.")
 
@@ -127,7 +127,7 @@ class ShardingSpec:
             object.__setattr__(self, "mesh", current_mesh())
         if not isinstance(self.mesh, DeviceMesh):
             raise ArgumentError(f"ShardingSpec needs a DeviceMesh, got {self.mesh!r}.")
-        specs = listed(self.dim_specs, "ShardingSpec needs a list with one DimSpec per dim")
+        specs = as_tuple(self.dim_specs, "ShardingSpec needs a list with one DimSpec per dim")
         for spec in specs:
             if not isinstance(spec, DimSpec):
                 raise ArgumentError(f"ShardingSpec needs one DimSpec per dim, got {spec!r}; write DimSpec([{spec!r}]).")
@@ -170,7 +170,7 @@ class ShardingSpec:
         return cls(layout.mesh, dims, (), {str(a): layout.reduce_op or "sum" for a in layout.partial})
 
 
-def checked_entry(entry: Any) -> SpecEntry:
+def check_entry(entry: Any) -> SpecEntry:
     """Return one entry of a spec as None, a name, or a tuple of two or more names."""
     if entry is None or isinstance(entry, str):
         return entry
@@ -204,7 +204,7 @@ def spec_layout(
     text: str,
 ) -> Layout:
     """Return the layout of a spec; missing trailing entries mean whole dims."""
-    rank = len(entries) if rank is None else checked_rank(rank)
+    rank = len(entries) if rank is None else check_rank(rank)
     if len(entries) > rank:
         raise BindingError(f"{text} has {len(entries)} entries, the tensor has {rank} dims.")
     for entry in entries:
@@ -226,4 +226,4 @@ def spec_entries(layout: Layout, target: str) -> list[SpecEntry]:
                 f"which a {target} cannot say: it has axis names only.\n"
                 "  keep the Layout, or use placements such as Sharded(0, split='chunk')."
             )
-    return [checked_entry(tuple(map(str, cut.axes))) for cut in layout.dims]
+    return [check_entry(tuple(map(str, cut.axes))) for cut in layout.dims]

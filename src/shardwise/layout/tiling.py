@@ -43,7 +43,7 @@ class DimTiling:
         width, longer = divmod(self.size, self.parts)
         return part * width + min(part, longer), (part + 1) * width + min(part + 1, longer)
 
-    def held(self, part: int) -> Interval:
+    def extent(self, part: int) -> Interval:
         """Return the elements that a part holds: what it owns and the halo.
 
         With the edge policy `pad` the interval may reach outside the dim; what is there is filled.
@@ -76,9 +76,9 @@ class DimTiling:
         owners = self.over(max(0, start - high), min(self.size, stop + low))
         # A part that owns nothing still holds a halo.
         first, last = owners.start, owners.stop
-        while first > 0 and start < self.held(first - 1)[1]:
+        while first > 0 and start < self.extent(first - 1)[1]:
             first -= 1
-        while last < self.parts and self.held(last)[0] < stop:
+        while last < self.parts and self.extent(last)[0] < stop:
             last += 1
         return range(first, last)
 
@@ -97,7 +97,7 @@ class DimTiling:
         """The length of the longest held interval."""
         # Cut evenly, the first part is the longest owned and the second the longest that has both halos.
         some = range(self.parts) if self.offsets is not None else {0, min(1, self.parts - 1), self.parts - 1}
-        return max(stop - start for start, stop in map(self.held, some))
+        return max(stop - start for start, stop in map(self.extent, some))
 
     @property
     def is_even(self) -> bool:
@@ -207,13 +207,13 @@ class Tiling:
 
     def box(self, device: int) -> Box:
         """Return the box that a device owns."""
-        return self.owned(self.tile(device))
+        return self.tile_box(self.tile(device))
 
     def held_box(self, device: int) -> Box:
         """Return the box that a device holds, halo included."""
-        return tuple(dim.held(part) for dim, part in zip(self.dims, self.tile(device), strict=True))
+        return tuple(dim.extent(part) for dim, part in zip(self.dims, self.tile(device), strict=True))
 
-    def owned(self, tile: tuple[int, ...]) -> Box:
+    def tile_box(self, tile: tuple[int, ...]) -> Box:
         """Return the box of a tile."""
         return tuple(dim.interval(part) for dim, part in zip(self.dims, tile, strict=True))
 

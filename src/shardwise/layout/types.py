@@ -16,8 +16,8 @@ from shardwise.layout.device import Device
 from shardwise.layout.layout import Layout
 from shardwise.layout.mapping import DeviceMapping
 from shardwise.layout.mesh import DeviceMesh
-from shardwise.layout.placement import Placement, checked_dtype
-from shardwise.layout.shape import Dim, checked_dims, local_shard_shape_from_global, shard_shape
+from shardwise.layout.placement import Placement, check_dtype
+from shardwise.layout.shape import Dim, check_dims, local_shard_shape_from_global, shard_shape
 from shardwise.layout.spec import P
 
 
@@ -36,8 +36,8 @@ class LocalType:
     device: Device
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "dtype", checked_dtype(self.dtype))
-        object.__setattr__(self, "shape", checked_dims(self.shape))
+        object.__setattr__(self, "dtype", check_dtype(self.dtype))
+        object.__setattr__(self, "shape", check_dims(self.shape))
         if not isinstance(self.device, Device):
             raise ArgumentError(f"LocalType.device is a Device such as CPU(0), got {self.device!r}.")
 
@@ -64,9 +64,9 @@ class DistributedType(LayoutAccessors):
         self, dtype: Any, shape: Sequence[Dim], mesh: DeviceMesh | None, placements: Sequence[Placement] | LayoutLike
     ) -> None:
         """Describe a tensor of this dtype and global shape; `placements` say its layout in any vocabulary."""
-        sizes, own = checked_dims(shape), current_mesh(mesh)
+        sizes, own = check_dims(shape), current_mesh(mesh)
         layout = as_layout(placements, len(sizes), own)
-        values = {"dtype": checked_dtype(dtype), "shape": sizes, "mesh": own, "layout": layout}
+        values = {"dtype": check_dtype(dtype), "shape": sizes, "mesh": own, "layout": layout}
         for slot, value in values.items():
             object.__setattr__(self, slot, value)
         if layout.mesh is not own:
@@ -144,8 +144,8 @@ class TensorLayout(LayoutAccessors):
     mapping: DeviceMapping | Layout | P
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "dtype", checked_dtype(self.dtype))
-        object.__setattr__(self, "shape", checked_dims(self.shape))
+        object.__setattr__(self, "dtype", check_dtype(self.dtype))
+        object.__setattr__(self, "shape", check_dims(self.shape))
         self.layout.check_dtype(self.dtype)
         shard_shape(self.shape, self.layout)
 

@@ -33,8 +33,8 @@ from shardwise.ops.permutation import sources_of
 from shardwise.prim.face import public
 from shardwise.prim.movement.exchanges import check_slices, exchange_blocks, swap_slices
 from shardwise.prim.movement.shards import fold, permute_shards, reduce_copies
-from shardwise.prim.relayout import relayout, resolved
-from shardwise.prim.tensor import Tensor, asarray, host_array, moved, placed
+from shardwise.prim.relayout import relayout, resolve
+from shardwise.prim.tensor import Tensor, asarray, host_array, move_to, place_data
 
 AxisNames = str | Sequence[str] | None
 
@@ -45,11 +45,11 @@ def _tree(function: Callable[..., Any]) -> Callable[..., Any]:
     names = list(parameters)
 
     @wraps(function)
-    def mapped(*args: Any, **kwargs: Any) -> Any:
+    def call(*args: Any, **kwargs: Any) -> Any:
         if not kwargs and args and type(args[0]) is Tensor:  # as most calls are
             return function(*args)
         if kwargs:
-            _understood(function.__name__, {k: v for k, v in kwargs.items() if k not in names}, names[1:])
+            _refuse_keywords(function.__name__, {k: v for k, v in kwargs.items() if k not in names}, names[1:])
         if not args and names[0] in kwargs:
             args = (kwargs.pop(names[0]),)
         if not args:
@@ -62,7 +62,7 @@ def _tree(function: Callable[..., Any]) -> Callable[..., Any]:
             return function(x, *args, **kwargs)
         return optree.tree_unflatten(tree, [function(leaf, *args, **kwargs) for leaf in leaves])
 
-    return mapped
+    return call
 
 
 def _is_data(x: Any) -> bool:
@@ -72,7 +72,7 @@ def _is_data(x: Any) -> bool:
     return isinstance(x, int | float | complex | np.generic)
 
 
-def _understood(function: str, kwargs: dict[str, Any], known: Iterable[str]) -> None:
+def _refuse_keywords(function: str, kwargs: dict[str, Any], known: Iterable[str]) -> None:
     for name in kwargs:
         known = list(known)
         raise ArgumentError(
@@ -121,11 +121,11 @@ def _named_axes(mesh: DeviceMesh, names: AxisNames, function: str) -> tuple[Axis
 
 
 def _with(layout: Layout, cuts: Sequence[Cut | tuple[Axis, ...]], partial: Sequence[Axis] | None = None) -> Layout:
-    return _changed(layout, tuple(cuts), layout.partial if partial is None else tuple(partial))
+    return _cut_as(layout, tuple(cuts), layout.partial if partial is None else tuple(partial))
 
 
 @cache()
-def _changed(layout: Layout, cuts: tuple[Cut | tuple[Axis, ...], ...], partial: tuple[Axis, ...]) -> Layout:
+def _cut_as(layout: Layout, cuts: tuple[Cut | tuple[Axis, ...], ...], partial: tuple[Axis, ...]) -> Layout:
     return Layout(layout.mesh, cuts, partial, layout.reduce_op or "sum")
 
 
@@ -158,7 +158,7 @@ def shard(
     _check_outside(x, "shard")
     plain = replicated_axes is None and partial_axes is None and isinstance(x, Tensor)
     if plain and type(dim_specs) is Layout and dim_specs.mesh is mesh and dim_specs.rank == x.ndim:
-        return relayout(x, layout=dim_specs) if x.level else moved(x, dim_specs)  # as in programs that reshard often
+        return relayout(x, layout=dim_specs) if x.level else move_to(x, dim_specs)  # as in programs that reshard often
     x = x if hasattr(x, "ndim") else host_array(x)
     layout = as_layout(dim_specs, x.ndim, mesh)
     if mesh is not None and layout.mesh is not current_mesh(mesh):
@@ -171,7 +171,7 @@ def shard(
         kept = [layout.mesh.axis(name, "replicated_axes") for name in sorted(names)]
         if used := [a for a in kept if not is_disjoint([a], (*layout.sharded_axes, *layout.partial))]:
             raise LayoutError(f"axis {str(used[0])!r} is in replicated_axes, but {layout} uses it.")
-    return relayout(x, layout=layout) if isinstance(x, Tensor) else placed(x, layout)
+    return relayout(x, layout=layout) if isinstance(x, Tensor) else place_data(x, layout)
 
 
 @public()
@@ -288,7 +288,7 @@ def all_to_all(
     cuts = list(x.layout.dims)
     moving = cuts[concat].axes if mesh_axes is None else _moving(x, mesh_axes, concat)
     if not tiled:
-        return _untiled(x, split, concat, moving)
+        return _swap_blocks(x, split, concat, moving)
     if not moving:
         return x
     if split == concat:
@@ -315,7 +315,7 @@ def _without_halo(x: Tensor) -> Tensor:
     return x if x.layout is plain else relayout(x, layout=plain)
 
 
-def _untiled(x: Tensor, split: int, concat: int, moving: tuple[Axis, ...]) -> Tensor:
+def _swap_blocks(x: Tensor, split: int, concat: int, moving: tuple[Axis, ...]) -> Tensor:
     # The devices that differ in `moving` swap slices of dim `split`, which has as many as there are devices.
     x = _without_halo(x)
     if split != concat:
@@ -346,16 +346,16 @@ def all_reduce(
     """
     if is_inside(sharded_tensor):
         return local_collectives.all_reduce(sharded_tensor, reduce_axes, "sum" if reduce_op is None else reduce_op)
-    return _finished(_reduced(_tensor(sharded_tensor, "all_reduce"), reduce_op, reduce_axes, "all_reduce"), reduce_axes)
+    return _finish(_pend(_tensor(sharded_tensor, "all_reduce"), reduce_op, reduce_axes, "all_reduce"), reduce_axes)
 
 
-def _finished(x: Tensor, names: AxisNames) -> Tensor:
-    layout = _resolved_over(x.layout, _key(names))
-    return relayout(x, layout=layout) if x.level else moved(x, layout)
+def _finish(x: Tensor, names: AxisNames) -> Tensor:
+    layout = _without_pending(x.layout, _key(names))
+    return relayout(x, layout=layout) if x.level else move_to(x, layout)
 
 
 @cache()
-def _resolved_over(layout: Layout, names: AxisNames) -> Layout:
+def _without_pending(layout: Layout, names: AxisNames) -> Layout:
     left = () if names is None else without(layout.partial, _named_axes(layout.mesh, names, "all_reduce"))
     return _with(layout, layout.dims, left)
 
@@ -400,11 +400,11 @@ def _reduction(layout: Layout, op: ReduceOp | None, names: AxisNames, function: 
     return _Reduction(how, resolve, split, prod(a.size for a in equal), layout.without_halo())
 
 
-def _reduced(x: Tensor, op: str | ReduceOp | None, names: AxisNames, function: str) -> Tensor:
+def _pend(x: Tensor, op: str | ReduceOp | None, names: AxisNames, function: str) -> Tensor:
     # The reduction as a pending one: partial axes as they are, shards along other axes seen as terms.
     found = _reduction(x.layout, None if op is None else ReduceOp.of(op), _key(names), function)
     found.op.check_dtype(x.dtype)
-    x = resolved(x) if found.resolve else x
+    x = resolve(x) if found.resolve else x
     if found.copies > 1:
         x = reduce_copies(x, found.op, found.copies)  # equal copies need no communication
     if not found.split:
@@ -435,12 +435,12 @@ def reduce_scatter(
         return local_collectives.reduce_scatter(sharded_tensor, reduce_axes, axis, how)
     x = _tensor(sharded_tensor, "reduce_scatter")
     dim = _dim(x, axis, "reduce_scatter")
-    y = _reduced(x, reduce_op, reduce_axes, "reduce_scatter")
-    return relayout(y, layout=_scattered(x.layout, y.layout, _key(reduce_axes), dim))
+    y = _pend(x, reduce_op, reduce_axes, "reduce_scatter")
+    return relayout(y, layout=_scatter(x.layout, y.layout, _key(reduce_axes), dim))
 
 
 @cache()
-def _scattered(given: Layout, pending: Layout, names: AxisNames, dim: int) -> Layout:
+def _scatter(given: Layout, pending: Layout, names: AxisNames, dim: int) -> Layout:
     over = _reduce_axes(given, names, "reduce_scatter")
     cuts = [(*cut.axes, *over) if k == dim else cut for k, cut in enumerate(pending.dims)]
     return _with(pending, cuts, without(pending.partial, over))
@@ -507,11 +507,11 @@ def shift(sharded_tensor: Any, axis: str | Sequence[str], offset: int = 1, *, ro
     if places is None:
         raise ArgumentError(f"shift: offset is how many positions as an int, got {offset!r}.")
     size = prod(a.size for a in _named_axes(mesh, axis, "shift"))
-    return ppermute(sharded_tensor, _shifted(size, places, _flag(rotate, "shift", "rotate")), axis=axis)
+    return ppermute(sharded_tensor, _ring_pairs(size, places, _flag(rotate, "shift", "rotate")), axis=axis)
 
 
 @cache()
-def _shifted(size: int, offset: int, rotate: bool) -> tuple[tuple[int, int], ...]:
+def _ring_pairs(size: int, offset: int, rotate: bool) -> tuple[tuple[int, int], ...]:
     return tuple((i, (i + offset) % size) for i in range(size) if rotate or 0 <= i + offset < size)
 
 

@@ -8,7 +8,7 @@ from typing import Any, Literal
 import numpy as np
 
 from shardwise.engine.storage import MOST_ELEMENTS
-from shardwise.errors import ArgumentError, BindingError, as_int, checked_ints, listed
+from shardwise.errors import ArgumentError, BindingError, as_int, as_tuple, check_ints
 from shardwise.layout.placement import joint_dtype, kind_of
 from shardwise.prim.arithmetic import elementwise as rows
 from shardwise.prim.arithmetic.convolve import Form, Slide, convolve
@@ -74,7 +74,7 @@ def conv(
 
 def _several(given: int | Sequence[int], count: int, what: str) -> tuple[int, ...]:
     wanted = f"conv: {what} is a positive int, or one per dim of space ({count})"
-    values = checked_ints(given, wanted)
+    values = check_ints(given, wanted)
     values = values * count if as_int(given) is not None else values
     if len(values) != count or any(v < 1 for v in values):
         raise ArgumentError(f"{wanted}, got {given!r}.")
@@ -93,7 +93,7 @@ def _pairs(
             out.append((total // 2, total - total // 2))
         return out
     wanted = f"conv: padding is 'VALID', 'SAME' or a pair of widths per dim of space ({len(sizes)})"
-    pairs = [checked_ints(listed(pair, wanted), wanted) for pair in listed(padding, wanted)]
+    pairs = [check_ints(as_tuple(pair, wanted), wanted) for pair in as_tuple(padding, wanted)]
     if len(pairs) != len(sizes) or any(len(pair) != 2 or min(pair) < 0 for pair in pairs):
         raise ArgumentError(f"{wanted}, got {padding!r}.")
     return [(pair[0], pair[1]) for pair in pairs]

@@ -20,13 +20,13 @@ from shardwise.layout.axis import is_disjoint
 from shardwise.layout.conversion import LayoutLike
 from shardwise.layout.cut import Cut
 from shardwise.layout.device import Device
-from shardwise.layout.layout import Layout, Shape, checked_shape
+from shardwise.layout.layout import Layout, Shape, check_shape
 from shardwise.layout.mesh import DeviceMesh
-from shardwise.ops.placement_args import laid_out, number_dtype, sizes_of
+from shardwise.ops.placement_args import layout_for, number_dtype, sizes_of
 from shardwise.prim.arithmetic import triangle
 from shardwise.prim.arithmetic.broadcast import broadcast
 from shardwise.prim.face import public
-from shardwise.prim.random.creation import Fill, constant, created, diagonal, progression, whole_progression
+from shardwise.prim.random.creation import Fill, constant, create, diagonal, progression, whole_progression
 from shardwise.prim.tensor import Tensor, asarray
 from shardwise.prim.views import shapes
 
@@ -106,11 +106,11 @@ def full(
     """
     sizes = sizes_of(shape)
     number = _filling(fill_value, dtype, "full")
-    return _new(constant(number), sizes, number.dtype, laid_out(len(sizes), mesh, layout, device))
+    return _new(constant(number), sizes, number.dtype, layout_for(len(sizes), mesh, layout, device))
 
 
 def _new(fill: Fill, shape: Shape, dtype: np.dtype, layout: Layout) -> Tensor:
-    return created(fill, shape, dtype, layout, current_engine())
+    return create(fill, shape, dtype, layout, current_engine())
 
 
 _KINDS = "biufc"
@@ -213,8 +213,8 @@ def full_like(
     x = asarray(x)
     number = _filling(fill_value, x.dtype if dtype is None else dtype, "full_like")
     own = mesh is None and layout is None and device is None
-    to = x.layout.resolved() if own else laid_out(x.ndim, mesh, layout, device)
-    return created(constant(number), x.shape, number.dtype, to, x.engine, x if own else None)
+    to = x.layout.resolved() if own else layout_for(x.ndim, mesh, layout, device)
+    return create(constant(number), x.shape, number.dtype, to, x.engine, x if own else None)
 
 
 # -- progressions ----------------------------------------------------------------------------------------
@@ -248,10 +248,10 @@ def arange(
         raise ArgumentError(f"arange: {to} cannot hold steps from {first} by {by}.\n  use a dtype of floats.")
     count = _count(first, end, by)
     if to.kind not in "iu":
-        return _new(progression(float(first), float(by)), (count,), to, laid_out(1, mesh, layout, device))
+        return _new(progression(float(first), float(by)), (count,), to, layout_for(1, mesh, layout, device))
     if count:
         _check_range("arange", (first, first + (count - 1) * by), to)
-    return _new(whole_progression(int(first), int(by)), (count,), to, laid_out(1, mesh, layout, device))
+    return _new(whole_progression(int(first), int(by)), (count,), to, layout_for(1, mesh, layout, device))
 
 
 def _count(start: int | float, stop: int | float, step: int | float) -> int:
@@ -296,7 +296,7 @@ def linspace(
     for value in (start, stop):
         if not isinstance(value, Complex) or isinstance(value, bool):
             raise ArgumentError(f"linspace: start and stop are numbers, got {value!r}.")
-    (count,) = checked_shape((num,))
+    (count,) = check_shape((num,))
     is_complex = not (isinstance(start, Real) and isinstance(stop, Real))
     to = number_dtype(dtype, complex if is_complex else float, "linspace")
     if to.kind == "b" or (is_complex and to.kind != "c"):
@@ -309,7 +309,7 @@ def linspace(
     parts = count - 1 if endpoint else count
     last = (count - 1, end) if endpoint and count > 1 else None
     fill = progression(first, (end - first) / parts if parts > 0 else 0.0, last, down=to.kind in "iu")
-    return _new(fill, (count,), to, laid_out(1, mesh, layout, device))
+    return _new(fill, (count,), to, layout_for(1, mesh, layout, device))
 
 
 # -- matrices --------------------------------------------------------------------------------------------
@@ -334,9 +334,9 @@ def eye(
     array([[0., 1., 0.],
            [0., 0., 1.]])
     """
-    shape = checked_shape((n_rows, n_rows if n_cols is None else n_cols))
+    shape = check_shape((n_rows, n_rows if n_cols is None else n_cols))
     to = number_dtype(dtype, float, "eye")
-    return _new(diagonal(_diagonal("eye", k)), shape, to, laid_out(2, mesh, layout, device))
+    return _new(diagonal(_diagonal("eye", k)), shape, to, layout_for(2, mesh, layout, device))
 
 
 @public(method=True)

@@ -16,7 +16,7 @@ from shardwise.layout.context import current_mesh
 from shardwise.layout.conversion import LayoutLike, as_layout
 from shardwise.layout.cut import Cut
 from shardwise.layout.device import CPU, Accelerator
-from shardwise.layout.layout import Layout, checked_shape
+from shardwise.layout.layout import Layout, check_shape
 from shardwise.layout.mapping import PlacementMapping
 from shardwise.layout.mesh import DeviceMesh
 from shardwise.layout.placement import Partial, ReduceOp, Sharded
@@ -59,7 +59,7 @@ def from_torch(local: Any, mesh: DeviceMesh | None, layout: LayoutLike, shape: S
     >>> from_torch(torch.arange(3.0), DeviceMesh((1,), ("x",)), P("x"), (3,))
     Tensor([0., 1., 2.], float32[3] on x=1)
     """
-    sizes = checked_shape(shape)
+    sizes = check_shape(shape)
     found = as_layout(layout, len(sizes), current_mesh(mesh))
     if not is_torch(local):
         raise ArgumentError(f"from_torch needs a torch tensor, got {type(local).__name__}; from_shards takes others.")

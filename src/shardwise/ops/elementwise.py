@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from shardwise.layout.placement import checked_dtype
+from shardwise.layout.placement import check_dtype
 from shardwise.ops.placement_args import number_dtype
 from shardwise.prim.arithmetic import activations
 from shardwise.prim.arithmetic import elementwise as rows
@@ -43,7 +43,7 @@ def astype(x: Any, dtype: Any, /) -> Tensor:
     >>> astype([1.7, -1.7], "int32").numpy()
     array([ 1, -1], dtype=int32)
     """
-    return rows.astype(asarray(x), dtype=number_dtype(checked_dtype(dtype), None, "astype"))
+    return rows.astype(asarray(x), dtype=number_dtype(check_dtype(dtype), None, "astype"))
 
 
 @public(method=True)

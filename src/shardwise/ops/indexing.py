@@ -10,9 +10,9 @@ import numpy as np
 
 from shardwise.caches import cache
 from shardwise.engine.arrays import dtype_of
-from shardwise.errors import ArgumentError, BindingError, RangeError, ShardwiseError, checked_int
+from shardwise.errors import ArgumentError, BindingError, RangeError, ShardwiseError, check_int
 from shardwise.layout.cut import Cut
-from shardwise.layout.layout import Layout, Shape, checked_shape
+from shardwise.layout.layout import Layout, Shape, check_shape
 from shardwise.ops.placement_args import number_dtype
 from shardwise.ops.reductions import dim_of
 from shardwise.prim.arithmetic import elementwise as rows
@@ -29,7 +29,7 @@ from shardwise.prim.relayout import relayout
 from shardwise.prim.tensor import Tensor, asarray, host_array, together
 from shardwise.prim.views.shapes import expand, permute, squeeze
 from shardwise.prim.views.spans import Index, Span
-from shardwise.prim.views.windows import cutting, window, windowed
+from shardwise.prim.views.windows import cutting, window, window_layout
 
 
 @public(method=True)
@@ -92,7 +92,7 @@ def one_hot(indices: Any, num_classes: int, /, *, dtype: Any = "float64", axis_l
     """
     index = _integers(asarray(indices), "one_hot")
     cut = Cut() if axis_layout is None else Cut(axis_layout)
-    sizes = checked_shape((checked_int(num_classes, "one_hot: num_classes is an int"),))
+    sizes = check_shape((check_int(num_classes, "one_hot: num_classes is an int"),))
     classes = iota(Layout(index.mesh, [cut]), sizes, index.engine)
     return rows.astype(rows.equal(expand(index, at=(index.ndim,)), classes), dtype=number_dtype(dtype, None, "one_hot"))
 
@@ -108,7 +108,7 @@ def _integers(x: Tensor, function: str) -> Tensor:
 # -- basic indexing ------------------------------------------------------------------------------------
 
 
-def sliced(x: Tensor, index: Index, reverse: Sequence[int] = (), drop: tuple[int, ...] = ()) -> Tensor:
+def slice_window(x: Tensor, index: Index, reverse: Sequence[int] = (), drop: tuple[int, ...] = ()) -> Tensor:
     """Return a window of a tensor, with some dims reversed, cut again as the tensor was; dims to drop are whole."""
     own, shape, engine = x.layout, x.shape, x.engine
     if not drop and all(span == (0, size, 1) for span, size in zip(index, shape, strict=True)):
@@ -129,7 +129,7 @@ def sliced(x: Tensor, index: Index, reverse: Sequence[int] = (), drop: tuple[int
 
 @cache()
 def _sliced_layout(layout: Layout, shape: Shape, index: Index, drop: tuple[int, ...]) -> Layout:
-    return _cut_again(layout, windowed(layout, shape, index), drop)
+    return _cut_again(layout, window_layout(layout, shape, index), drop)
 
 
 @cache()
@@ -165,13 +165,13 @@ class Key(NamedTuple):
         return tuple(out)
 
 
-def parsed(x: Tensor, key: Any) -> Key:
+def parse(x: Tensor, key: Any) -> Key:
     """Return an index taken apart, as NumPy understands it."""
-    spelled = _spelled(key)
-    return _taken_apart(x, key) if spelled is None else _known(x.shape, spelled)
+    spelled = _hashable(key)
+    return _take_apart(x, key) if spelled is None else _known(x.shape, spelled)
 
 
-def _spelled(key: Any) -> tuple[Any, ...] | None:
+def _hashable(key: Any) -> tuple[Any, ...] | None:
     # An index of slices, integers, None and dots as a value that can be looked up; slices cannot. Others are None.
     out = []
     for entry in key if type(key) is tuple else (key,):
@@ -191,7 +191,7 @@ def _spelled(key: Any) -> tuple[Any, ...] | None:
 
 @cache()
 def _known(shape: Shape, spelled: tuple[Any, ...]) -> Key:
-    return _taken_apart(_Shaped(shape), tuple(slice(*e) if isinstance(e, tuple) else e for e in spelled))
+    return _take_apart(_Shaped(shape), tuple(slice(*e) if isinstance(e, tuple) else e for e in spelled))
 
 
 class _Shaped(NamedTuple):
@@ -203,8 +203,8 @@ class _Shaped(NamedTuple):
         return len(self.shape)
 
 
-def _taken_apart(x: Tensor | _Shaped, key: Any) -> Key:
-    entries = list(_spelled_out(x, key if isinstance(key, tuple) else (key,)))
+def _take_apart(x: Tensor | _Shaped, key: Any) -> Key:
+    entries = list(_entries_of(x, key if isinstance(key, tuple) else (key,)))
     advanced = any(_is_array(entry) for entry in entries)
     spans: list[Span] = []
     reverse, drop, add, arrays, places = [], [], [], [], []
@@ -227,12 +227,12 @@ def _taken_apart(x: Tensor | _Shaped, key: Any) -> Key:
             spans.append(Span(0, size))
         else:
             drop.append(len(spans))
-            spans.append(Span(_checked(entry, size, len(drop)), 1))
+            spans.append(Span(_check(entry, size, len(drop)), 1))
     gaps = bool(places) and places[-1] - places[0] + 1 != len(places)
     return Key(tuple(spans), tuple(reverse), tuple(drop), tuple(add), tuple(arrays), gaps)
 
 
-def _spelled_out(x: Tensor | _Shaped, key: tuple[Any, ...]) -> Iterator[Any]:
+def _entries_of(x: Tensor | _Shaped, key: tuple[Any, ...]) -> Iterator[Any]:
     # One entry per dim, beside None for new ones; masks as the indices where they are true.
     entries: list[Any] = []
     masks: list[tuple[int, tuple[int, ...]]] = []
@@ -299,7 +299,7 @@ def _number(entry: Any) -> int:
         ) from None
 
 
-def _checked(position: int, size: int, dim: int) -> int:
+def _check(position: int, size: int, dim: int) -> int:
     if not -size <= position < size:
         raise RangeError(f"index {position} is out of range for a dim of {size} elements.")
     return position % size
@@ -312,7 +312,7 @@ def pick(x: Tensor, key: Any, /) -> Tensor:
     >>> asarray([1.0, 2.0, 3.0])[1:].numpy()
     array([2., 3.])
     """
-    found = parsed(x, key)
+    found = parse(x, key)
     out = basic(x, found)
     if not found.arrays:
         return out
@@ -326,7 +326,7 @@ def pick(x: Tensor, key: Any, /) -> Tensor:
 
 def basic(x: Tensor, key: Key) -> Tensor:
     """Return what the slices, integers and new dims of an index leave of a tensor."""
-    out = sliced(x, key.window, key.reverse, key.drop)
+    out = slice_window(x, key.window, key.reverse, key.drop)
     out = squeeze(out, at=key.drop) if key.drop else out
     return expand(out, at=key.add) if key.add else out
 

@@ -8,15 +8,15 @@ from typing import Any, Literal
 
 import numpy as np
 
-from shardwise.errors import ArgumentError, BindingError, as_int, checked_ints, checked_number, did_you_mean, listed
+from shardwise.errors import ArgumentError, BindingError, as_int, as_tuple, check_ints, check_number, did_you_mean
 from shardwise.layout.cut import Cut
 from shardwise.layout.layout import Layout, Shape
 from shardwise.layout.placement import joint_dtype
-from shardwise.ops.indexing import sliced
+from shardwise.ops.indexing import slice_window
 from shardwise.ops.reductions import Axis, dim_of, dims_of
 from shardwise.plan.plan import plan_reshard
 from shardwise.prim.arithmetic import elementwise as rows
-from shardwise.prim.dispatch.operands import may_bring, may_send, rehearsed
+from shardwise.prim.dispatch.operands import may_bring, may_send, rehearse
 from shardwise.prim.dispatch.solvers import is_quiet, mode, permit
 from shardwise.prim.face import public
 from shardwise.prim.movement.borders import stretches, surround
@@ -28,7 +28,7 @@ from shardwise.prim.tensor import Tensor, asarray, together
 from shardwise.prim.views.reshaping import reshape, reshaping
 from shardwise.prim.views.shapes import expand, squeeze
 from shardwise.prim.views.spans import Span, between, whole_but
-from shardwise.prim.views.windows import window, windowed
+from shardwise.prim.views.windows import window, window_layout
 
 PadMode = Literal["constant", "edge", "reflect", "wrap"]
 
@@ -45,7 +45,7 @@ def concat(arrays: Sequence[Any], /, *, axis: int | None = 0) -> Tensor:
         if is_quiet():
             return _in_a_row(parts)
         dims = range(max(x.ndim for x in parts))
-        may_send("concat", parts, dims, *rehearsed(lambda *some: _in_a_row(some), *parts))
+        may_send("concat", parts, dims, *rehearse(lambda *some: _in_a_row(some), *parts))
         with mode(permit()):  # which has been asked
             return _in_a_row(parts)
     dim = dim_of(parts[0], axis, "concat")
@@ -53,7 +53,7 @@ def concat(arrays: Sequence[Any], /, *, axis: int | None = 0) -> Tensor:
         if part.ndim != parts[0].ndim or not _fits(part.shape, parts[0].shape, dim):
             shapes = ", ".join(str(x.shape) for x in parts)
             raise BindingError(f"concat: all dims but dim {dim} must be equal, got shapes {shapes}.")
-    return joined(parts, dim)
+    return join_along(parts, dim)
 
 
 def _in_a_row(parts: Sequence[Tensor]) -> Tensor:
@@ -68,7 +68,7 @@ def _in_a_row(parts: Sequence[Tensor]) -> Tensor:
         return reshape(largest, shape=(total,))
     flat, start = [], 0
     for x in parts:
-        there = windowed(way, (total,), (Span(start, x.size),))
+        there = window_layout(way, (total,), (Span(start, x.size),))
         own = x.layout.without_halo()
         # Shards that are runs of elements stay where they are until all are joined; others are brought there at once.
         stays = not x.size or x.mesh is not way.mesh or reshaping(own, x.shape, (x.size,)).pieces[0][1] is own
@@ -77,7 +77,7 @@ def _in_a_row(parts: Sequence[Tensor]) -> Tensor:
     return join(*flat, dim=0, layout=way)
 
 
-def joined(parts: Sequence[Tensor], dim: int) -> Tensor:
+def join_along(parts: Sequence[Tensor], dim: int) -> Tensor:
     """Return tensors of one dtype side by side, in the layout to which the fewest bytes have to be moved."""
     if len(parts) == 1:
         return parts[0]
@@ -85,7 +85,7 @@ def joined(parts: Sequence[Tensor], dim: int) -> Tensor:
 
 
 def _alike(arrays: Sequence[Any], function: str) -> list[Tensor]:
-    given = listed(arrays, f"{function} takes a list of one or more arrays")
+    given = as_tuple(arrays, f"{function} takes a list of one or more arrays")
     if not given:
         raise ArgumentError(f"{function} takes a list of one or more arrays, got {arrays!r}.")
     parts = together(*given)
@@ -109,7 +109,7 @@ def _cheapest(parts: Sequence[Tensor], dim: int) -> Layout:
 
     def cost(way: Layout) -> int:
         moves = zip(parts, indices, strict=True)
-        return sum(plan_reshard(x.layout, windowed(way, shape, i), x.shape, x.dtype).estimate for x, i in moves)
+        return sum(plan_reshard(x.layout, window_layout(way, shape, i), x.shape, x.dtype).estimate for x, i in moves)
 
     return min(ways, key=cost)
 
@@ -134,13 +134,13 @@ def stack(arrays: Sequence[Any], /, *, axis: int = 0) -> Tensor:
     dim = dim_of(parts[0], axis, "stack", rank=parts[0].ndim + 1)
     wide = [expand(part, at=(dim,)) for part in parts]
     if is_quiet() or len(parts) == 1:
-        return joined(wide, dim)
+        return join_along(wide, dim)
     way = _cheapest(wide, dim)
     cuts = [cut for k, cut in enumerate(way.dims) if k != dim]
     own = Layout(way.mesh, cuts, way.partial, way.reduce_op or "sum")
     may_bring("stack", parts, [own] * len(parts))
     with mode(permit()):  # which has been asked
-        return joined(wide, dim)
+        return join_along(wide, dim)
 
 
 @public(method=True)
@@ -153,7 +153,7 @@ def unstack(x: Any, /, axis: int = 0) -> tuple[Tensor, ...]:
     x = asarray(x)
     dim = dim_of(x, axis, "unstack")
     rows = [whole_but(x.shape, dim, Span(at, 1)) for at in range(x.shape[dim])]
-    return tuple(squeeze(sliced(x, row, drop=(dim,)), at=(dim,)) for row in rows)
+    return tuple(squeeze(slice_window(x, row, drop=(dim,)), at=(dim,)) for row in rows)
 
 
 @public(method=True)
@@ -172,13 +172,13 @@ def split(x: Any, indices_or_sections: int | Sequence[int], /, axis: int = 0) ->
                 f"split: {size} elements do not make {count} equal sections.\n  give the indices to split at instead."
             )
         return _cut(x, dim, range(size // count, size, size // count) if size else [0] * (count - 1))
-    return _cut(x, dim, checked_ints(indices_or_sections, "split: sections are an int, or indices to split at"))
+    return _cut(x, dim, check_ints(indices_or_sections, "split: sections are an int, or indices to split at"))
 
 
 def _cut(x: Tensor, dim: int, at: Sequence[int]) -> list[Tensor]:
     ends = [slice(None, k).indices(x.shape[dim])[1] for k in at]
     bounds = [0, *ends, x.shape[dim]]
-    return [sliced(x, whole_but(x.shape, dim, between(a, b))) for a, b in pairwise(bounds)]
+    return [slice_window(x, whole_but(x.shape, dim, between(a, b))) for a, b in pairwise(bounds)]
 
 
 @public(method=True)
@@ -201,31 +201,31 @@ def roll(x: Any, /, shift: int | Sequence[int], axis: Axis = None) -> Tensor:
     array([3., 1., 2.])
     """
     x = asarray(x)
-    layout, shifts = x.layout.without_halo(), checked_ints(shift, "roll: shift is an int or a tuple of ints")
+    layout, shifts = x.layout.without_halo(), check_ints(shift, "roll: shift is an int or a tuple of ints")
     if axis is None:
         if len(shifts) != 1:
             raise ArgumentError(f"roll: several shifts need as many axes, got shift={shift!r} and axis=None.")
-        return _asked_and_rolled(x, (*(0,) * (x.ndim - 1), *shifts), layout, carry=True) if x.ndim else x
-    axes = checked_ints(axis, "roll: axis is an int or a tuple of ints")
+        return _roll_rule(x, (*(0,) * (x.ndim - 1), *shifts), layout, carry=True) if x.ndim else x
+    axes = check_ints(axis, "roll: axis is an int or a tuple of ints")
     shifts = shifts * len(axes) if as_int(shift) is not None else shifts
     if len(shifts) != len(axes):
         raise ArgumentError(f"roll: {len(shifts)} shifts for {len(axes)} axes.")
     amounts = [0] * x.ndim
     for amount, one in zip(shifts, axes, strict=True):
         amounts[dim_of(x, one, "roll")] += amount
-    return _asked_and_rolled(x, tuple(amounts), layout, carry=False)
+    return _roll_rule(x, tuple(amounts), layout, carry=False)
 
 
-def _asked_and_rolled(x: Tensor, amounts: tuple[int, ...], layout: Layout, carry: bool) -> Tensor:
+def _roll_rule(x: Tensor, amounts: tuple[int, ...], layout: Layout, carry: bool) -> Tensor:
     if is_quiet():
-        return _rolled(x, amounts, x.ndim, layout, carry)
-    plans = rehearsed(lambda y: _rolled(y, amounts, x.ndim, layout, carry), x)
+        return _roll(x, amounts, x.ndim, layout, carry)
+    plans = rehearse(lambda y: _roll(y, amounts, x.ndim, layout, carry), x)
     may_send("roll", x, [k for k, shift in enumerate(amounts) if shift or carry], *plans)
     with mode(permit()):  # which has been asked
-        return _rolled(x, amounts, x.ndim, layout, carry)
+        return _roll(x, amounts, x.ndim, layout, carry)
 
 
-def _rolled(x: Tensor, amounts: tuple[int, ...], dims: int, layout: Layout, carry: bool) -> Tensor:
+def _roll(x: Tensor, amounts: tuple[int, ...], dims: int, layout: Layout, carry: bool) -> Tensor:
     # The first `dims` dims rolled, the last of them first: what leaves it at its end and what stays are windows, each
     # rolled along the others and brought where it is needed at once. With `carry`, what leaves goes one place on in
     # the dim before, as in a row of all elements.
@@ -235,13 +235,13 @@ def _rolled(x: Tensor, amounts: tuple[int, ...], dims: int, layout: Layout, carr
     turns, shift = divmod(amounts[dim], x.shape[dim])
     kept = (*amounts[:dim], 0) if not carry or not dim else (*amounts[: dim - 1], amounts[dim - 1] + turns, 0)
     if not shift:
-        return _rolled(x, kept, dim, layout, carry)
+        return _roll(x, kept, dim, layout, carry)
     gone = kept if not carry or not dim else (*kept[: dim - 1], kept[dim - 1] + 1, 0)
     cut = x.shape[dim] - shift
     parts = []
     for low, high, to, left in ((cut, cut + shift, 0, gone), (0, cut, shift, kept)):
-        there = windowed(layout, x.shape, whole_but(x.shape, dim, Span(to, high - low)))
-        parts.append(_rolled(_part(x, dim, low, high), left, dim, there, carry))
+        there = window_layout(layout, x.shape, whole_but(x.shape, dim, Span(to, high - low)))
+        parts.append(_roll(_part(x, dim, low, high), left, dim, there, carry))
     return join(*parts, dim=dim, layout=layout)
 
 
@@ -283,7 +283,7 @@ def pad(x: Any, pad_width: Any, /, *, mode: PadMode = "constant", constant_value
 def _filling(value: Any) -> Any:
     if isinstance(value, bool | np.bool_):
         return bool(value)
-    return checked_number(value, "pad: constant_values is a number")
+    return check_number(value, "pad: constant_values is a number")
 
 
 def _widths(given: Any, rank: int) -> Widths:

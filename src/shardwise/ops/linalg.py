@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from shardwise.errors import ArgumentError, BindingError, RangeError, as_int, checked_ints, listed
+from shardwise.errors import ArgumentError, BindingError, RangeError, as_int, as_tuple, check_ints
 from shardwise.ops.reductions import dim_of
 from shardwise.prim.arithmetic.contract import LETTERS, contract
 from shardwise.prim.face import public
@@ -23,7 +23,7 @@ def einsum(subscripts: str, /, *operands: Any) -> Tensor:
     array([[11.]])
     """
     tensors = together(*operands)
-    terms, out = _parsed(subscripts, [x.ndim for x in tensors])
+    terms, out = _parse(subscripts, [x.ndim for x in tensors])
     sizes: dict[str, int] = {}
     for term, x in zip(terms, tensors, strict=True):
         for letter, size in zip(term, x.shape, strict=True):
@@ -34,7 +34,7 @@ def einsum(subscripts: str, /, *operands: Any) -> Tensor:
     return contract(*tensors, terms=tuple(terms), out=out)
 
 
-def _parsed(subscripts: str, ranks: Sequence[int]) -> tuple[list[str], str]:
+def _parse(subscripts: str, ranks: Sequence[int]) -> tuple[list[str], str]:
     if not isinstance(subscripts, str):
         raise ArgumentError(f"einsum takes subscripts such as 'ij,jk->ik' first, got {subscripts!r}.")
     text = subscripts.replace(" ", "")
@@ -93,8 +93,8 @@ def matmul(x1: Any, x2: Any, /) -> Tensor:
             raise BindingError(f"matmul: the leading dims of {a.shape} and {b.shape} do not broadcast.")
         ones += [letter] if sizes == {1} else []
     # A leading dim of size one beside a larger one is left out; where all are one it is put back at the end.
-    a, left = _dropped(a, left)
-    b, right = _dropped(b, right)
+    a, left = _drop(a, left)
+    b, right = _drop(b, right)
     first = left + ("y" if a.ndim == len(left) + 1 else "xy")
     second = right + ("y" if b.ndim == len(right) + 1 else "yz")
     out = (
@@ -104,7 +104,7 @@ def matmul(x1: Any, x2: Any, /) -> Tensor:
     return expand(made, at=tuple(batch.index(c) for c in ones)) if ones else made
 
 
-def _dropped(x: Tensor, letters: str) -> tuple[Tensor, str]:
+def _drop(x: Tensor, letters: str) -> tuple[Tensor, str]:
     at = tuple(k for k in range(len(letters)) if x.shape[k] == 1)
     return (squeeze(x, at=at), "".join(c for k, c in enumerate(letters) if k not in at)) if at else (x, letters)
 
@@ -136,11 +136,11 @@ def _pairs(a: Tensor, b: Tensor, axes: Any) -> tuple[list[int], list[int]]:
             raise RangeError(f"tensordot over {count} dims does not fit shapes {a.shape} and {b.shape}.")
         return list(range(a.ndim - count, a.ndim)), list(range(count))
     wanted = "tensordot: axes is an int, or a pair of the dims of x1 and those of x2"
-    given = listed(axes, wanted)
+    given = as_tuple(axes, wanted)
     if len(given) != 2:
         raise ArgumentError(f"{wanted}, got {axes!r}.")
     first, second = (
-        [dim_of(x, k, "tensordot") for k in checked_ints(dims, wanted)] for x, dims in zip((a, b), given, strict=True)
+        [dim_of(x, k, "tensordot") for k in check_ints(dims, wanted)] for x, dims in zip((a, b), given, strict=True)
     )
     if len(set(first)) != len(first) or len(set(second)) != len(second):
         raise BindingError(f"tensordot: a dim is named twice in axes={axes!r}.")

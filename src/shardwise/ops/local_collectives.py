@@ -26,14 +26,14 @@ from shardwise.prim.interpreters.local import (
     stack_layout,
 )
 from shardwise.prim.kernel import zeros
-from shardwise.prim.movement.shards import Sources, average, fold, permute_shards, relabelled, unfold
+from shardwise.prim.movement.shards import Sources, average, fold, permute_shards, relabel, unfold
 from shardwise.prim.primitive import Primitive
-from shardwise.prim.relayout import relayout, resolved
-from shardwise.prim.tensor import Tensor, moved
+from shardwise.prim.relayout import relayout, resolve
+from shardwise.prim.tensor import Tensor, move_to
 from shardwise.prim.views.reshaping import reshape
 
 
-def named(x: Tensor, names: Names | None, function: str) -> tuple[Axis, ...]:
+def axes_of(x: Tensor, names: Names | None, function: str) -> tuple[Axis, ...]:
     """Return the mesh axes of these names; all of them, if none is named."""
     given = x.mesh.axis_names if names is None else each_name(names)
     found = tuple(x.mesh.axis(name, function) for name in given)
@@ -43,7 +43,7 @@ def named(x: Tensor, names: Names | None, function: str) -> tuple[Axis, ...]:
 
 def whole_axes(x: Tensor, names: Names | None, function: str) -> tuple[Axis, ...]:
     """Return the mesh axes of these names, which may not be sub-axes: a stack has dims for whole axes only."""
-    axes = named(x, names, function)
+    axes = axes_of(x, names, function)
     if parts := [axis for axis in axes if not axis.is_whole]:
         raise LayoutError(f"{function} goes over whole mesh axes inside shard_map, got {parts[0]}.")
     return axes
@@ -77,7 +77,7 @@ def pending_stack(x: LocalTensor, axes: tuple[Axis, ...], op: ReduceOp) -> Tenso
 def all_reduce(x: Any, names: Names | None, op: ReduceOp | str) -> Tensor:
     """Reduce over the devices that differ in the named axes."""
     x = as_local(x, "all_reduce")
-    axes, op = named(x, names, "all_reduce"), ReduceOp.of(op)
+    axes, op = axes_of(x, names, "all_reduce"), ReduceOp.of(op)
     op.check_dtype(x.dtype)
     several = tuple(a for a in axes if a.size > 1)
     return _all_reduce(x, axes=several, op=op) if several else x
@@ -85,8 +85,8 @@ def all_reduce(x: Any, names: Names | None, op: ReduceOp | str) -> Tensor:
 
 def _reduce_all(x: LocalTensor, *, axes: tuple[Axis, ...], op: ReduceOp) -> LocalTensor:
     if op is ReduceOp.AVG:
-        return x.beside(average(resolved(x.stack), axes=axes))
-    total = resolved(pending_stack(x, axes, op))
+        return x.beside(average(resolve(x.stack), axes=axes))
+    total = resolve(pending_stack(x, axes, op))
     return x.beside(unfold(total, layout=x.stack.layout, shape=x.stack.shape))
 
 
@@ -163,7 +163,7 @@ _reduce_scatter = local_row("reduce_scatter", _reduce_and_scatter)
 def all_slice(x: Any, names: Names | None, dim: int) -> Tensor:
     """Keep of dim `dim` the piece that belongs to each device's position; nothing is sent."""
     x = as_local(x, "all_slice")
-    axes = named(x, names, "all_slice")
+    axes = axes_of(x, names, "all_slice")
     dim, count = local_dim(x, dim, "all_slice"), prod(a.size for a in axes)
     if x.shape[dim] % count:
         raise BindingError(f"all_slice needs equal pieces: {x.shape[dim]} is not a multiple of {count}.")
@@ -269,7 +269,7 @@ _ppermute = local_row("ppermute", _permute_all, linear=True)
 # -- halos -----------------------------------------------------------------------------------------------
 
 
-def _haloed(x: Tensor, *, axis: Axis, dim: int, halo: tuple[int, int]) -> Tensor:
+def _haloed_run(x: Tensor, *, axis: Axis, dim: int, halo: tuple[int, int]) -> Tensor:
     # The stack as one tensor whose dim is split by the axis; its halo exchange; and that as a stack again.
     mesh, at = x.mesh, x.mesh.ndim + dim
     lead = [None if n == axis.name else n for n in mesh.axis_names]
@@ -277,11 +277,11 @@ def _haloed(x: Tensor, *, axis: Axis, dim: int, halo: tuple[int, int]) -> Tensor
     local = x.shape[mesh.ndim :]
     cuts = [Cut(axis) if k == dim else Cut() for k in range(len(local))]
     whole = (*sizes, *local[:dim], local[dim] * axis.size, *local[dim + 1 :])
-    flat = relabelled(x, Layout(mesh, [*lead, *cuts]), whole)
+    flat = relabel(x, Layout(mesh, [*lead, *cuts]), whole)
     cuts[dim] = Cut(axis, halo=halo, edge="pad")
-    wide = moved(flat, Layout(mesh, [*lead, *cuts]))
+    wide = move_to(flat, Layout(mesh, [*lead, *cuts]))
     shape = (*x.shape[:at], x.shape[at] + sum(halo), *x.shape[at + 1 :])
-    return relabelled(wide, stack_layout(mesh, len(local)), shape)
+    return relabel(wide, stack_layout(mesh, len(local)), shape)
 
 
 def _haloed_vjp(ct: Tensor, out: Tensor, x: Tensor, *, axis: Axis, dim: int, halo: tuple[int, int]) -> Any:
@@ -322,7 +322,7 @@ def _batch_haloed(row: Primitive, lead: Any, mapped: Any, operands: Any, params:
     return lead.in_front(haloed(x, **(params | {"dim": params["dim"] + lead.count})), rank)
 
 
-haloed = Primitive("haloed", _haloed, _haloed_vjp, linear=True, batch=_batch_haloed)
+haloed = Primitive("haloed", _haloed_run, _haloed_vjp, linear=True, batch=_batch_haloed)
 
 
 def halo_exchange(x: Any, name: str, dim: int, halo: tuple[int, int]) -> Tensor:

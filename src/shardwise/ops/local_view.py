@@ -11,7 +11,7 @@ import optree
 
 from shardwise.engine.arrays import to_numpy
 from shardwise.engine.storage import storage_of
-from shardwise.errors import ArgumentError, BindingError, LayoutError, as_int, checked_function
+from shardwise.errors import ArgumentError, BindingError, LayoutError, as_int, check_function
 from shardwise.layout.axis import Axis, check_disjoint
 from shardwise.layout.context import current_mesh
 from shardwise.layout.conversion import LayoutLike, as_layout
@@ -19,7 +19,7 @@ from shardwise.layout.layout import Layout, Shape
 from shardwise.layout.mesh import DeviceMesh
 from shardwise.layout.placement import Placement, ReduceOp
 from shardwise.layout.spec import DimSpec
-from shardwise.prim.dispatch.per_device import worked
+from shardwise.prim.dispatch.per_device import map_shards
 from shardwise.prim.face import public
 from shardwise.prim.interpreters.local import (
     LocalTensor,
@@ -33,7 +33,7 @@ from shardwise.prim.interpreters.local import (
 from shardwise.prim.movement.shards import divide_by
 from shardwise.prim.primitive import Primitive
 from shardwise.prim.relayout import relayout
-from shardwise.prim.tensor import Tensor, from_shards, placed
+from shardwise.prim.tensor import Tensor, from_shards, place_data
 
 Names = str | Sequence[str]
 
@@ -85,7 +85,7 @@ def _unstack(x: Tensor, *, layout: Layout, shape: Shape) -> Tensor:
                     f"out_specs {layout} says that devices {holders[0]} and {device} hold the same data, but their "
                     "results differ.\n  name the axis in out_specs, or reduce over it first."
                 )
-    return worked(lambda place, a: reshape_array(a, place.shape), [x], layout, shape)
+    return map_shards(lambda place, a: reshape_array(a, place.shape), [x], layout, shape)
 
 
 def _unstack_vjp(ct: Tensor, out: Tensor, x: Tensor, *, layout: Layout, shape: Shape) -> tuple[Tensor, ...]:
@@ -136,24 +136,24 @@ def shard_map(
     Tensor([12.], float64[1] on x=4)
     """
     mesh = current_mesh(mesh)
-    checked_function(fn, "shard_map")
+    check_function(fn, "shard_map")
 
-    def mapped(*args: Any) -> Any:
+    def call(*args: Any) -> Any:
         leaves, tree = optree.tree_flatten(cast(Any, args))
-        specs = _matched(in_specs, args, leaves, "in_specs")
-        stacks = [_stack(_entered(leaf, spec, mesh), mesh) for leaf, spec in zip(leaves, specs, strict=True)]
+        specs = _match(in_specs, args, leaves, "in_specs")
+        stacks = [_stack(_enter(leaf, spec, mesh), mesh) for leaf, spec in zip(leaves, specs, strict=True)]
         with inside_of(mesh) as level:
             values = [LocalTensor(stack, mesh, level) for stack in stacks]
             out = fn(*optree.tree_unflatten(tree, values))
             results, out_tree = optree.tree_flatten(out)
-            specs = _matched(out_specs, out, results, "out_specs")
+            specs = _match(out_specs, out, results, "out_specs")
             done = [_left(value, spec, mesh, level) for value, spec in zip(results, specs, strict=True)]
         return optree.tree_unflatten(out_tree, done)
 
-    return mapped
+    return call
 
 
-def _matched(specs: Any, tree: Any, leaves: list[Any], name: str) -> list[Any]:
+def _match(specs: Any, tree: Any, leaves: list[Any], name: str) -> list[Any]:
     if isinstance(specs, list | tuple) and not _is_spec(specs):
         found = optree.tree_leaves(cast(Any, specs), is_leaf=_is_spec, none_is_leaf=True)
         if len(found) == len(leaves):
@@ -168,7 +168,7 @@ def _is_spec(value: Any) -> bool:
     return isinstance(value, list | tuple) and bool(value) and all(isinstance(v, Placement | DimSpec) for v in value)
 
 
-def _entered(leaf: Any, spec: LayoutLike, mesh: DeviceMesh) -> Tensor:
+def _enter(leaf: Any, spec: LayoutLike, mesh: DeviceMesh) -> Tensor:
     if isinstance(leaf, Tensor) and leaf.is_local:
         raise ArgumentError(
             f"shard_map inside shard_map was given {leaf!r}, of which every device has its own.\n"
@@ -180,7 +180,7 @@ def _entered(leaf: Any, spec: LayoutLike, mesh: DeviceMesh) -> Tensor:
         raise LayoutError(f"shard_map: in_specs may not be partial, got {layout}; resolve the value first.")
     if layout.has_halo:
         raise LayoutError(f"shard_map: in_specs may not have a halo, got {layout}; call halo_exchange inside instead.")
-    return relayout(leaf, layout=layout) if isinstance(leaf, Tensor) else placed(leaf, layout)
+    return relayout(leaf, layout=layout) if isinstance(leaf, Tensor) else place_data(leaf, layout)
 
 
 def _left(value: Any, spec: LayoutLike, mesh: DeviceMesh, level: int) -> Tensor:

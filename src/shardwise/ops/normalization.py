@@ -7,7 +7,7 @@ from typing import Any, Literal
 import numpy as np
 
 from shardwise.engine.arrays import is_low
-from shardwise.errors import ArgumentError, BindingError, checked_int, checked_number
+from shardwise.errors import ArgumentError, BindingError, check_int, check_number
 from shardwise.ops.reductions import Axis, dim_of, dims_of, square_lengths, wide_logsumexp, wide_mean, wide_sum
 from shardwise.prim.arithmetic import elementwise as rows
 from shardwise.prim.arithmetic.normalize import normalize
@@ -60,7 +60,7 @@ def rms_norm(x: Any, weight: Any = None, /, *, axis: Axis = -1, eps: float = 1e-
 
 
 def _small(eps: Any, function: str) -> Any:
-    return eps if isinstance(eps, Tensor) else checked_number(eps, f"{function}: eps is a number")
+    return eps if isinstance(eps, Tensor) else check_number(eps, f"{function}: eps is a number")
 
 
 def _operands(x: Any, *more: Any) -> list[Any]:
@@ -100,7 +100,7 @@ def cross_entropy(
         raise ArgumentError(f"cross_entropy: reduction is 'mean', 'sum' or 'none', got {reduction!r}.")
     counted = None
     if ignore_index is not None:
-        counted = rows.not_equal(index, checked_int(ignore_index, "cross_entropy: ignore_index is an int"))
+        counted = rows.not_equal(index, check_int(ignore_index, "cross_entropy: ignore_index is an int"))
         index = rows.where(counted, index, 0)
     picked = squeeze(gather(x, expand(index, at=(dim,)), dim=dim, along=True), at=(dim,))
     loss = rows.subtract(wide_logsumexp(x, (dim,)), rows.widen(picked))

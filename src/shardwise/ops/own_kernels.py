@@ -12,11 +12,11 @@ from shardwise.engine.abstract import AbstractArray
 from shardwise.engine.arrays import dtype_of, is_torch, readonly
 from shardwise.engine.current import current_engine
 from shardwise.engine.local_shards import sample
-from shardwise.errors import ArgumentError, BindingError, DerivativeError, EngineError, ProgramError, checked_function
-from shardwise.layout.layout import Shape, checked_shape
-from shardwise.layout.placement import checked_dtype
+from shardwise.errors import ArgumentError, BindingError, DerivativeError, EngineError, ProgramError, check_function
+from shardwise.layout.layout import Shape, check_shape
+from shardwise.layout.placement import check_dtype
 from shardwise.ops.local_view import as_local, inside
-from shardwise.prim.dispatch.per_device import Place, made
+from shardwise.prim.dispatch.per_device import Place, make_arrays
 from shardwise.prim.face import public
 from shardwise.prim.interpreters.local import LocalTensor, reshape_array, stack_layout
 from shardwise.prim.tensor import Tensor, host_array
@@ -44,7 +44,7 @@ def local_call(fn: Callable[..., Any], *values: Any, out: Any = None) -> Any:
     >>> sort(np.array([3.0, 1.0, 2.0, 0.0])).numpy()
     array([1., 3., 0., 2.])
     """
-    checked_function(fn, "local_call")
+    check_function(fn, "local_call")
     mesh, level = inside("local_call")
     operands = [_plain(as_local(value, "local_call"), level) for value in values]
     engine = operands[0].engine if operands else current_engine()
@@ -87,7 +87,7 @@ def local_call(fn: Callable[..., Any], *values: Any, out: Any = None) -> Any:
             return reshape_array(found[k], place.shape)
 
         rank = len(shape)
-        return made(kernel, stacks, stack_layout(mesh, rank), (*mesh.mesh_shape, *shape), dtype, engine)
+        return make_arrays(kernel, stacks, stack_layout(mesh, rank), (*mesh.mesh_shape, *shape), dtype, engine)
 
     ends = [LocalTensor(take(k, *kind), mesh, level) for k, kind in enumerate(types)]
     return optree.tree_unflatten(tree, ends)
@@ -108,5 +108,5 @@ def _plain(x: Tensor, level: int) -> LocalTensor:
 def _type(leaf: Any) -> Type:
     if not hasattr(leaf, "shape") or not hasattr(leaf, "dtype"):
         raise ArgumentError(f"local_call: out is made of things with a shape and a dtype, got {leaf!r}.")
-    dtype = dtype_of(leaf) if is_torch(leaf) else checked_dtype(leaf.dtype)
-    return checked_shape(tuple(leaf.shape)), dtype
+    dtype = dtype_of(leaf) if is_torch(leaf) else check_dtype(leaf.dtype)
+    return check_shape(tuple(leaf.shape)), dtype

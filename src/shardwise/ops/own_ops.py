@@ -12,11 +12,11 @@ from array_api_compat import array_namespace
 from shardwise.engine.arrays import cast as cast_array
 from shardwise.engine.arrays import dtype_of, is_torch, readonly
 from shardwise.engine.job import RESULT
-from shardwise.errors import ArgumentError, BindingError, DerivativeError, checked_function
+from shardwise.errors import ArgumentError, BindingError, DerivativeError, check_function
 from shardwise.layout.layout import Shape
-from shardwise.layout.placement import ReduceOp, checked_dtype
+from shardwise.layout.placement import ReduceOp, check_dtype
 from shardwise.layout.tiling import Box
-from shardwise.ops.own_rules import Sizes, written_rule
+from shardwise.ops.own_rules import Sizes, read_rule
 from shardwise.prim.arithmetic.reduce import reduce
 from shardwise.prim.dispatch.decision import apply
 from shardwise.prim.face import public
@@ -57,15 +57,15 @@ def custom_op(
     array([[1., 3.],
            [2., 4.]])
     """
-    checked_function(fn, "custom_op")
+    check_function(fn, "custom_op")
     known = dict(sizes or {})
-    written = written_rule(rule, known)
+    written = read_rule(rule, known)
     name = getattr(fn, "__name__", "the op")
 
     def kind(dtypes: Sequence[np.dtype]) -> np.dtype:
         if callable(dtype) and not isinstance(dtype, type):  # np.float32 is a dtype too
-            return checked_dtype(dtype(*dtypes))
-        return checked_dtype(dtypes[0] if dtype is None else dtype)
+            return check_dtype(dtype(*dtypes))
+        return check_dtype(dtypes[0] if dtype is None else dtype)
 
     def run(*operands: Tensor, leads: Leads = ()) -> Tensor:
         inner = []

@@ -6,7 +6,7 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
-from shardwise.errors import ArgumentError, BindingError, checked_int, did_you_mean, seal
+from shardwise.errors import ArgumentError, BindingError, check_int, did_you_mean, seal
 from shardwise.layout.cut import Cut
 from shardwise.layout.layout import Shape
 from shardwise.layout.placement import ReduceOp
@@ -22,9 +22,9 @@ REDUCTIONS = {"sum": ReduceOp.SUM, "prod": ReduceOp.PROD, "max": ReduceOp.MAX, "
 class WrittenRule:
     """A rule as it was written: a name for every dim, those that must be whole, and those that are reduced.
 
-    >>> written_rule("ij,jk->ik sum(j)")
+    >>> read_rule("ij,jk->ik sum(j)")
     WrittenRule('ij,jk->ik sum(j)')
-    >>> rule = written_rule("batch seq [d], batch [t] [d] -> batch seq")
+    >>> rule = read_rule("batch seq [d], batch [t] [d] -> batch seq")
     >>> rule.operands, rule.out, sorted(rule.whole)
     ((('batch', 'seq', 'd'), ('batch', 't', 'd')), ('batch', 'seq'), ['d', 't'])
     """
@@ -55,7 +55,7 @@ class WrittenRule:
         for dim in self.out:
             if dim not in found:
                 size = sizes[dim]
-                found[dim] = checked_int(size(**known) if callable(size) else size, f"{name}: the size of {dim!r}")
+                found[dim] = check_int(size(**known) if callable(size) else size, f"{name}: the size of {dim!r}")
         return found
 
     def rule(self, leads: Sequence[tuple[Names, Sequence[bool]]], sizes: Mapping[str, int]) -> Rule:
@@ -69,7 +69,7 @@ class WrittenRule:
         return Rule(operands, out, self.reduced, self.whole, offered=offered)
 
 
-def written_rule(text: str, sizes: Sizes | None = None) -> WrittenRule:
+def read_rule(text: str, sizes: Sizes | None = None) -> WrittenRule:
     """Return a rule that is written like einsum: a letter, or a name, for every dim of the operands and the result.
 
     Dims of the same name have one size and may be split alike, each device working on its part. A dim in `[brackets]`

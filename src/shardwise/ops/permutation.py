@@ -43,7 +43,7 @@ def _sources_of(
     check_disjoint(axes, "the axes of ppermute")
     count = mesh.num_devices if names is None else prod(axis.size for axis in axes)
     along = "" if names is None else repr(names[0]) if len(names) == 1 else repr(names)
-    pairs = _checked(permutation, count, "device" if names is None else f"position along {along}")
+    pairs = _check(permutation, count, "device" if names is None else f"position along {along}")
     back = {target: source for source, target in pairs}
     if names is None:
         return tuple(back.get(device) for device in range(count))
@@ -62,7 +62,7 @@ def _device_at(mesh: DeviceMesh, axes: Sequence[Axis], device: int, position: in
     return device
 
 
-def _checked(permutation: Iterable[tuple[int, ...]], count: int, where: str) -> list[tuple[int, int]]:
+def _check(permutation: Iterable[tuple[int, ...]], count: int, where: str) -> list[tuple[int, int]]:
     pairs: list[tuple[int, int]] = []
     for pair in permutation:
         ends = [as_int(end) for end in pair] if isinstance(pair, Iterable) else []

@@ -11,15 +11,15 @@ from shardwise.errors import ArgumentError, LayoutError, MeshError, as_int
 from shardwise.layout.context import current_mesh
 from shardwise.layout.conversion import LayoutLike, as_layout
 from shardwise.layout.device import Device, default_device
-from shardwise.layout.layout import Layout, Shape, checked_shape
+from shardwise.layout.layout import Layout, Shape, check_shape
 from shardwise.layout.mesh import DeviceMesh
-from shardwise.layout.placement import checked_dtype, reductions_of
+from shardwise.layout.placement import check_dtype, reductions_of
 
 
-def laid_out(rank: int, mesh: DeviceMesh | None, layout: LayoutLike | None, device: Device | None = None) -> Layout:
+def layout_for(rank: int, mesh: DeviceMesh | None, layout: LayoutLike | None, device: Device | None = None) -> Layout:
     """Return the layout of a new tensor of `rank` dims.
 
-    >>> laid_out(2, DeviceMesh((2,), ("x",)), None)
+    >>> layout_for(2, DeviceMesh((2,), ("x",)), None)
     Layout(mesh(x=2), [None, None])
     """
     if device is not None:
@@ -46,12 +46,12 @@ def _mesh(mesh: DeviceMesh | None) -> DeviceMesh:
 def sizes_of(shape: int | Sequence[int]) -> Shape:
     """Return a shape, which may be one size, as a tuple."""
     size = as_int(shape)
-    return checked_shape(shape if size is None else (size,))  # type: ignore[arg-type]
+    return check_shape(shape if size is None else (size,))  # type: ignore[arg-type]
 
 
 def number_dtype(dtype: Any, default: Any, name: str) -> np.dtype:
     """Return the dtype of a new tensor, which must be one of numbers or bools."""
-    found = np.dtype(default) if dtype is None else checked_dtype(dtype)
+    found = np.dtype(default) if dtype is None else check_dtype(dtype)
     if not reductions_of(found):  # which there are of all numbers
         raise ArgumentError(f"{name}: a dtype of numbers or bools was expected, got {found}.")
     return found

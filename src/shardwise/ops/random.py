@@ -23,12 +23,12 @@ from shardwise.errors import ArgumentError, BindingError, as_int
 from shardwise.layout.conversion import LayoutLike
 from shardwise.layout.layout import Shape
 from shardwise.layout.mesh import DeviceMesh
-from shardwise.layout.placement import checked_dtype
-from shardwise.ops.placement_args import laid_out, sizes_of
+from shardwise.layout.placement import check_dtype
+from shardwise.ops.placement_args import layout_for, sizes_of
 from shardwise.prim.random import draws
-from shardwise.prim.random.creation import created
+from shardwise.prim.random.creation import create
 from shardwise.prim.random.dropout import dropout as dropout_row
-from shardwise.prim.random.generator import Key, checked_key
+from shardwise.prim.random.generator import Key, check_key
 from shardwise.prim.tensor import Tensor, asarray
 
 __all__ = ["Key", "bernoulli", "bits", "dropout", "fold_in", "integers", "key", "normal", "split", "uniform"]
@@ -51,7 +51,7 @@ def split(key: Key, num: int = 2) -> tuple[Key, ...]:
     >>> split(key(42))
     (Key(1832780943, 270669613), Key(64467757, 2916123636))
     """
-    parent = checked_key(key)
+    parent = check_key(key)
     return tuple(parent.child(i) for i in range(_whole("split", "num", num, 0, 2**32)))
 
 
@@ -63,7 +63,7 @@ def fold_in(key: Key, data: int) -> Key:
     >>> fold_in(key(42), 1)
     Key(64467757, 2916123636)
     """
-    return checked_key(key).child(_whole("fold_in", "the number", data, 0, 2**63))
+    return check_key(key).child(_whole("fold_in", "the number", data, 0, 2**63))
 
 
 def _whole(function: str, name: str, value: Any, low: int, high: int) -> int:
@@ -91,10 +91,10 @@ def bits(
     >>> bits(key(42), 2).numpy()
     array([2098992034, 2919706841], dtype=uint32)
     """
-    to = checked_dtype(dtype)
+    to = check_dtype(dtype)
     if to.kind != "u":
         raise ArgumentError(f"bits: a dtype of unsigned integers such as 'uint32' was expected, got {to}.")
-    return _drawn(key, draws.wide_bits if to.itemsize == 8 else draws.bits, shape, to, mesh, layout)
+    return _draw(key, draws.wide_bits if to.itemsize == 8 else draws.bits, shape, to, mesh, layout)
 
 
 def uniform(
@@ -119,12 +119,12 @@ def uniform(
     low, high = _number("uniform", "minval", minval), _number("uniform", "maxval", maxval)
     digits = ml_dtypes.finfo(to).nmant + 1
     if (low, high) == (0.0, 1.0):
-        return _drawn(key, partial(draws.unit, digits=digits), shape, to, mesh, layout)
+        return _draw(key, partial(draws.unit, digits=digits), shape, to, mesh, layout)
     limits = _limits(low, high, to)
     if not isfinite(high - low) or not limits[0] <= limits[1]:
         raise BindingError(f"uniform: no {to} numbers can be drawn from [{low}, {high}).")
     draw = partial(draws.between, digits=digits, low=low, width=high - low, limits=limits)
-    return _drawn(key, draw, shape, to, mesh, layout)
+    return _draw(key, draw, shape, to, mesh, layout)
 
 
 def _limits(low: float, high: float, dtype: np.dtype) -> tuple[float, float]:
@@ -155,7 +155,7 @@ def normal(
     """
     to = _floating("normal", dtype, complex_too=True)
     wide = to.itemsize == (16 if to.kind == "c" else 8)
-    return _drawn(
+    return _draw(
         key, partial(draws.complex_normal if to.kind == "c" else draws.normal, wide=wide), shape, to, mesh, layout
     )
 
@@ -174,7 +174,7 @@ def bernoulli(
     Tensor([ True,  True, False, False], bool[4] on cpu:0)
     """
     draw = partial(draws.below, chance=_chance("bernoulli", "p", p))
-    return _drawn(key, draw, shape, np.dtype(bool), mesh, layout)
+    return _draw(key, draw, shape, np.dtype(bool), mesh, layout)
 
 
 def integers(
@@ -192,7 +192,7 @@ def integers(
     >>> integers(key(42), -1, 2, 5)
     Tensor([ 0, -1,  0,  1,  1], int64[5] on cpu:0)
     """
-    to = checked_dtype(dtype)
+    to = check_dtype(dtype)
     if to.kind not in "iu":
         raise ArgumentError(f"integers: a dtype of integers such as 'int64' was expected, got {to}.")
     first, end, info = as_int(low), as_int(high), np.iinfo(to)
@@ -206,7 +206,7 @@ def integers(
     def draw(key: Key, work: np.ndarray) -> np.ndarray:
         return draws.whole(key, work, end - first) + np.uint64(first % 2**64)
 
-    return _drawn(key, draw, shape, to, mesh, layout)
+    return _draw(key, draw, shape, to, mesh, layout)
 
 
 def dropout(key: Key, x: Any, rate: float) -> Tensor:
@@ -218,14 +218,14 @@ def dropout(key: Key, x: Any, rate: float) -> Tensor:
     >>> dropout(key(42), np.ones(4), 0.5).numpy()
     array([2., 2., 0., 0.])
     """
-    tensor, parent = asarray(x), checked_key(key)
+    tensor, parent = asarray(x), check_key(key)
     _floating("dropout", tensor.dtype, complex_too=True)
     _check_size(tensor.shape)
     dropped = _chance("dropout", "rate", rate)
     return dropout_row(tensor, key=parent, chance=2**64 - dropped) if dropped else tensor
 
 
-def _drawn(
+def _draw(
     key: Key,
     draw: draws.Draw,
     shape: int | Sequence[int],
@@ -233,10 +233,10 @@ def _drawn(
     mesh: DeviceMesh | None,
     layout: LayoutLike | None,
 ) -> Tensor:
-    parent, sizes = checked_key(key), sizes_of(shape)
+    parent, sizes = check_key(key), sizes_of(shape)
     _check_size(sizes)
-    fill = draws.drawn(parent, draw, sizes)
-    return created(fill, sizes, dtype, laid_out(len(sizes), mesh, layout), current_engine())
+    fill = draws.fill_with(parent, draw, sizes)
+    return create(fill, sizes, dtype, layout_for(len(sizes), mesh, layout), current_engine())
 
 
 def _check_size(shape: Shape) -> None:
@@ -245,7 +245,7 @@ def _check_size(shape: Shape) -> None:
 
 
 def _floating(name: str, dtype: Any, complex_too: bool) -> np.dtype:
-    found = checked_dtype(dtype)
+    found = check_dtype(dtype)
     if found.kind == "c" and complex_too and found.itemsize <= 16:
         return found
     try:

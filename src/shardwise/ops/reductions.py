@@ -9,10 +9,10 @@ from typing import Any
 import numpy as np
 
 from shardwise.engine.arrays import is_low
-from shardwise.errors import ArgumentError, BindingError, RangeError, as_int, checked_flag, checked_ints, checked_number
+from shardwise.errors import ArgumentError, BindingError, RangeError, as_int, check_flag, check_ints, check_number
 from shardwise.layout.cut import Cut
 from shardwise.layout.layout import Layout
-from shardwise.layout.placement import ReduceOp, checked_dtype, kind_of
+from shardwise.layout.placement import ReduceOp, check_dtype, kind_of
 from shardwise.ops.placement_args import number_dtype
 from shardwise.prim.arithmetic import elementwise as rows
 from shardwise.prim.arithmetic.cumulate import cumulate
@@ -40,7 +40,7 @@ def dims_of(x: Tensor, axis: Axis, function: str) -> tuple[int, ...]:
     if axis is None:
         return tuple(range(x.ndim))
     out = []
-    for k in checked_ints(axis, f"{function}: axis is an int or a tuple of ints"):
+    for k in check_ints(axis, f"{function}: axis is an int or a tuple of ints"):
         if not -x.ndim <= k < x.ndim:
             raise RangeError(f"{function}: axis {k} is out of range for a tensor with {x.ndim} dims.")
         out.append(k % x.ndim)
@@ -56,7 +56,7 @@ def dim_of(x: Tensor, axis: Any, function: str, *, rank: int | None = None) -> i
     1
     """
     dims, what = (x.ndim, "tensor") if rank is None else (rank, "result")
-    named = checked_ints(axis, f"{function}: axis is an int")
+    named = check_ints(axis, f"{function}: axis is an int")
     if len(named) != 1:
         raise ArgumentError(f"{function}: axis is an int, got {axis!r}.")
     (k,) = named
@@ -65,19 +65,19 @@ def dim_of(x: Tensor, axis: Any, function: str, *, rank: int | None = None) -> i
     return k % dims
 
 
-def _reduced(x: Any, axis: Axis, keepdims: bool, op: ReduceOp, function: str) -> Tensor:
+def _reduce(x: Any, axis: Axis, keepdims: bool, op: ReduceOp, function: str) -> Tensor:
     x = asarray(x)
     dims = dims_of(x, axis, function)
     out = reduce(x, dims=dims, op=op)
-    return expand(out, at=dims) if checked_flag(keepdims, f"{function}: keepdims is a bool") else out
+    return expand(out, at=dims) if check_flag(keepdims, f"{function}: keepdims is a bool") else out
 
 
-def _accumulated(x: Any, axis: Axis, dtype: Any, keepdims: bool, op: ReduceOp, function: str) -> Tensor:
+def _accumulate(x: Any, axis: Axis, dtype: Any, keepdims: bool, op: ReduceOp, function: str) -> Tensor:
     # Small integers are accumulated in wide ones; the dtype that was asked for is that of the result.
     if dtype is None:
-        return _reduced(x, axis, keepdims, op, function)
+        return _reduce(x, axis, keepdims, op, function)
     wanted = number_dtype(dtype, None, function)
-    out = _reduced(rows.astype(asarray(x), dtype=wanted), axis, keepdims, op, function)
+    out = _reduce(rows.astype(asarray(x), dtype=wanted), axis, keepdims, op, function)
     return out if out.dtype == wanted else rows.astype(out, dtype=wanted)
 
 
@@ -88,7 +88,7 @@ def sum(x: Any, /, axis: Axis = None, *, dtype: Any = None, keepdims: bool = Fal
     >>> sum([[1.0, 2.0], [3.0, 4.0]], axis=0).numpy()
     array([4., 6.])
     """
-    return _accumulated(x, axis, dtype, keepdims, ReduceOp.SUM, "sum")
+    return _accumulate(x, axis, dtype, keepdims, ReduceOp.SUM, "sum")
 
 
 @public(method=True)
@@ -98,7 +98,7 @@ def prod(x: Any, /, axis: Axis = None, *, dtype: Any = None, keepdims: bool = Fa
     >>> prod([2.0, 3.0]).item()
     6.0
     """
-    return _accumulated(x, axis, dtype, keepdims, ReduceOp.PROD, "prod")
+    return _accumulate(x, axis, dtype, keepdims, ReduceOp.PROD, "prod")
 
 
 @public(method=True)
@@ -108,7 +108,7 @@ def max(x: Any, /, axis: Axis = None, *, keepdims: bool = False) -> Tensor:
     >>> max([[1.0, 5.0], [3.0, 4.0]], axis=1).numpy()
     array([5., 4.])
     """
-    return _reduced(x, axis, keepdims, ReduceOp.MAX, "max")
+    return _reduce(x, axis, keepdims, ReduceOp.MAX, "max")
 
 
 @public(method=True)
@@ -118,7 +118,7 @@ def min(x: Any, /, axis: Axis = None, *, keepdims: bool = False) -> Tensor:
     >>> min([[3.0, 1.0], [2.0, 5.0]], axis=0).numpy()
     array([2., 1.])
     """
-    return _reduced(x, axis, keepdims, ReduceOp.MIN, "min")
+    return _reduce(x, axis, keepdims, ReduceOp.MIN, "min")
 
 
 @public(method=True)
@@ -128,7 +128,7 @@ def any(x: Any, /, axis: Axis = None, *, keepdims: bool = False) -> Tensor:
     >>> any([[True, False], [False, False]], axis=1).numpy()
     array([ True, False])
     """
-    return _reduced(rows.astype(asarray(x), dtype=checked_dtype("bool")), axis, keepdims, ReduceOp.BOR, "any")
+    return _reduce(rows.astype(asarray(x), dtype=check_dtype("bool")), axis, keepdims, ReduceOp.BOR, "any")
 
 
 @public(method=True)
@@ -138,7 +138,7 @@ def all(x: Any, /, axis: Axis = None, *, keepdims: bool = False) -> Tensor:
     >>> all([[True, False], [True, True]], axis=1).numpy()
     array([False,  True])
     """
-    return _reduced(rows.astype(asarray(x), dtype=checked_dtype("bool")), axis, keepdims, ReduceOp.BAND, "all")
+    return _reduce(rows.astype(asarray(x), dtype=check_dtype("bool")), axis, keepdims, ReduceOp.BAND, "all")
 
 
 @public(method=True)
@@ -164,7 +164,7 @@ def wide_mean(x: Tensor, dims: tuple[int, ...], low: bool, keepdims: bool = True
 def wide_sum(x: Tensor, dims: tuple[int, ...], keepdims: bool, low: bool) -> Tensor:
     """Return the sum over dims of what is made of small floats, if it is `low`, in float32; else a sum as any other."""
     out = reduce(x, dims=dims, op=ReduceOp.SUM, wide=True) if low else reduce(x, dims=dims, op=ReduceOp.SUM)
-    return expand(out, at=dims) if checked_flag(keepdims, "keepdims is a bool") else out
+    return expand(out, at=dims) if check_flag(keepdims, "keepdims is a bool") else out
 
 
 def square_lengths(x: Tensor) -> Tensor:
@@ -186,7 +186,7 @@ def _check_average(x: Any, function: str) -> Tensor:
 
 
 def _real(value: Any, what: str) -> float:
-    number = checked_number(value, f"{what} is a number")
+    number = check_number(value, f"{what} is a number")
     if isinstance(number, complex):
         raise ArgumentError(f"{what} is a number, got {number!r}.")
     return number
@@ -238,7 +238,7 @@ def logsumexp(x: Any, /, axis: Axis = None, *, keepdims: bool = False) -> Tensor
 def wide_logsumexp(x: Tensor, dims: tuple[int, ...], keepdims: bool = False) -> Tensor:
     """Return log(sum(exp(x))) in the dtype in which sums are made."""
     out = logsumexp_over(x, dims)
-    return expand(out, at=dims) if checked_flag(keepdims, "logsumexp: keepdims is a bool") else out
+    return expand(out, at=dims) if check_flag(keepdims, "logsumexp: keepdims is a bool") else out
 
 
 @public(method=True)
@@ -301,8 +301,8 @@ def argmin(x: Any, /, axis: int | None = None, *, keepdims: bool = False) -> Ten
 
 def _best(x: Any, axis: int | None, keepdims: bool, op: ReduceOp, function: str) -> Tensor:
     # The best value first, then the smallest position that has it: two small reductions.
-    x = _ordered(x, function)
-    x = rows.astype(x, dtype=checked_dtype("uint8")) if x.dtype.kind == "b" else x
+    x = _check_order(x, function)
+    x = rows.astype(x, dtype=check_dtype("uint8")) if x.dtype.kind == "b" else x
     if axis is not None and as_int(axis) is None:
         raise ArgumentError(f"{function}: axis is an int, or None for all dims in a row, got {axis!r}.")
     dims = dims_of(x, axis, function)
@@ -321,10 +321,10 @@ def _best(x: Any, axis: int | None, keepdims: bool, op: ReduceOp, function: str)
         line = iota(Layout(x.mesh, [x.layout.dims[dims[0]]]), (x.shape[dims[0]],), x.engine)
         places = expand(line, at=tuple(range(1, x.ndim - dims[0])))
     out = reduce(rows.where(found, places, x.size), dims=dims, op=ReduceOp.MIN)
-    return expand(out, at=dims) if checked_flag(keepdims, f"{function}: keepdims is a bool") else out
+    return expand(out, at=dims) if check_flag(keepdims, f"{function}: keepdims is a bool") else out
 
 
-def _ordered(x: Any, function: str) -> Tensor:
+def _check_order(x: Any, function: str) -> Tensor:
     x = asarray(x)
     if x.dtype.kind == "c":
         raise ArgumentError(f"{function}: complex numbers have no order, got {x.dtype}.")
@@ -370,7 +370,7 @@ def cumulative_sum(x: Any, /, axis: int | None = None, *, dtype: Any = None, inc
     wanted = number_dtype(dtype, _wide(x.dtype), "cumulative_sum")
     x = rows.astype(x, dtype=wanted) if wanted != x.dtype else x
     out = cumulate(x, dim=dim, reverse=False)
-    if not checked_flag(include_initial, "cumulative_sum: include_initial is a bool"):
+    if not check_flag(include_initial, "cumulative_sum: include_initial is a bool"):
         return out
     widths = tuple((int(k == dim), 0) for k in range(x.ndim))
     plain = [Cut(cut.axes) if k == dim else cut for k, cut in enumerate(out.layout.dims)]
@@ -394,7 +394,7 @@ def topk(x: Any, k: int, /, axis: int = -1) -> tuple[Tensor, Tensor]:
     >>> values.numpy(), indices.numpy()
     (array([5., 3.]), array([1, 2]))
     """
-    x = _ordered(x, "topk")
+    x = _check_order(x, "topk")
     dim, count = dim_of(x, axis, "topk"), as_int(k)
     if count is None or not 0 <= count <= x.shape[dim]:
         raise BindingError(f"topk: k is between 0 and {x.shape[dim]}, the size of dim {dim}, got {k!r}.")

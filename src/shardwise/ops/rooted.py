@@ -12,7 +12,7 @@ from shardwise.layout.axis import Axis
 from shardwise.layout.layout import Layout, Shape
 from shardwise.layout.mesh import DeviceMesh
 from shardwise.layout.placement import ReduceOp
-from shardwise.ops.local_collectives import local_dim, named, pending_stack, ppermute, whole_axes
+from shardwise.ops.local_collectives import axes_of, local_dim, pending_stack, ppermute, whole_axes
 from shardwise.ops.local_view import Names, as_local
 from shardwise.prim.face import public
 from shardwise.prim.interpreters.local import LocalTensor, local_row, map_stack, permute_array, reshape_array
@@ -201,5 +201,5 @@ def send_recv(x: Any, axis: Names, source: int, destination: int) -> Tensor:
     array([0., 0., 1.])
     """
     x = as_local(x, "send_recv")
-    named(x, axis, "send_recv")
+    axes_of(x, axis, "send_recv")
     return ppermute(x, axis, [(source, destination)])

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from math import prod
 from typing import Any
 
-from shardwise.errors import BindingError, RangeError, as_int, checked_ints
+from shardwise.errors import BindingError, RangeError, as_int, check_ints
 from shardwise.layout.layout import Layout
 from shardwise.ops.placement_args import sizes_of
 from shardwise.ops.reductions import dim_of, dims_of
@@ -31,7 +31,7 @@ def reshape(x: Any, /, shape: int | Sequence[int]) -> Tensor:
     Layout(mesh(x=4), ['x:(1)2', 'x:(2)2'])
     """
     x = asarray(x)
-    sizes = list(checked_ints(shape, "reshape: a shape is an int or a tuple of ints"))
+    sizes = list(check_ints(shape, "reshape: a shape is an int or a tuple of ints"))
     if any(n < -1 for n in sizes) or sizes.count(-1) > 1:
         raise BindingError(f"reshape: a shape has sizes of 0 or more, and at most one -1, got {tuple(sizes)}.")
     if -1 in sizes:
@@ -61,7 +61,7 @@ def permute_dims(x: Any, /, axes: Sequence[int]) -> Tensor:
     >>> permute_dims([[1.0, 2.0]], (1, 0)).shape
     (2, 1)
     """
-    x, given = asarray(x), checked_ints(axes, "permute_dims: axes is a tuple of ints")
+    x, given = asarray(x), check_ints(axes, "permute_dims: axes is a tuple of ints")
     if odd := [k for k in given if not -x.ndim <= k < x.ndim]:
         raise RangeError(f"permute_dims: axis {odd[0]} is out of range for a tensor with {x.ndim} dims.")
     order = tuple(k % x.ndim for k in given)
@@ -115,8 +115,7 @@ def moveaxis(x: Any, source: int | Sequence[int], destination: int | Sequence[in
     """
     x = asarray(x)
     given = [
-        checked_ints(k, "moveaxis: a source and a destination are ints or tuples of ints")
-        for k in (source, destination)
+        check_ints(k, "moveaxis: a source and a destination are ints or tuples of ints") for k in (source, destination)
     ]
     if len(given[0]) != len(given[1]):
         raise BindingError(f"moveaxis: {len(given[0])} dims cannot go to {len(given[1])} positions.")

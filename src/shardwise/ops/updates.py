@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from shardwise.errors import BindingError
-from shardwise.ops.indexing import Flat, Key, basic, parsed, pick
+from shardwise.ops.indexing import Flat, Key, basic, parse, pick
 from shardwise.ops.shapes import broadcast_to
 from shardwise.prim.arithmetic import elementwise as rows
 from shardwise.prim.dispatch.operands import may_bring
@@ -20,7 +20,7 @@ from shardwise.prim.relayout import relayout
 from shardwise.prim.tensor import Tensor, together
 from shardwise.prim.views.shapes import expand, permute, squeeze
 from shardwise.prim.views.spans import Span
-from shardwise.prim.views.windows import windowed, within
+from shardwise.prim.views.windows import window_layout, within
 
 
 class Updates:
@@ -71,22 +71,22 @@ class Update:
 
     def set(self, values: Any) -> Tensor:
         """Return the tensor with these elements replaced; where an index is repeated, the last one counts."""
-        x, key = self._x, parsed(self._x, self._key)
+        x, key = self._x, parse(self._x, self._key)
         if not key.arrays:
-            return _written(x, key, _fitted(x, values, key.shape))
+            return _write(x, key, _fit(x, values, key.shape))
         flat = Flat(basic(x, key), key)
-        made = write_at(flat.x, _picked(flat, key, x, values), flat.index, dim=flat.dim, merged=flat.merged)
-        return _written(x, key, flat.undo(made))
+        made = write_at(flat.x, _order_values(flat, key, x, values), flat.index, dim=flat.dim, merged=flat.merged)
+        return _write(x, key, flat.undo(made))
 
     def add(self, values: Any) -> Tensor:
         """Return the tensor with values added to these elements; where an index is repeated, all of them are."""
-        x, key = self._x, parsed(self._x, self._key)
+        x, key = self._x, parse(self._x, self._key)
         if not key.arrays:
-            new = _in_window(_fitted(x, values, key.shape), key, x)
+            new = _in_window(_fit(x, values, key.shape), key, x)
         else:
             flat = Flat(basic(x, key), key)
             cuts = flat.x.layout.without_halo().dims[flat.dim : flat.dim + flat.merged]
-            given = _picked(flat, key, x, values)
+            given = _order_values(flat, key, x, values)
             sums = scatter(given, flat.index, dim=flat.dim, along=False, sizes=flat.sizes, cuts=cuts)
             new = _in_window(flat.undo(sums), key, x)
         layout = x.layout.resolved().without_halo()
@@ -94,7 +94,7 @@ class Update:
             if new.layout.partial or is_quiet():
                 new = within(new, index=key.window, layout=layout, shape=x.shape)
             else:
-                may_bring("x.at[...].add", [x, new], [x.layout, windowed(layout, x.shape, key.window)])
+                may_bring("x.at[...].add", [x, new], [x.layout, window_layout(layout, x.shape, key.window)])
                 with mode(permit()):  # which has been asked
                     new = within(new, index=key.window, layout=layout, shape=x.shape)
         elif not new.layout.partial:
@@ -103,7 +103,7 @@ class Update:
         return rows.add(x, new)
 
 
-def _fitted(x: Tensor, values: Any, shape: tuple[int, ...]) -> Tensor:
+def _fit(x: Tensor, values: Any, shape: tuple[int, ...]) -> Tensor:
     # The values as a tensor of the dtype and shape of the elements that they are for.
     (_, found) = together(x, values)
     if found.dtype != x.dtype:
@@ -117,14 +117,14 @@ def _fitted(x: Tensor, values: Any, shape: tuple[int, ...]) -> Tensor:
     return broadcast_to(found, shape) if found.shape != shape else found
 
 
-def _picked(flat: Flat, key: Key, x: Tensor, values: Any) -> Tensor:
+def _order_values(flat: Flat, key: Key, x: Tensor, values: Any) -> Tensor:
     # The values in the order of dims in which the index picks: if its dims come first, they are put back.
     if not key.scattered or not flat.dim:
-        return _fitted(x, values, flat.picked)
+        return _fit(x, values, flat.picked)
     count = flat.index.ndim
     others = [k for k in range(len(flat.picked)) if not flat.dim <= k < flat.dim + count]
     order = (*range(flat.dim, flat.dim + count), *others)
-    found = _fitted(x, values, tuple(flat.picked[k] for k in order))
+    found = _fit(x, values, tuple(flat.picked[k] for k in order))
     return permute(found, order=tuple(sorted(range(found.ndim), key=order.__getitem__)))
 
 
@@ -134,11 +134,11 @@ def _in_window(values: Tensor, key: Key, x: Tensor) -> Tensor:
     out = expand(out, at=key.drop) if key.drop else out
     if not key.reverse:
         return out
-    there = windowed(x.layout.resolved().without_halo(), x.shape, key.window)
+    there = window_layout(x.layout.resolved().without_halo(), x.shape, key.window)
     return mirror(out, dims=key.reverse, layout=there if there.mesh is out.mesh else None)
 
 
-def _written(x: Tensor, key: Key, values: Tensor) -> Tensor:
+def _write(x: Tensor, key: Key, values: Tensor) -> Tensor:
     whole = all(span == Span(0, size) for span, size in zip(key.window, x.shape, strict=True))
     new = _in_window(values, key, x)
     if not whole:

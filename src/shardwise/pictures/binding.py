@@ -13,7 +13,7 @@ from shardwise.layout.axis import Axis
 from shardwise.layout.device_order import virtual_order
 from shardwise.layout.layout import Layout
 from shardwise.layout.mesh import DeviceMesh
-from shardwise.layout.shape import Dim, checked_dims
+from shardwise.layout.shape import Dim, check_dims
 from shardwise.layout.tiling import Box, Interval, Tiling
 
 MOST_DEVICES = 8  # that are named one by one in a cell; of more, the first three
@@ -63,14 +63,14 @@ class BoundLayout:
             return span_text(self.tiling.dims[dim].interval(part))
         return "all" if self.layout.parts(dim) == 1 else f"part {part}"
 
-    def held(self, dim: int, part: int) -> str:
+    def halo_text(self, dim: int, part: int) -> str:
         """Return what a part holds of a dim if that is more than it owns, or nothing."""
         tiling = self.tiling.dims[dim]
-        if tiling.held(part) == tiling.interval(part):
+        if tiling.extent(part) == tiling.interval(part):
             return ""
         if self.knows(dim):
-            return f"holds {span_text(tiling.held(part))}"
-        (start, stop), (first, last) = tiling.interval(part), tiling.held(part)
+            return f"holds {span_text(tiling.extent(part))}"
+        (start, stop), (first, last) = tiling.interval(part), tiling.extent(part)
         return f"halo {start - first},{last - stop}"
 
     def devices(self, tile: tuple[int, ...]) -> str:
@@ -88,12 +88,12 @@ class BoundLayout:
 
     def held_box(self, tile: tuple[int, ...]) -> Box:
         """Return the box that a tile holds."""
-        return tuple(dim.held(part) for dim, part in zip(self.tiling.dims, tile, strict=True))
+        return tuple(dim.extent(part) for dim, part in zip(self.tiling.dims, tile, strict=True))
 
 
 def bind_layout(layout: Layout, shape: Sequence[Dim] | None) -> BoundLayout:
     """Return a layout with a shape, after checking that they fit; without one, no size is known."""
-    sizes: tuple[Dim | None, ...] = (None,) * layout.rank if shape is None else checked_dims(shape)
+    sizes: tuple[Dim | None, ...] = (None,) * layout.rank if shape is None else check_dims(shape)
     if len(sizes) != layout.rank:
         raise BindingError(f"the layout {layout} has {layout.rank} dims, the shape {sizes} has {len(sizes)}.")
     bound = BoundLayout(layout, sizes)

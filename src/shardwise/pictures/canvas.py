@@ -151,8 +151,8 @@ def _style(name: str) -> str:
         ".link{fill:none;stroke-width:1.5}.link1{stroke-dasharray:5 3}.link2{stroke-dasharray:1.5 3}",
         f".halo{{fill:url(#{name}-halo);stroke-width:.75}}.pad{{fill:url(#{name}-pad);stroke-width:.75}}",
     ]
-    dark = "".join(_scoped(name, rule) for rule in _theme(DARK))
-    light = "".join(_scoped(name, rule) for rule in [*fixed, *_theme(LIGHT)])
+    dark = "".join(_scope(name, rule) for rule in _theme(DARK))
+    light = "".join(_scope(name, rule) for rule in [*fixed, *_theme(LIGHT)])
     return f"{light}@media(prefers-color-scheme:dark){{{dark}}}"
 
 
@@ -167,7 +167,7 @@ def _theme(theme: dict[str, str]) -> list[str]:
     return out
 
 
-def _scoped(name: str, rules: str) -> str:
+def _scope(name: str, rules: str) -> str:
     # Every selector under the class of this drawing, so that nothing else in the page is touched.
     out = []
     for rule in rules.split("}")[:-1]:

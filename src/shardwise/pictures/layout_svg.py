@@ -116,7 +116,7 @@ def _panel(bound: BoundLayout, unfolding: Unfolding, lead: Lead, scale: float) -
     for lane, head in zip(frame.across, frame.heads, strict=True):
         out += [words(lane.middle, LINE * (k + 1.5), text, anchor="middle") for k, text in enumerate(head)]
     for lane, side in zip(frame.down, frame.sides, strict=True):
-        out += _centred(side, frame.left - LETTER, lane.middle, "end")
+        out += _centre(side, frame.left - LETTER, lane.middle, "end")
     lanes = product(frame.down, frame.across)
     for (at, lines), (y, x) in zip(frame.cells.items(), lanes, strict=True):
         out.append(_tile(bound, unfolding.tile(lead, *at), x, y, lines))
@@ -135,7 +135,7 @@ def _dim(bound: BoundLayout, dim: int) -> str:
 def _heads(bound: BoundLayout, dim: int, part: Part) -> list[str]:
     if part is None:
         return ["…"]
-    return [bound.span(dim, part), *filter(None, [bound.held(dim, part)])]
+    return [bound.span(dim, part), *filter(None, [bound.halo_text(dim, part)])]
 
 
 def _lines(bound: BoundLayout, tile: tuple[int, ...] | None) -> list[str]:
@@ -167,7 +167,7 @@ def _lanes(
         if part is None:
             lane = Lane(start, (0, need, 0), ("", "own", ""))
         else:
-            (low, high), (first, last) = tiling.interval(part), tiling.held(part)
+            (low, high), (first, last) = tiling.interval(part), tiling.extent(part)
             rims = RIM * (first < low), max(need, room * (high - low) / max(1, tiling.size)), RIM * (last > high)
             lane = Lane(start, rims, (_kind(tiling, (first, low)), "own", _kind(tiling, (high, last))))
         out.append(lane)
@@ -181,10 +181,10 @@ def _kind(tiling: DimTiling, rim: Interval) -> str:
 
 def _tile(bound: BoundLayout, tile: tuple[int, ...] | None, x: Lane, y: Lane, lines: list[str]) -> str:
     if tile is None:
-        return "".join(_centred(lines, x.middle, y.middle, "middle", "soft"))
+        return "".join(_centre(lines, x.middle, y.middle, "middle", "soft"))
     layout, out = bound.layout, []
     colour = f"c{hue(layout.first_holder(tile))}"
-    empty = bound.is_known and not box_size(bound.tiling.owned(tile))
+    empty = bound.is_known and not box_size(bound.tiling.tile_box(tile))
     own = "empty" if empty else colour + (" pending" if layout.partial else "")
     if layout.replicated_axes:
         out.append(rect(x.start + CARD, y.start - CARD, x.width, y.width, own))
@@ -194,7 +194,7 @@ def _tile(bound: BoundLayout, tile: tuple[int, ...] | None, x: Lane, y: Lane, li
         if kind in ("pad", "halo"):  # on the ground, so that no copy behind it shows through
             out.append(rect(left, top, width, height, "blank"))
         out.append(rect(left, top, width, height, kind))
-    out += _centred(lines, x.middle, y.middle, "middle")
+    out += _centre(lines, x.middle, y.middle, "middle")
     data = {"devices": bound.devices(tile), "box": bound.box(tile).replace(" ", "")}
     if layout.has_halo and bound.is_known:
         data["held"] = ",".join(map(span_text, bound.held_box(tile)))
@@ -215,7 +215,7 @@ def _title(bound: BoundLayout, tile: tuple[int, ...]) -> str:
     return out
 
 
-def _centred(lines: Sequence[str], x: float, y: float, anchor: str, style: str = "") -> list[str]:
+def _centre(lines: Sequence[str], x: float, y: float, anchor: str, style: str = "") -> list[str]:
     first = y - LINE * (len(lines) - 1) / 2
     return [words(x, first + k * LINE, text, style, anchor) for k, text in enumerate(lines)]
 
@@ -243,7 +243,7 @@ def legend(bound: BoundLayout, unfolding: Unfolding) -> Block:
 
 def _rims(dim: DimTiling) -> Iterator[Interval]:
     for part in {0, min(1, dim.parts - 1), dim.parts - 1}:
-        (low, high), (first, last) = dim.interval(part), dim.held(part)
+        (low, high), (first, last) = dim.interval(part), dim.extent(part)
         if first < low:
             yield first, low
         if last > high:

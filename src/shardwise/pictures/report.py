@@ -48,12 +48,12 @@ def report(plan: Plan) -> Picture:
     return Picture(
         drawing.title,
         lambda: drawing.svg,
-        lambda width: _shown(plan, explanation, width),
+        lambda width: _layers(plan, explanation, width),
         lambda: _parts(plan, explanation, drawing),
     )
 
 
-def _shown(plan: Plan, explanation: Explanation, width: int | None) -> RenderableType:
+def _layers(plan: Plan, explanation: Explanation, width: int | None) -> RenderableType:
     out: list[RenderableType] = []
     for mesh in _meshes(plan):
         out += [picture(mesh).show(width), Text(f"links: {_links(plan, mesh)}"), Text()]

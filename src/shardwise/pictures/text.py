@@ -89,7 +89,7 @@ def _rule(margin: int, corners: str, widths: Sequence[int]) -> str:
 def _label(bound: BoundLayout, dim: int, part: Part) -> str:
     if part is None:
         return "..."
-    held = bound.held(dim, part)
+    held = bound.halo_text(dim, part)
     return bound.span(dim, part) + (f" ({held})" if held else "")
 
 

@@ -75,10 +75,10 @@ def unfold(parts: Sequence[int], most: int = MOST_PARTS) -> Unfolding:
         if limits[dim] <= 2:
             break
         limits[dim] = max(2, limits[dim] - 2)
-    return Unfolding(tuple(tuple(_shown(count, limit)) for count, limit in zip(parts, limits, strict=True)))
+    return Unfolding(tuple(tuple(_choose_parts(count, limit)) for count, limit in zip(parts, limits, strict=True)))
 
 
-def _shown(parts: int, limit: int) -> list[Part]:
+def _choose_parts(parts: int, limit: int) -> list[Part]:
     if parts <= max(2, limit):
         return list(range(parts))
     half = max(1, limit // 2)

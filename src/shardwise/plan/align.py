@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from itertools import pairwise
 
-from shardwise.layout.axis import Axis, merged
+from shardwise.layout.axis import Axis, merge
 from shardwise.layout.cut import Cut
 from shardwise.layout.device import Device
 from shardwise.layout.device_order import RegularOrder
@@ -41,7 +41,7 @@ def align_layout(layout: Layout, mesh: DeviceMesh) -> Layout | None:
         return None
     dims = []
     for cut in layout.dims:
-        axes = merged(a for axis in cut.axes for a in translations[axis] or ())
+        axes = merge(a for axis in cut.axes for a in translations[axis] or ())
         dims.append(Cut(axes, split=cut.split, offsets=cut.offsets, halo=cut.halo, edge=cut.edge))
     partial = [a for axis in layout.partial for a in translations[axis] or ()]
     return Layout(mesh, dims, partial, layout.reduce_op or "sum")

@@ -24,11 +24,11 @@ def lower_bound(search: Search) -> Bytes:
     if old.partial == new.partial and old.reduce_op is new.reduce_op and not old.partial:
         move = DirectMove(src, dst)
         if src.is_on_common_mesh and dst.is_on_common_mesh:
-            return Bytes(search.ground, lambda slot: move.received(slot) * size, lambda: missing(src, dst) * size)
-        return Bytes(search.ground, lambda slot: move.received(slot) * size)
+            return Bytes(search.ground, lambda slot: move.count_received(slot) * size, lambda: missing(src, dst) * size)
+        return Bytes(search.ground, lambda slot: move.count_received(slot) * size)
     # Where the target is partial, which device gets a value and which an identity is the plan's choice, so
     # that no single device must receive anything.
-    needs = (lambda slot: 0) if new.partial else (lambda slot: box_size(dst.held(slot) or ((0, 0),)) * size)
+    needs = (lambda slot: 0) if new.partial else (lambda slot: box_size(dst.box(slot) or ((0, 0),)) * size)
     return Bytes(search.ground, needs, whole=lambda: least_total(search) * size)
 
 

@@ -65,7 +65,7 @@ class Crowd:
                 self._make(work, target)
         return work
 
-    def kept(self, slot: int) -> Iterator[Box]:
+    def boxes_to_keep(self, slot: int) -> Iterator[Box]:
         """Yield the boxes whose value some slot of a device holds in the end."""
         boxes = (box for j, kept in self.work.kept.items() if self.dst.numbers[j] == slot for box in kept)
         return iter(dict.fromkeys(boxes))
@@ -98,7 +98,7 @@ class Crowd:
                 left = [rest for piece in left for rest in subtract(piece, box)]
             for piece in left:
                 for tile in self.src.tiling.over(piece):
-                    part = intersect(piece, self.src.tiling.owned(tile))
+                    part = intersect(piece, self.src.tiling.tile_box(tile))
                     if part is not None:
                         coming.append(Transfer(self._source(givers, tile, box_size(part), loads), j, part))
         work.far += coming
@@ -170,9 +170,9 @@ class Crowd:
         return [way for way, cost in costs.items() if cost == least]
 
     def _cells(self, target: Tile) -> Iterator[tuple[Tile, Box]]:
-        box = self.dst.tiling.owned(target)
+        box = self.dst.tiling.tile_box(target)
         for source in self.src.tiling.over(box):
-            cell = intersect(box, self.src.tiling.owned(source))
+            cell = intersect(box, self.src.tiling.tile_box(source))
             if cell is not None:
                 yield source, cell
 

@@ -9,14 +9,14 @@ from math import prod
 import numpy as np
 
 from shardwise.errors import seal
-from shardwise.layout.axis import Axis, common, merged, without
+from shardwise.layout.axis import Axis, common, merge, without
 from shardwise.layout.cut import Cut
 from shardwise.layout.layout import Layout
 from shardwise.layout.notebook import Tabular
 from shardwise.layout.tiling import Box, box_size, intersect
 from shardwise.plan.cost import move_time
 from shardwise.plan.search import Search, fraction_in_place, volume
-from shardwise.plan.steps import COUNTED, State, Step, added
+from shardwise.plan.steps import COUNTED, State, Step, add_bytes
 
 
 @seal
@@ -64,7 +64,7 @@ def _alternative(name: str, steps: Sequence[Step], search: Search, memory_limit:
         most = round(sum(sum(step.estimates) for step in steps))
         return Alternative(name, kinds, most, most * count, time, memory, is_estimate=True)
     each = sum((step.received.each for step in steps if not step.is_local), np.zeros(1, dtype=np.int64))
-    return Alternative(name, kinds, int(each.max()), added(each), time, memory)
+    return Alternative(name, kinds, int(each.max()), add_bytes(each), time, memory)
 
 
 def _memory(step: Step, search: Search, memory_limit: int) -> int:
@@ -81,8 +81,8 @@ def _shard_bytes(state: State, search: Search) -> int:
 def _step_alternatives(search: Search) -> Iterator[tuple[str, list[Step]]]:
     if search.numbers is None:
         whole = Layout.replicated(search.src.mesh, search.src.rank)
-        yield "gather, then slice", search.chained([search.src, whole, search.dst])
-        yield "axis by axis", search.chained(list(_axis_by_axis(search.src, search.dst)))
+        yield "gather, then slice", search.chain([search.src, whole, search.dst])
+        yield "axis by axis", search.chain(list(_axis_by_axis(search.src, search.dst)))
 
 
 def _direct_fetch(search: Search, memory_limit: int) -> Alternative:
@@ -98,8 +98,8 @@ def _direct_fetch(search: Search, memory_limit: int) -> Alternative:
         if crowd is not None:
             each.append(crowd.count_fetched(slot) * search.itemsize)
             continue
-        need, own = dst.held(slot), src.held(slot)
-        boxes = [] if need is None else [intersect(need, src.tiling.owned(tile)) for tile in src.tiling.over(need)]
+        need, own = dst.box(slot), src.box(slot)
+        boxes = [] if need is None else [intersect(need, src.tiling.tile_box(tile)) for tile in src.tiling.over(need)]
         own_size = sum(_size(intersect(box, own)) for box in boxes if box and own)
         each.append((sum(map(_size, boxes)) * prod(a.size for a in pending) - own_size) * search.itemsize)
     levels = [(search.ground.count, search.links.default)]
@@ -122,7 +122,7 @@ def _axis_by_axis(src: Layout, dst: Layout) -> Iterator[Layout]:
     for name in reversed(src.mesh.axis_names):
         done.append(src.mesh.axis(name))
         dims = [
-            merged([*without(old.axes, done), *common(new.axes, done)])
+            merge([*without(old.axes, done), *common(new.axes, done)])
             for old, new in zip(src.dims, dst.dims, strict=True)
         ]
         same = src.reduce_op is dst.reduce_op or not (src.partial and dst.partial)

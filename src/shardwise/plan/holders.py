@@ -25,7 +25,7 @@ class Holders:
 
     >>> from shardwise import DeviceMesh
     >>> layout = Layout(DeviceMesh((2,), ("x",)), ["x"])
-    >>> Holders(layout, (4,)).held(1), Holders(layout, (4,), (7, 5)).held(7), Holders(layout, (4,), (7, 5)).held(1)
+    >>> Holders(layout, (4,)).box(1), Holders(layout, (4,), (7, 5)).box(7), Holders(layout, (4,), (7, 5)).box(1)
     (((2, 4),), ((0, 2),), None)
     """
 
@@ -69,7 +69,7 @@ class Holders:
         index = self._own_index(slot)
         return None if index is None else self.layout.tile_of(index)
 
-    def held(self, slot: int) -> Box | None:
+    def box(self, slot: int) -> Box | None:
         """Return what a slot holds of the tensor, halo included, or None."""
         index = self._own_index(slot)
         return None if index is None else self.box_of(index)
@@ -116,7 +116,7 @@ class Holders:
 
     def box_of(self, index: int) -> Box:
         """Return what the slot at an index in the mesh holds of the tensor, halo included."""
-        return clipped(self.tiling.held_box(index), self.shape) if self.layout.has_halo else self.tiling.box(index)
+        return clip(self.tiling.held_box(index), self.shape) if self.layout.has_halo else self.tiling.box(index)
 
     def position_at(self, index: int, axes: Sequence[Axis]) -> int:
         """Return a number that tells positions along `axes` apart, for an index in the mesh."""
@@ -141,6 +141,6 @@ def spread(layout: Layout, first: int, axes: Sequence[Axis]) -> list[int]:
     return out
 
 
-def clipped(box: Box, shape: Shape) -> Box:
+def clip(box: Box, shape: Shape) -> Box:
     """Return the part of a held box that lies inside the tensor."""
     return tuple((max(0, start), max(0, min(stop, size))) for (start, stop), size in zip(box, shape, strict=True))

@@ -8,7 +8,7 @@ from math import prod
 from typing import Literal
 
 from shardwise.errors import seal
-from shardwise.layout.axis import Axis, merged, overlap, without
+from shardwise.layout.axis import Axis, merge, overlap, without
 from shardwise.layout.cut import Cut
 from shardwise.layout.layout import Layout, Shape
 from shardwise.layout.tiling import DimTiling
@@ -53,7 +53,7 @@ def change_of(src: Layout, dst: Layout, shape: Shape) -> Change:
     if src.has_halo or dst.has_halo:
         return _halo_change(src, dst, shape)
     before, after = src.tiling(shape).dims, dst.tiling(shape).dims
-    moved = _moved(src, dst, shape)
+    moved = _moving_axes(src, dst, shape)
     gathered: list[Axis] = []
     sliced: list[Axis] = []
     middle: list[Cut] = []
@@ -75,11 +75,11 @@ def change_of(src: Layout, dst: Layout, shape: Shape) -> Change:
         return Change("all_gather", tuple(gathered), tuple(middle) if sliced else None)
     if _canonical(gathered) == _canonical(sliced):
         return Change("all_to_all", tuple(gathered))
-    early = _sliced_early(src, dst, shape, gathered)
+    early = _slice_early(src, dst, shape, gathered)
     return Change("exchange", moved) if early is None else Change("all_to_all", tuple(gathered), early)
 
 
-def _sliced_early(src: Layout, dst: Layout, shape: Shape, gathered: Sequence[Axis]) -> tuple[Cut, ...] | None:
+def _slice_early(src: Layout, dst: Layout, shape: Shape, gathered: Sequence[Axis]) -> tuple[Cut, ...] | None:
     # The cuts after slicing by the axes that are not gathered elsewhere, if an all-to-all does the rest.
     cuts, left = [], []
     for old, new, fine in zip(src.dims, dst.dims, dst.tiling(shape).dims, strict=True):
@@ -89,7 +89,7 @@ def _sliced_early(src: Layout, dst: Layout, shape: Shape, gathered: Sequence[Axi
         if late is None:
             return None
         if early and late:
-            axes = merged([*old.axes, *early])
+            axes = merge([*old.axes, *early])
             offsets = new.offsets and new.offsets[:: prod(a.size for a in late)]
             cut = Cut(axes, split=new.split, offsets=offsets)
             if not is_nested(fine, DimTiling(fine.size, prod(a.size for a in axes), cut.split, offsets)):
@@ -110,7 +110,7 @@ def _halo_change(src: Layout, dst: Layout, shape: Shape) -> Change:
     if not same:
         inner = change_of(src.without_halo(), dst.without_halo(), shape)
         local = inner.kind in (None, "slice") and not any(d.parts > 1 and max(d.halo) for d in after)
-        return Change("slice" if local else "exchange", () if local else _moved(src, dst, shape))
+        return Change("slice" if local else "exchange", () if local else _moving_axes(src, dst, shape))
     if any(
         d.parts > 1 and (d.halo[0] > s.halo[0] or d.halo[1] > s.halo[1]) for s, d in zip(before, after, strict=True)
     ):
@@ -122,7 +122,7 @@ def _halo_change(src: Layout, dst: Layout, shape: Shape) -> Change:
     return Change("slice" if before != after else None)
 
 
-def _moved(src: Layout, dst: Layout, shape: Shape) -> tuple[Axis, ...]:
+def _moving_axes(src: Layout, dst: Layout, shape: Shape) -> tuple[Axis, ...]:
     # Whole axes that between them hold all who may talk: those of each dim whose cut changes, less the major
     # ones that stay, if all parts are equal and nothing reaches over their boundaries.
     names = set()
@@ -156,7 +156,7 @@ def remainder(longer: Sequence[Axis], shorter: Sequence[Axis]) -> list[Axis] | N
 
 
 def _canonical(axes: Iterable[Axis]) -> tuple[Axis, ...]:
-    return merged(sorted(axes))
+    return merge(sorted(axes))
 
 
 def is_nested(fine: DimTiling, coarse: DimTiling) -> bool:

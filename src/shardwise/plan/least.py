@@ -31,9 +31,9 @@ def least(src: Holders, dst: Holders, option: Option) -> int:
     total = 0
     takers = {tile: _by_position(dst, tile, option) for tile in dst.tiling.tiles()}
     for tile in src.tiling.tiles():
-        own, givers = src.tiling.owned(tile), set(src.slots(tile, option.batch))
+        own, givers = src.tiling.tile_box(tile), set(src.slots(tile, option.batch))
         for other in dst.tiling.over(own) if box_size(own) else ():
-            box = intersect(own, dst.tiling.owned(other))
+            box = intersect(own, dst.tiling.tile_box(other))
             if box is not None:
                 total += box_size(box) * min(_messages(givers, slots, option) for slots in takers[other])
     return total * prod(axis.size for axis in option.batch)

@@ -91,7 +91,7 @@ class Movement:
         """Yield the transfers whose source is `slot`, a number that both sides share."""
         raise NotImplementedError
 
-    def received(self, slot: int) -> int:
+    def count_received(self, slot: int) -> int:
         """Return how many elements `slot` receives."""
         return sum(box_size(t.box) for t in self.incoming(slot))
 

@@ -43,9 +43,9 @@ class Shares:
 
     def cells(self, tile: Tile) -> Iterator[tuple[Tile, Box]]:
         """Yield the source tiles that a target tile meets, with the common box."""
-        box = self.dst.tiling.owned(tile)
+        box = self.dst.tiling.tile_box(tile)
         for other in self.src.tiling.over(box):
-            common = intersect(box, self.src.tiling.owned(other))
+            common = intersect(box, self.src.tiling.tile_box(other))
             if common is not None:
                 yield other, common
 
@@ -73,7 +73,7 @@ class Shares:
         # No contributor needs the cell. All who do share it, unless that makes very many small boxes; then
         # each is given cells of its own.
         index, count = 0, 1
-        for dim, span, part in zip(self.src.tiling.dims, self.dst.tiling.owned(target), source, strict=True):
+        for dim, span, part in zip(self.src.tiling.dims, self.dst.tiling.tile_box(target), source, strict=True):
             parts = dim.over(*span)
             index, count = index * len(parts) + part - parts.start, count * len(parts)
         if count * len(able) <= MANY:
@@ -98,7 +98,7 @@ class Shares:
                 if box_size(box):
                     yield source, box
 
-    def kept(self, slot: int) -> Iterator[Box]:
+    def boxes_to_keep(self, slot: int) -> Iterator[Box]:
         """Yield the boxes whose value a slot holds in the end; with fresh axes, it has identities elsewhere."""
         tile = self.dst.tile(slot)
         if tile is None:
@@ -142,14 +142,14 @@ class DirectMove(Movement):
         return self.shares is None
 
     def _own(self, slot: int) -> Iterator[Box]:
-        own = self.src.held(slot)
+        own = self.src.box(slot)
         if own is not None:
             commons = (intersect(need, own) for need in self._needs(slot))
             yield from (common for common in commons if common is not None)
 
     def incoming(self, slot: int) -> Iterator[Transfer[int]]:
         """Yield the transfers whose target is `slot`."""
-        own = self.src.held(slot)
+        own = self.src.box(slot)
         for need in self._needs(slot):
             for tile in self.src.tiling.over(need):
                 for box in self._lacking(need, own, tile):
@@ -166,22 +166,22 @@ class DirectMove(Movement):
                 for box in boxes:
                     yield Transfer(slot, target, box)
 
-    def received(self, slot: int) -> int:
+    def count_received(self, slot: int) -> int:
         """Return how many elements `slot` receives, without listing them."""
         return sum(map(box_size, self._needs(slot))) - sum(map(box_size, self._own(slot)))
 
     def _needs(self, slot: int) -> Iterable[Box]:
         if self.shares is not None:
-            return self.shares.kept(slot)
-        held = self.dst.held(slot)
+            return self.shares.boxes_to_keep(slot)
+        held = self.dst.box(slot)
         return () if held is None else (held,)
 
     def _boxes(self, tile: Tile, target: int) -> list[Box]:
-        own = self.src.held(target)
+        own = self.src.box(target)
         return [box for need in self._needs(target) for box in self._lacking(need, own, tile)]
 
     def _lacking(self, need: Box, own: Box | None, tile: Tile) -> list[Box]:
-        common = intersect(need, self.src.tiling.owned(tile))
+        common = intersect(need, self.src.tiling.tile_box(tile))
         return [] if common is None else subtract(common, own)
 
     @cached_property
@@ -208,7 +208,7 @@ class DirectMove(Movement):
             yield from self.dst.slots(other, fixed, slot)
 
     def _tiles_over(self, tile: Tile) -> Iterator[Tile]:
-        box = self.src.tiling.owned(tile)
+        box = self.src.tiling.tile_box(tile)
         if not box_size(box):
             return iter(())
         return product(*(dim.holding(*span) for dim, span in zip(self.dst.tiling.dims, box, strict=True)))
@@ -280,13 +280,13 @@ class ReduceMove(Movement):
         """The axes along which every position moves by itself, since both sides are partial."""
         return self.shares.batch
 
-    def reduced(self, slot: int) -> Iterator[tuple[Tile, Box]]:
+    def boxes_to_reduce(self, slot: int) -> Iterator[tuple[Tile, Box]]:
         """Yield the boxes that a slot reduces, each with the source tile it lies in."""
         return self.shares.of(slot)
 
     def contributions(self, slot: int) -> Iterator[tuple[list[int], Box]]:
         """Yield the boxes that a slot reduces, each with the slots that contribute to it."""
-        for tile, box in self.reduced(slot):
+        for tile, box in self.boxes_to_reduce(slot):
             yield self.shares.src.sources(tile, slot, self.shares.pending), box
 
     def _own(self, slot: int) -> Iterator[Box]:
@@ -305,8 +305,8 @@ class ReduceMove(Movement):
         tile = shares.src.tile(slot)
         if tile is None:
             return
-        for target in shares.dst.tiling.over(shares.src.tiling.owned(tile)):
-            cell = intersect(shares.src.tiling.owned(tile), shares.dst.tiling.owned(target))
+        for target in shares.dst.tiling.over(shares.src.tiling.tile_box(tile)):
+            cell = intersect(shares.src.tiling.tile_box(tile), shares.dst.tiling.tile_box(target))
             if cell is None:
                 continue
             able = shares.reducers(tile, target, slot)

@@ -12,13 +12,13 @@ from typing import Any
 import numpy as np
 
 from shardwise.caches import cache
-from shardwise.errors import PlanError, checked_int
+from shardwise.errors import PlanError, check_int
 from shardwise.layout.context import current_mesh
 from shardwise.layout.conversion import LayoutLike, as_layout
-from shardwise.layout.layout import Layout, Shape, checked_shape
+from shardwise.layout.layout import Layout, Shape, check_shape
 from shardwise.layout.mesh import DeviceMesh
 from shardwise.layout.notebook import Drawable, Tabular
-from shardwise.layout.placement import ReduceOp, accumulator, checked_dtype
+from shardwise.layout.placement import ReduceOp, accumulator, check_dtype
 from shardwise.plan.align import align_layout
 from shardwise.plan.bound import lower_bound
 from shardwise.plan.cost import Link, Links
@@ -68,19 +68,19 @@ class Plan(Drawable, Tabular):
     @property
     def received(self) -> Bytes:
         """The bytes that each device receives."""
-        return self._summed("received")
+        return self._sum("received")
 
     @property
     def sent(self) -> Bytes:
         """The bytes that each device sends."""
-        return self._summed("sent")
+        return self._sum("sent")
 
     @property
     def lower_bound(self) -> Bytes:
         """The bytes that each device must receive under any plan."""
         return lower_bound(self.search)
 
-    def _summed(self, which: str) -> Bytes:
+    def _sum(self, which: str) -> Bytes:
         parts: list[Bytes] = [getattr(step, which) for step in self.steps if not step.is_local]
         ground = self.search.ground
         return Bytes(
@@ -167,11 +167,11 @@ def plan_reshard(
     >>> [step.kind for step in plan.steps]
     ['all_to_all']
     """
-    sizes, kind = checked_shape(shape), checked_dtype(dtype)
+    sizes, kind = check_shape(shape), check_dtype(dtype)
     if (whole := prod(sizes) * kind.itemsize) > MOST_BYTES:
         raise PlanError(f"a tensor has at most 2**62 bytes, but {sizes} of {kind} has {whole}.")
     mesh = None if mesh is None else current_mesh(mesh)
-    limit = STAGING if memory_limit is None else checked_int(memory_limit, "memory_limit is a number of bytes")
+    limit = STAGING if memory_limit is None else check_int(memory_limit, "memory_limit is a number of bytes")
     if limit < 0:
         raise PlanError(f"memory_limit is 0 bytes or more, got {limit}.")
     a, b = as_layout(src, len(sizes), mesh), as_layout(dst, len(sizes), mesh)

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from itertools import pairwise
 from math import prod
 
-from shardwise.layout.axis import Axis, common, cover, is_disjoint, merged, without
+from shardwise.layout.axis import Axis, common, cover, is_disjoint, merge, without
 from shardwise.layout.cut import Cut
 from shardwise.layout.layout import Layout, Shape
 from shardwise.layout.placement import ReduceOp
@@ -41,11 +41,11 @@ class Search:
             return min(self.crowds(), key=lambda steps: (sum(s.received.total for s in steps), _rounds(steps)))
         candidates = [self.direct(self.src, self.dst)]
         if self.numbers is None:
-            candidates += map(self.chained, chains(self))
+            candidates += map(self.chain, chains(self))
         # Candidates move equally many elements; the earlier one wins a tie.
         return min(candidates, key=lambda steps: (round(sum(s.time for s in steps), 12), _rounds(steps)))
 
-    def chained(self, layouts: Sequence[Layout]) -> list[Step]:
+    def chain(self, layouts: Sequence[Layout]) -> list[Step]:
         """Return the steps that visit these layouts one after the other."""
         return self._carry([step for a, b in pairwise(layouts) for step in self.direct(a, b)])
 
@@ -95,15 +95,15 @@ class Search:
 
     def _steps(self, src: Layout, dst: Layout, option: Option) -> list[Step]:
         if not option.pending and not option.fresh:
-            return self._moved(src, dst, option.batch)
+            return self._move_boxes(src, dst, option.batch)
         start, end = src.without_halo(), dst.without_halo()
         steps = [self._step("slice", (), src, start)] if start is not src else []
         a, b = self.holders(start, 0), self.holders(end, 1)
         shares = Shares(a, b, option.pending, option.fresh, option.batch)
-        steps += self._reduced(start, end, shares) if option.pending else self._filled(start, end, shares)
-        return steps + (self._moved(end, dst, dst.partial, after=True) if end is not dst else [])
+        steps += self._reduce(start, end, shares) if option.pending else self._bring_and_fill(start, end, shares)
+        return steps + (self._move_boxes(end, dst, dst.partial, after=True) if end is not dst else [])
 
-    def _moved(self, src: Layout, dst: Layout, batch: tuple[Axis, ...], after: bool = False) -> list[Step]:
+    def _move_boxes(self, src: Layout, dst: Layout, batch: tuple[Axis, ...], after: bool = False) -> list[Step]:
         # No reduction: slice what can be sliced, then one round.
         if self.numbers is not None and not after:
             a, b = self.holders(src, 0), self.holders(dst, 1)
@@ -114,7 +114,7 @@ class Search:
         if change.kind in ("slice", "fill"):
             return [self._step(change.kind, change.axes, src, dst)]
         first = change.start(src)
-        steps = [self._step("slice", _added(src, first), src, first)] if first is not src else []
+        steps = [self._step("slice", _added_axes(src, first), src, first)] if first is not src else []
         which = 1 if after else 0
         a, b = self.holders(first, which), self.holders(dst, 1)
         estimate = volume(b) * (1 - fraction_in_place(first, dst, self.shape))
@@ -123,7 +123,7 @@ class Search:
             self._step(change.kind, change.axes, first, dst, (DirectMove(a, b, batch),), (estimate,)),
         ]
 
-    def _reduced(self, src: Layout, dst: Layout, shares: Shares) -> list[Step]:
+    def _reduce(self, src: Layout, dst: Layout, shares: Shares) -> list[Step]:
         targets = dst.mesh.rest((*dst.sharded_axes, *shares.fresh, *shares.batch))
         change = change_of(src, dst, self.shape) if self.numbers is None else Change("exchange")
         size = volume(shares.dst) / prod(a.size for a in (*targets, *shares.fresh))
@@ -134,7 +134,7 @@ class Search:
             moves.append((SpreadMove(shares), spread_bytes))
         over = cover((*shares.pending, *change.axes))
         last = dst if not shares.fresh else shares
-        if change.kind is None and targets and merged(targets) == merged(shares.pending) and not shares.fresh:
+        if change.kind is None and targets and merge(targets) == merge(shares.pending) and not shares.fresh:
             steps = [self._step("all_reduce", shares.pending, src, dst, *zip(*moves, strict=True))]
         elif len(moves) == 1:
             steps = [self._step("reduce_scatter", over, src, last, *zip(*moves, strict=True))]
@@ -147,7 +147,7 @@ class Search:
             ]
         return [*steps, self._fill(last, dst, shares)] if shares.fresh else steps
 
-    def _filled(self, src: Layout, dst: Layout, shares: Shares) -> list[Step]:
+    def _bring_and_fill(self, src: Layout, dst: Layout, shares: Shares) -> list[Step]:
         # Nothing to reduce: bring each device the boxes it keeps, then put identities elsewhere.
         if self.numbers is None:
             change = change_of(src, dst, self.shape)
@@ -252,7 +252,7 @@ def volume(holders: Holders) -> int:
     return prod(holders.tiling.largest)
 
 
-def _added(src: Layout, dst: Layout) -> list[Axis]:
+def _added_axes(src: Layout, dst: Layout) -> list[Axis]:
     return [a for old, new in zip(src.dims, dst.dims, strict=True) for a in remainder(new.axes, old.axes) or ()]
 
 
@@ -306,7 +306,7 @@ def chains(search: Search) -> Iterator[list[Layout]]:
         if len(middle) > 1 and _all_gather(shape, [start, *middle]):
             yield [src, *([start] if start is not src else []), *middle]
     pending = without(src.partial, dst.partial)
-    if change.kind is None and not dst.partial and merged(pending) == merged(dst.replicated_axes) and pending:
+    if change.kind is None and not dst.partial and merge(pending) == merge(dst.replicated_axes) and pending:
         yield from _reductions(search, pending)
 
 
@@ -327,7 +327,7 @@ def _gathers(search: Search, src: Layout, dst: Layout) -> Iterator[Layout]:
             rest = remainder(old.axes, new.axes)
             if rest:
                 levels = sorted(_levels(search, rest[-1:]), key=lambda a: a.pre)
-                ends[levels[-1]] = (dim, merged([*new.axes, *rest[:-1], *levels[:-1]]))
+                ends[levels[-1]] = (dim, merge([*new.axes, *rest[:-1], *levels[:-1]]))
         if not ends:
             return
         slowest = _levels(search, list(ends))[0]

@@ -9,7 +9,7 @@ from math import prod
 
 import numpy as np
 
-from shardwise.errors import PlanError, as_int, checked_int
+from shardwise.errors import PlanError, as_int, check_int
 from shardwise.layout.axis import Axis, without
 from shardwise.layout.device import Device
 from shardwise.layout.layout import Layout
@@ -61,7 +61,7 @@ class Ground:
             if slot is None or not 0 <= slot < self.count:
                 raise PlanError(f"the plan has devices 0 to {self.count - 1}, got {device!r}.")
             return slot
-        found = self._found(device) if isinstance(device, Device) else None
+        found = self._slot_of(device) if isinstance(device, Device) else None
         if found is None:
             some = ", ".join(repr(self.name(slot)) for slot in range(min(4, self.count)))
             raise PlanError(
@@ -70,7 +70,7 @@ class Ground:
             )
         return found
 
-    def _found(self, device: Device) -> int | None:
+    def _slot_of(self, device: Device) -> int | None:
         return index_of(self.devices, device) if isinstance(self.devices, DeviceMesh) else self._slots.get(device)
 
     @cached_property
@@ -121,16 +121,16 @@ class Bytes:
     @property
     def total(self) -> int:
         """The sum over all devices."""
-        return added(self.each) if self.whole is None else self.whole()
+        return add_bytes(self.each) if self.whole is None else self.whole()
 
     def __repr__(self) -> str:
         return f"Bytes(max={self.max}, mean={self.mean:.1f}, total={self.total})"
 
 
-def added(each: np.ndarray) -> int:
+def add_bytes(each: np.ndarray) -> int:
     """Return the sum of numbers of bytes, which may be more than an integer of NumPy holds.
 
-    >>> added(np.full(4, 2**62))
+    >>> add_bytes(np.full(4, 2**62))
     18446744073709551616
     """
     fits = int(each.max(initial=0)) * each.size < 2**63
@@ -188,7 +188,7 @@ class Step:
 
     def kept(self, device: Slot) -> list[Box] | None:
         """Return the boxes whose value a device keeps in a fill; it has identities elsewhere. None is all."""
-        return None if self.shares is None else list(self.shares.kept(self.ground.slot(device)))
+        return None if self.shares is None else list(self.shares.boxes_to_keep(self.ground.slot(device)))
 
     @property
     def is_local(self) -> bool:
@@ -218,7 +218,7 @@ class Step:
     def _bytes(self, slot: int, inward: bool) -> int:
         total = 0
         for move in self.moves:
-            count = move.received(slot) if inward else sum(box_size(t.box) for t in move.outgoing(slot))
+            count = move.count_received(slot) if inward else sum(box_size(t.box) for t in move.outgoing(slot))
             total += count * self.width(move)
         return total
 
@@ -242,9 +242,9 @@ class Step:
         """Yield, per round, the transfers that concern one slot: what it receives, then what it sends."""
         for move in self.moves[:: -1 if self.reverses else 1]:
             found = [*move.incoming(slot), *move.outgoing(slot)]
-            yield [self._named(t) for t in found]
+            yield [self._name(t) for t in found]
 
-    def _named(self, transfer: Transfer[int]) -> Transfer:
+    def _name(self, transfer: Transfer[int]) -> Transfer:
         source, target = map(self.ground.name, transfer[:2])
         return Transfer(target, source, transfer.box) if self.reverses else Transfer(source, target, transfer.box)
 
@@ -263,7 +263,7 @@ class Step:
 
         The limit is at least `least_staging`.
         """
-        limit = checked_int(limit, "the limit of a step is a number of bytes")
+        limit = check_int(limit, "the limit of a step is a number of bytes")
         if self.is_local:
             return self
         largest, peers = self._reach
@@ -352,15 +352,15 @@ def missing(src: Holders, dst: Holders) -> np.ndarray:
     need = np.ones(len(slots), dtype=np.int64)
     own = np.ones(len(slots), dtype=np.int64)
     for dim in range(src.layout.rank):
-        (start, stop), (first, last) = (_held(side, dim, slots) for side in (dst, src))
+        (start, stop), (first, last) = (_bounds_of(side, dim, slots) for side in (dst, src))
         need *= stop - start
         own *= np.maximum(0, np.minimum(stop, last) - np.maximum(start, first))
     return need - own
 
 
-def _held(side: Holders, dim: int, slots: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+def _bounds_of(side: Holders, dim: int, slots: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     tiling = side.tiling.dims[dim]
-    table = np.array([tiling.held(part) for part in range(tiling.parts)], dtype=np.int64).clip(0, tiling.size)
+    table = np.array([tiling.extent(part) for part in range(tiling.parts)], dtype=np.int64).clip(0, tiling.size)
     part = np.zeros_like(slots)
     for divisor, size in side.tiling.radix[dim]:
         part = part * size + slots // divisor % size

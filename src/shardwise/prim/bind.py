@@ -22,7 +22,7 @@ from shardwise.prim.fixed import Fixed
 from shardwise.prim.outline import Outline
 from shardwise.prim.primitive import OUT, Primitive, needs_nothing
 from shardwise.prim.relayout import relayout
-from shardwise.prim.tensor import Tensor, settled
+from shardwise.prim.tensor import Tensor, settle
 
 _depth: ContextVar[int] = ContextVar("levels", default=0)
 
@@ -207,7 +207,7 @@ def pull_back(ends: list[tuple[Node, Tensor]], starts: list[Node], add: Any, onc
     gains: dict[int, Gains] = {}
     for end, cotangent in ends:
         _gain(gains.setdefault(id(end), {}), cotangent, add)
-    for node in _ordered([end for end, _ in ends]):
+    for node in _sort([end for end, _ in ends]):
         if node.row is not None and id(node) in gains:
             _pull_back_entry(node, _total(gains.pop(id(node)), add), gains, add)
         if once:
@@ -234,9 +234,9 @@ def _gain(gains: Gains, part: Any, add: Any) -> None:
     if isinstance(part, Bundle):
         gains[None] = gains[None].plus(part, add) if gains else part
         return
-    part = settled(part)
+    part = settle(part)
     before = gains.pop(part.layout, None)
-    if before is not None and settled(before) is not before:  # an op has paid for it in the meantime
+    if before is not None and settle(before) is not before:  # an op has paid for it in the meantime
         _gain(gains, before, add)
         before = None
     gains[part.layout] = part if before is None else add(before, part)
@@ -245,10 +245,10 @@ def _gain(gains: Gains, part: Any, add: Any) -> None:
 def _total(gains: Gains, add: Any) -> Any:
     if None in gains:
         return gains[None]
-    return reduce(add, sorted(map(settled, gains.values()), key=lambda part: not part.layout.partial))
+    return reduce(add, sorted(map(settle, gains.values()), key=lambda part: not part.layout.partial))
 
 
-def _ordered(ends: list[Node]) -> list[Node]:
+def _sort(ends: list[Node]) -> list[Node]:
     # Entries from the last to the first, each after everything that was made from it.
     order: list[Node] = []
     seen: set[int] = set()

@@ -45,11 +45,11 @@ def public(
     def mark(function: Function) -> Function:
         own = function.__name__
 
-        def called(word: str | bool) -> str | None:
+        def word_for(word: str | bool) -> str | None:
             return own if word is True else word or None
 
         shown = name if name is None else name or own
-        function.face = Face(shown, called(method), called(attribute), operator)  # type: ignore[attr-defined]
+        function.face = Face(shown, word_for(method), word_for(attribute), operator)  # type: ignore[attr-defined]
         return function
 
     return mark
@@ -73,28 +73,28 @@ def attributes_of(function: Callable[..., Any]) -> Iterator[tuple[str, Any]]:
     assert isinstance(function, FunctionType)
     assert face is not None
     if face.method:
-        yield face.method, _named(function, face.method) if face.method.startswith("__") else function
+        yield face.method, _rename_method(function, face.method) if face.method.startswith("__") else function
     if face.attribute:
         yield face.attribute, Fixed(function)
     if face.operator is None:
         return
     takes_one = function.__code__.co_argcount == 1
     name = f"__{(UNARY if takes_one else BINARY | COMPARISONS)[face.operator]}__"
-    yield name, _named(function, name)
+    yield name, _rename_method(function, name)
     if face.operator in BINARY and not takes_one:
         name = f"__r{BINARY[face.operator]}__"
-        yield name, _named(_reflection(function), name)
+        yield name, _rename_method(_reflection(function), name)
 
 
 def _reflection(function: Callable[..., Any]) -> Callable[..., Any]:
-    def reflected(self: Any, other: Any, /) -> Any:
+    def reflect(self: Any, other: Any, /) -> Any:
         return function(other, self)
 
-    reflected.__doc__ = function.__doc__
-    return reflected
+    reflect.__doc__ = function.__doc__
+    return reflect
 
 
-def _named(function: Callable[..., Any], name: str) -> FunctionType:
+def _rename_method(function: Callable[..., Any], name: str) -> FunctionType:
     return rename(function, name, f"Tensor.{name}")
 
 

@@ -9,14 +9,14 @@ from shardwise.layout.layout import Layout
 from shardwise.layout.placement import ReduceOp
 from shardwise.prim.face import public
 from shardwise.prim.primitive import Primitive
-from shardwise.prim.tensor import Tensor, moved
+from shardwise.prim.tensor import Tensor, move_to
 
 
 def _relayout_vjp(ct: Tensor, out: Tensor, x: Tensor, *, layout: Layout) -> tuple[Tensor, ...]:
     return (relayout(ct, layout=x.layout.resolved()),)
 
 
-relayout = Primitive("relayout", lambda x, *, layout: moved(x, layout), _relayout_vjp, linear=True)
+relayout = Primitive("relayout", lambda x, *, layout: move_to(x, layout), _relayout_vjp, linear=True)
 
 
 @public(name=None, method="gather")
@@ -30,7 +30,7 @@ def replicate(x: Tensor, /) -> Tensor:
     return relayout(x, layout=Layout.replicated(x.mesh, x.ndim))
 
 
-def laid_out(x: Tensor, layout: Layout) -> Tensor:
+def lay_out(x: Tensor, layout: Layout) -> Tensor:
     """Return the value cut as in a layout; sums that are pending stay so where that is possible."""
     return relayout(x, layout=pending_in(layout, x.layout))
 
@@ -49,6 +49,6 @@ def pending_in(layout: Layout, own: Layout) -> Layout:
     return layout
 
 
-def resolved(x: Tensor) -> Tensor:
+def resolve(x: Tensor) -> Tensor:
     """Return the value with nothing pending."""
     return relayout(x, layout=x.layout.resolved()) if x.layout.partial else x

@@ -18,12 +18,12 @@ from shardwise.engine.grid import Grid, regrid_from_host, tiles_of
 from shardwise.engine.local_shards import LocalShards
 from shardwise.engine.log import active_logs
 from shardwise.engine.storage import Storage, region, storage_of
-from shardwise.errors import ArgumentError, BindingError, ConversionError, EngineError, ShardwiseError, listed, seal
+from shardwise.errors import ArgumentError, BindingError, ConversionError, EngineError, ShardwiseError, as_tuple, seal
 from shardwise.layout.accessors import LayoutAccessors, mapping_of
 from shardwise.layout.context import current_mesh
 from shardwise.layout.conversion import LayoutLike, as_layout
 from shardwise.layout.device import Device, default_device
-from shardwise.layout.layout import Layout, Shape, checked_shape
+from shardwise.layout.layout import Layout, Shape, check_shape
 from shardwise.layout.mapping import DeviceMapping
 from shardwise.layout.mesh import DeviceMesh, place_of
 from shardwise.layout.notebook import Drawable
@@ -191,7 +191,7 @@ class Tensor(Methods, Drawable, LayoutAccessors):
 
     def local(self, device: int) -> Array:
         """Return the array that the device with this index holds, in this process; it is read-only."""
-        arrays, index = self._real(), self.mesh.checked_index(device)
+        arrays, index = self._real(), self.mesh.check_index(device)
         _, here = self._engine.process(self.mesh, lambda devices: index in devices)
         if index not in here:
             raise EngineError(
@@ -222,7 +222,7 @@ class Tensor(Methods, Drawable, LayoutAccessors):
                 "is what this one holds."
             )
         whole = self.layout.is_replicated and not self.layout.has_halo
-        out = readonly(to_numpy(arrays[0]) if whole else assembled(self))
+        out = readonly(to_numpy(arrays[0]) if whole else assemble(self))
         if isinstance(arrays, LocalShards) and arrays.check is not None:
             arrays.check()  # what an accelerator waited for may have been abandoned meanwhile
         return out
@@ -329,7 +329,7 @@ def together(*data: Any) -> list[Tensor]:
 
 def _beside(data: Any, mesh: DeviceMesh) -> Tensor:
     array = host_array(data)
-    return placed(array, Layout.replicated(mesh, array.ndim))
+    return place_data(array, Layout.replicated(mesh, array.ndim))
 
 
 def lowest(x: Tensor) -> Tensor:
@@ -349,19 +349,19 @@ def type_text(dtype: np.dtype, shape: Sequence[int], layout: Layout) -> str:
     return f"{dtype}[{dims}]{pending}"
 
 
-def assembled(x: Tensor) -> np.ndarray:
+def assemble(x: Tensor) -> np.ndarray:
     """Return the global value put together from the arrays, on the host."""
     out = np.empty(x.shape, x.dtype)
     storage, arrays = x.storage, [to_numpy(array) for array in x.arrays]
     terms = storage.count // max(1, int(np.prod([dim.parts for dim in storage.tiling.dims])))
     for tile, first in zip(storage.tiling.tiles(), range(0, storage.count, terms), strict=True):
-        owned, held = storage.tiling.owned(tile), storage.boxes[first]
+        owned, held = storage.tiling.tile_box(tile), storage.boxes[first]
         parts = [array[region(owned, held)] for array in arrays[first : first + terms]]
         reduce_into(out[region(owned, storage.tiling.bounds)], parts, x.layout.reduce_op or ReduceOp.SUM)
     return out
 
 
-def moved(x: Tensor, layout: Layout) -> Tensor:
+def move_to(x: Tensor, layout: Layout) -> Tensor:
     """Return the same value in another layout: the planner's plan, run by the tensor's engine."""
     if layout is x.layout:
         return x
@@ -393,13 +393,13 @@ def operand(x: Tensor, layout: Layout) -> Tensor:
     What it comes to is remembered with the tensor, for the next op (or the derivative of this one) that needs it.
     """
     if not x.layout.partial or layout.partial:
-        return moved(x, layout)
+        return move_to(x, layout)
     if x._settled is None or x._settled.layout is not layout:
-        x._settled = moved(x, layout)
+        x._settled = move_to(x, layout)
     return x._settled
 
 
-def settled(x: Tensor) -> Tensor:
+def settle(x: Tensor) -> Tensor:
     """Return the value with nothing pending, if some op has paid for that, and otherwise as it is."""
     known = None if x.level else x._settled
     return known if known is not None and known.layout is x.layout.resolved() else x
@@ -468,7 +468,7 @@ def _own(array: Array) -> Array:
     return out
 
 
-def placed(data: Any, layout: Layout) -> Tensor:
+def place_data(data: Any, layout: Layout) -> Tensor:
     """Return host data as a tensor of this layout; every device takes its shard from the host."""
     array, engine, device = host_array(data), current_engine(), layout.mesh.device
     if type(array) is np.ndarray and engine.holds_all and not active_logs():
@@ -478,11 +478,11 @@ def placed(data: Any, layout: Layout) -> Tensor:
             source, into = regrid.match(array.reshape(regrid.before), whole)
             np.copyto(into, source)
             return Tensor(Grid(whole), layout, array.shape, array.dtype, engine)
-    shape, dtype = checked_shape(tuple(array.shape)), dtype_of(array)
+    shape, dtype = check_shape(tuple(array.shape)), dtype_of(array)
     everywhere = Layout.replicated(layout.mesh, array.ndim)
     whole = storage_of(everywhere, shape)
     arrays = engine.each(whole, dtype, lambda i, at: engine.place(array, device(at)), (array,), array)
-    made = moved(Tensor(arrays, everywhere, shape, dtype, engine), layout)
+    made = move_to(Tensor(arrays, everywhere, shape, dtype, engine), layout)
     given, parts = arrays, made.arrays
     if type(made.kept) is Grid and _shares(made.kept.whole, given[0]):
         return Tensor(Grid(_own(made.kept.whole)), layout, shape, dtype, engine)
@@ -518,10 +518,10 @@ def from_shards(
     >>> from_shards([[1.0, 2.0], [3.0]], DeviceMesh((2,), ("x",)), P("x"), (3,))
     Tensor([1., 2., 3.], float64[3@x] on x=2)
     """
-    sizes = checked_shape(shape)
+    sizes = check_shape(shape)
     found = as_layout(layout, len(sizes), current_mesh(mesh))
     storage, engine = storage_of(found, sizes), current_engine()
-    given = _given(shards, found.mesh, engine)
+    given = _arrays_by_device(shards, found.mesh, engine)
     dtypes = {dtype_of(array) for array in given.values()} | (set() if dtype is None else {np.dtype(dtype)})
     if not dtypes:
         raise BindingError(f"no device of ({found.mesh}) is in this process, so from_shards needs the dtype.")
@@ -555,10 +555,10 @@ def _are_equal(x: np.ndarray, y: np.ndarray) -> bool:
         return bool(np.all((x == y) | ((x != x) & (y != y))))
 
 
-def _given(shards: Sequence[Any] | Mapping[int, Any], mesh: DeviceMesh, engine: Engine) -> dict[int, Array]:
+def _arrays_by_device(shards: Sequence[Any] | Mapping[int, Any], mesh: DeviceMesh, engine: Engine) -> dict[int, Array]:
     # The arrays by device: of all devices, or at least of those in this process.
     wanted = "from_shards takes a list of arrays, one per device, or a mapping from devices to arrays"
-    pairs = dict(shards.items() if isinstance(shards, Mapping) else enumerate(listed(shards, wanted)))
+    pairs = dict(shards.items() if isinstance(shards, Mapping) else enumerate(as_tuple(shards, wanted)))
     if pairs and not isinstance(shards, Mapping) and all(isinstance(s, Shard) for s in pairs.values()):
         shards = pairs = _by_device(list(pairs.values()))
     for device, piece in pairs.items():
@@ -569,7 +569,7 @@ def _given(shards: Sequence[Any] | Mapping[int, Any], mesh: DeviceMesh, engine: 
     arrays = {device: host_array(s.array if isinstance(s, Shard) else s) for device, s in sorted(pairs.items())}
     if len(arrays) == mesh.num_devices and list(arrays) == list(range(mesh.num_devices)):
         return arrays
-    some_suffice = isinstance(shards, Mapping) and all(mesh.checked_index(d) >= 0 for d in arrays)
+    some_suffice = isinstance(shards, Mapping) and all(mesh.check_index(d) >= 0 for d in arrays)
     _, here = engine.process(mesh, lambda devices: some_suffice and arrays.keys() >= set(devices))
     if some_suffice and arrays.keys() >= set(here):
         return arrays

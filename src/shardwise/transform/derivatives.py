@@ -9,14 +9,14 @@ import optree
 
 from shardwise.engine.arrays import dtype_of, is_torch, torch_of
 from shardwise.engine.local_shards import sample
-from shardwise.errors import DerivativeError, checked_function, listed
+from shardwise.errors import DerivativeError, as_tuple, check_function
 from shardwise.layout.placement import ReduceOp, reductions_of
 from shardwise.prim.arithmetic.elementwise import add
 from shardwise.prim.bind import Node, Traced, new_level, pull_back
 from shardwise.prim.face import public
 from shardwise.prim.movement.parts import zeros_like
 from shardwise.prim.relayout import relayout
-from shardwise.prim.tensor import Tensor, asarray, host_array, lowest, placed
+from shardwise.prim.tensor import Tensor, asarray, host_array, lowest, place_data
 
 Result = TypeVar("Result")
 Tree = TypeVar("Tree")
@@ -36,7 +36,7 @@ def vjp(fn: Callable[[*Primals], Result], *primals: Any) -> tuple[Result, Callab
     >>> back(asarray([1.0]))[0]
     Tensor([1., 1.], float64[2@x] on x=2)
     """
-    checked_function(fn, "vjp")
+    check_function(fn, "vjp")
     return differentiate(fn, primals, once=False)
 
 
@@ -54,14 +54,14 @@ def differentiate(
     plain = [end.value if isinstance(end, Traced) and end.level == level else end for end in ends]
 
     def back(cotangents: Any) -> Any:
-        given = _matched(cotangents, out_tree)
+        given = _match(cotangents, out_tree)
         known = [
             (end.node, _like(cotangent, end.value))
             for end, cotangent in zip(ends, given, strict=True)
             if isinstance(end, Traced) and end.level == level and end.node is not None
         ]
         totals = pull_back(known, starts, add, once)
-        return cast(Any, optree.tree_unflatten(tree, [_settled(t, v) for t, v in zip(totals, values, strict=True)]))
+        return cast(Any, optree.tree_unflatten(tree, [_as_value(t, v) for t, v in zip(totals, values, strict=True)]))
 
     return cast(Any, optree.tree_unflatten(out_tree, plain)), back
 
@@ -76,9 +76,9 @@ def jvp(fn: Callable[..., Result], primals: Sequence[Any], tangents: Sequence[An
     >>> jvp(all_reduce, (x,), (x,))[1].numpy()
     array([3.])
     """
-    checked_function(fn, "jvp")
-    leaves, tree = optree.tree_flatten(cast(Any, listed(primals, "jvp: primals are a tuple of arguments")))
-    directions = _matched(listed(tangents, "jvp: tangents are a tuple, one for each argument"), tree)
+    check_function(fn, "jvp")
+    leaves, tree = optree.tree_flatten(cast(Any, as_tuple(primals, "jvp: primals are a tuple of arguments")))
+    directions = _match(as_tuple(tangents, "jvp: tangents are a tuple, one for each argument"), tree)
     values = [_argument(leaf) for leaf in leaves]
     with new_level() as level:
         traced = [Traced(level, v, tangent=_like(t, v)) for v, t in zip(values, directions, strict=True)]
@@ -86,7 +86,7 @@ def jvp(fn: Callable[..., Result], primals: Sequence[Any], tangents: Sequence[An
     ends, out_tree = optree.tree_flatten(out)
     watched = [isinstance(end, Traced) and end.level == level for end in ends]
     plain = [end.value if w else asarray(end) for end, w in zip(ends, watched, strict=True)]
-    moved = [_settled(end.tangent if w else None, value) for end, value, w in zip(ends, plain, watched, strict=True)]
+    moved = [_as_value(end.tangent if w else None, value) for end, value, w in zip(ends, plain, watched, strict=True)]
     return cast(Any, (optree.tree_unflatten(out_tree, plain), optree.tree_unflatten(out_tree, moved)))
 
 
@@ -111,7 +111,7 @@ def _argument(leaf: Any) -> Tensor:
     return value
 
 
-def _matched(given: Any, tree: optree.PyTreeSpec) -> list[Any]:
+def _match(given: Any, tree: optree.PyTreeSpec) -> list[Any]:
     # One tangent or cotangent per tensor; nested numbers in the place of one are its values.
     try:
         return tree.flatten_up_to(given)
@@ -139,9 +139,9 @@ def _like(given: Any, value: Tensor) -> Tensor:
         return zeros_like(value, value.shape, layout)
     if is_torch(sample(lowest(value).arrays)) and not is_torch(found):  # what it meets is in that library
         found = torch_of(found)
-    return placed(found, layout)
+    return place_data(found, layout)
 
 
-def _settled(found: Tensor | None, value: Tensor) -> Tensor:
+def _as_value(found: Tensor | None, value: Tensor) -> Tensor:
     layout = value.layout.resolved()
     return zeros_like(value, value.shape, layout) if found is None else relayout(found, layout=layout)

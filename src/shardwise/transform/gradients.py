@@ -9,12 +9,12 @@ from typing import Any, Concatenate, Literal, ParamSpec, TypeVar, overload
 import numpy as np
 import optree
 
-from shardwise.errors import ArgumentError, DerivativeError, as_int, checked_function, checked_ints
+from shardwise.errors import ArgumentError, DerivativeError, as_int, check_function, check_ints
 from shardwise.layout.layout import Layout
 from shardwise.prim.bind import below
 from shardwise.prim.face import public
 from shardwise.prim.relayout import relayout
-from shardwise.prim.tensor import Tensor, settled
+from shardwise.prim.tensor import Tensor, settle
 from shardwise.transform.derivatives import differentiate
 
 Rest = ParamSpec("Rest")
@@ -54,7 +54,7 @@ def grad(fn: Callable[..., Any], argnums: int | Sequence[int] = 0, has_aux: bool
     >>> grad(lambda x: sum(x * x))(x)
     Tensor([2., 4.], float64[2@x] on x=2)
     """
-    checked_function(fn, "grad")
+    check_function(fn, "grad")
     chosen = _argnums(argnums)
 
     @wraps(fn)
@@ -103,7 +103,7 @@ def value_and_grad(
     >>> gradient
     Tensor([2., 4.], float64[2@x] on x=2)
     """
-    checked_function(fn, "value_and_grad")
+    check_function(fn, "value_and_grad")
     chosen = _argnums(argnums)
 
     @wraps(fn)
@@ -116,7 +116,7 @@ def value_and_grad(
 
 
 def _argnums(argnums: int | Sequence[int]) -> tuple[int, ...]:
-    return checked_ints(argnums, "argnums is an int or a tuple of ints")
+    return check_ints(argnums, "argnums is an int or a tuple of ints")
 
 
 def _differentiate(
@@ -150,5 +150,5 @@ def _resolve(leaf: Any) -> Any:
     # A number with nothing pending: on every device, so in every process that has one.
     if not isinstance(leaf, Tensor) or leaf.shape != () or not leaf.layout.partial:
         return leaf
-    leaf = settled(leaf)
+    leaf = settle(leaf)
     return relayout(leaf, layout=Layout.replicated(leaf.mesh, 0))

@@ -8,7 +8,7 @@ from typing import Any, Concatenate, Literal, ParamSpec, cast, overload
 
 import optree
 
-from shardwise.errors import ArgumentError, DerivativeError, as_int, checked_function, checked_ints
+from shardwise.errors import ArgumentError, DerivativeError, as_int, check_function, check_ints
 from shardwise.layout.layout import Layout
 from shardwise.ops.creation import eye, zeros_like
 from shardwise.prim.face import public
@@ -37,8 +37,8 @@ def jacfwd(fn: Callable[..., Any], argnums: int | Sequence[int] = 0) -> Callable
     array([[0., 0.],
            [1., 0.]])
     """
-    checked_function(fn, "jacfwd")
-    chosen = checked_ints(argnums, "argnums is an int or a tuple of ints")
+    check_function(fn, "jacfwd")
+    chosen = check_ints(argnums, "argnums is an int or a tuple of ints")
 
     @wraps(fn)
     def jacobian(*args: Any) -> Any:
@@ -80,8 +80,8 @@ def jacrev(fn: Callable[..., Any], argnums: int | Sequence[int] = 0) -> Callable
     >>> jacrev(lambda x: sum(x * x))(np.array([1.0, 2.0])).numpy()
     array([2., 4.])
     """
-    checked_function(fn, "jacrev")
-    chosen = checked_ints(argnums, "argnums is an int or a tuple of ints")
+    check_function(fn, "jacrev")
+    chosen = check_ints(argnums, "argnums is an int or a tuple of ints")
 
     @wraps(fn)
     def jacobian(*args: Any) -> Any:
@@ -119,7 +119,7 @@ def hessian(fn: Callable[..., Any], argnums: int | Sequence[int] = 0) -> Callabl
     array([[ 6.,  0.],
            [ 0., 12.]])
     """
-    checked_function(fn, "hessian")
+    check_function(fn, "hessian")
     return jacfwd(jacrev(fn, argnums), argnums)
 
 

@@ -8,7 +8,7 @@ from typing import Any, TypeVar, cast
 
 import optree
 
-from shardwise.errors import ArgumentError, BindingError, RangeError, as_int, checked_function
+from shardwise.errors import ArgumentError, BindingError, RangeError, as_int, check_function
 from shardwise.layout.axis import Axis, is_disjoint
 from shardwise.layout.cut import Cut
 from shardwise.layout.layout import Layout
@@ -48,11 +48,11 @@ def vmap(
     >>> vmap(lambda row, y: row @ y, in_axes=(0, None))(x, np.ones(3)).type_text
     'float64[2@x]'
     """
-    checked_function(fn, "vmap")
+    check_function(fn, "vmap")
     names = () if spmd_axis_name is None else each_name(spmd_axis_name)
 
     @wraps(fn)
-    def mapped(*args: Any) -> Any:
+    def call(*args: Any) -> Any:
         leaves, tree = optree.tree_flatten(cast(Any, args))
         given = tuple(in_axes) if isinstance(in_axes, list | tuple) else (in_axes,) * len(args)
         if len(given) != len(args):
@@ -76,7 +76,7 @@ def vmap(
         done = [_out(end, place, lead, level) for end, place in zip(ends, places, strict=True)]
         return optree.tree_unflatten(out_tree, done)
 
-    return cast(Any, mapped)
+    return cast(Any, call)
 
 
 def _spread_axes(axes: Axes, tree: optree.PyTreeSpec, name: str) -> list[int | None]:

@@ -8,7 +8,7 @@ from typing import Any, ParamSpec, TypeVar, cast
 
 import optree
 
-from shardwise.errors import checked_function
+from shardwise.errors import check_function
 from shardwise.prim.face import public
 from shardwise.prim.tensor import Tensor
 from shardwise.transform.calls import call_of, write_call
@@ -29,7 +29,7 @@ def checkpoint(fn: Callable[Args, Result]) -> Callable[Args, Result]:
     >>> grad(lambda x: sum(layer(x)))(asarray([0.0])).item() == 2.718281828459045
     True
     """
-    checked_function(fn, "checkpoint")
+    check_function(fn, "checkpoint")
     body = cast(Callable[..., Any], fn)
 
     @wraps(fn)

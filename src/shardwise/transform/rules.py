@@ -9,7 +9,7 @@ from typing import Any, NamedTuple, cast
 import numpy as np
 import optree
 
-from shardwise.errors import BindingError, DerivativeError, checked_function
+from shardwise.errors import BindingError, DerivativeError, check_function
 from shardwise.layout.layout import Shape
 from shardwise.layout.placement import ReduceOp, reductions_of
 from shardwise.prim.arithmetic.reduce import reduce
@@ -63,7 +63,7 @@ class custom_vjp(_Custom):
 
     def __init__(self, fn: Function, forward: Function | None = None, backward: Function | None = None) -> None:
         """Take a function, and its rules if they are known."""
-        checked_function(fn, "custom_vjp")
+        check_function(fn, "custom_vjp")
         update_wrapper(self, fn)
         self._fn, self._name = fn, getattr(fn, "__name__", "the function")
         self._forward, self._backward = forward, backward
@@ -72,8 +72,8 @@ class custom_vjp(_Custom):
 
     def defvjp(self, forward: Function, backward: Function) -> None:
         """Set the rules."""
-        checked_function(forward, "custom_vjp: forward")
-        checked_function(backward, "custom_vjp: backward")
+        check_function(forward, "custom_vjp: forward")
+        check_function(backward, "custom_vjp: backward")
         self._forward, self._backward = forward, backward
 
     def _inside(self, inside: _Inside) -> Function:
@@ -126,7 +126,7 @@ class custom_jvp(_Custom):
 
     def __init__(self, fn: Function, rule: Function | None = None) -> None:
         """Take a function, and its rule if it is known."""
-        checked_function(fn, "custom_jvp")
+        check_function(fn, "custom_jvp")
         update_wrapper(self, fn)
         self._fn, self._name, self._rule = fn, getattr(fn, "__name__", "the function"), rule
         if rule is not None:
@@ -134,7 +134,7 @@ class custom_jvp(_Custom):
 
     def defjvp(self, rule: Function) -> None:
         """Set the rule."""
-        checked_function(rule, "custom_jvp: rule")
+        check_function(rule, "custom_jvp: rule")
         self._rule = rule
 
     def _inside(self, inside: _Inside) -> Function:

@@ -201,7 +201,7 @@ class Dog:
     def forget(self) -> None:
         self.forgot += 1
 
-    def gone(self, ranks: Any, patience: float) -> list[Peer]:
+    def find_gone(self, ranks: Any, patience: float) -> list[Peer]:
         self.asked.append((list(ranks), patience))
         return [self.peers[rank] for rank in ranks if self.peers[rank].gone is not None]
 
@@ -423,15 +423,15 @@ def test_other_failures_of_the_library_are_told_with_the_place(monkeypatch: pyte
 def test_what_never_came_tells_why(monkeypatch: pytest.MonkeyPatch) -> None:
     begins = "a value that was under way at sequence 6, or made of it, never came:\n  "
     alone = Alone(monkeypatch)
-    found = alone.guard.unfinished(6)
+    found = alone.guard.explain_unfinished(6)
     assert (type(found), str(found)) == (CollectiveError, begins + "NCCL was stopped.")
     assert (found.ranks, found.step, found.sequence) == ((0,), "", 6)
     assert alone.dog.asked == [([1, 2, 3], 5.0)]
     alone.dog.peers[2].gone, alone.dog.sequence = "it crashed", 8
-    found = alone.guard.unfinished(6)
+    found = alone.guard.explain_unfinished(6)
     assert isinstance(found, RankLost)
     assert (found.ranks, found.step, found.sequence) == ((2,), "reading", 8)
-    again = alone.guard.unfinished(6)
+    again = alone.guard.explain_unfinished(6)
     assert str(again) == str(found)
     assert len(alone.dog.asked) == 2  # the error that is known is not asked for again
 

@@ -47,7 +47,7 @@ def test_heartbeats_come_with_the_last_sequence(pair: Pair) -> None:
 def test_who_says_goodbye_has_left(pair: Pair) -> None:
     one, other = pair
     one.end("it left with ValueError", clean=False)
-    (peer,) = other.gone([0], 20.0)
+    (peer,) = other.find_gone([0], 20.0)
     assert (peer.gone, peer.clean, peer.follows) == ("it left with ValueError", False, False)
     assert str(peer) == "rank 0: it left with ValueError; last sequence 0"
 
@@ -56,7 +56,7 @@ def test_who_goes_without_a_goodbye_was_killed(pair: Pair) -> None:
     one, other = pair
     for channel in one._channels.values():
         channel.socket.shutdown(socket.SHUT_RDWR)
-    (peer,) = other.gone([0], 20.0)
+    (peer,) = other.find_gone([0], 20.0)
     assert peer.gone == CLOSED == "its connection closed without a goodbye: it was killed, or crashed"
     other.woken.settimeout(20)
     assert other.woken.recv(8)
@@ -68,7 +68,7 @@ def test_bad_news_reach_the_other_and_who_then_goes_follows(pair: Pair) -> None:
     assert soon(lambda: other.stopped is not None)
     assert (other.stopped or {})["text"] == "rank 7 was lost"
     assert (other.stopped or {})["by"] == 0
-    assert other.gone([0], 0.0) == []
+    assert other.find_gone([0], 0.0) == []
     one.end("it left, cleanly", clean=True)
     assert soon(lambda: other.peers[0].gone is not None)
     assert other.peers[0].follows
@@ -82,7 +82,7 @@ def test_who_leaves_says_what_stopped_it() -> None:
     first.stop(error="RankLost", text="rank 7 was lost", ranks=[7], step="", sequence=1)
     assert soon(lambda: second.stopped is not None)
     second.end("it left, cleanly", clean=True)
-    (peer,) = third.gone([1], 20.0)
+    (peer,) = third.find_gone([1], 20.0)
     assert peer.follows
     assert third.stopped is not None
     assert (third.stopped["by"], third.stopped["text"]) == (0, "rank 7 was lost")
@@ -97,7 +97,7 @@ def test_what_was_said_before_one_was_killed_is_heard_before() -> None:
     Channel(ends[0][0], 2).send(said.encode())
     ends[1][0].close()
     watchdog = Watchdog({rank: Channel(end, rank) for rank, (_, end) in ends.items()}, 0.05)
-    (peer,) = watchdog.gone([1], 20.0)
+    (peer,) = watchdog.find_gone([1], 20.0)
     assert (peer.gone, peer.follows) == (CLOSED, False)
     assert (watchdog.stopped or {})["text"] == "why"
     ends[0][0].close()
@@ -263,7 +263,7 @@ def test_a_loss_is_told_with_the_ranks(alone: Alone) -> None:
     assert alone.hear(1) == [1]
     assert alone.losses == [[3], [1, 3]]
     assert alone.dog.peers[1].gone == CLOSED
-    assert [peer.rank for peer in alone.dog.gone([1, 2, 3], 0.0)] == [1, 3]
+    assert [peer.rank for peer in alone.dog.find_gone([1, 2, 3], 0.0)] == [1, 3]
 
 
 def test_a_goodbye_with_a_cause_follows_it(alone: Alone) -> None:

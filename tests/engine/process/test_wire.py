@@ -69,7 +69,7 @@ class Watch:
     def failure(self, error: Exception, sequence: int, call: Call) -> Exception:
         return EngineError(f"call {sequence} failed: {error}.")
 
-    def unfinished(self, sequence: int) -> Exception:
+    def explain_unfinished(self, sequence: int) -> Exception:
         return EngineError(f"what call {sequence} brings never came.")
 
     def give_up(self, error: BaseException) -> None:

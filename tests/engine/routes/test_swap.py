@@ -49,8 +49,8 @@ def test_both_reduce_all_that_they_need_in_the_same_order(plan: Plan) -> None:
     assert isinstance(swap, SwapMove)
     for slot in range(plan.src.mesh.num_devices):
         held = plan.dst.tiling(plan.shape).box(slot)
-        assert sum(box_size(box) for _, box in swap.reduced(slot)) == box_size(held)
-        for tile, box in swap.reduced(slot):
+        assert sum(box_size(box) for _, box in swap.boxes_to_reduce(slot)) == box_size(held)
+        for tile, box in swap.boxes_to_reduce(slot):
             terms = swap.shares.src.sources(tile, slot, swap.shares.pending)
             assert len(terms) == 2
             assert slot in terms

@@ -12,11 +12,11 @@ from shardwise.ir.elementwise.scalars import (
     INTEGERS,
     UNARY,
     as_signed,
+    as_unsigned,
     leading_zeros,
     sigmoid,
     trailing_zeros,
     truncating_divide,
-    unsigned,
 )
 
 SMALL = [-128, -127, -100, -7, -2, -1, 0, 1, 2, 3, 7, 100, 127]
@@ -88,8 +88,8 @@ def test_a_bool_is_an_int_of_one_bit() -> None:
         assert bool(INTEGERS["mul"](x, y)[0]) == (a and b)
     assert as_signed(np.array([True, False])).tolist() == [-1, 0]
     assert as_signed(np.array([5])).tolist() == [5]
-    assert unsigned(np.array([-1], "int16")).tolist() == [65535]
-    assert unsigned(np.array([1.5])).tolist() == [1.5]
+    assert as_unsigned(np.array([-1], "int16")).tolist() == [65535]
+    assert as_unsigned(np.array([1.5])).tolist() == [1.5]
 
 
 def test_zero_bits_are_counted_from_both_ends() -> None:

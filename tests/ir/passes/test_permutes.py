@@ -5,7 +5,7 @@ import pytest
 from xdsl.dialects.builtin import i32
 
 from shardwise.ir.passes.layouts import local_type
-from shardwise.ir.passes.permutes import permuted
+from shardwise.ir.passes.permutes import permute_shard
 from shardwise.layout.layout import Layout
 from shardwise.plan.plan import plan_reshard
 from tests.ir.passes.devices import mesh_named, module_written, run_written
@@ -32,11 +32,11 @@ def test_every_device_gets_its_new_part_in_one_message(mesh, src, dst, shape: tu
     inputs = [whole[tuple(slice(*s) for s in a.box(shape, d))] for d in range(mesh.num_devices)]
     kind = local_type(a, shape, i32)
     with counted() as traffic:
-        made = run_written(mesh, lambda w, x: [permuted(w, x, step, shape)], [kind], [inputs])
+        made = run_written(mesh, lambda w, x: [permute_shard(w, x, step, shape)], [kind], [inputs])
     for device, got in enumerate(made):
         np.testing.assert_array_equal(got, whole[tuple(slice(*s) for s in b.box(shape, device))])
     assert traffic.bytes == step.received.total
-    module, _ = module_written(mesh, lambda w, x: [permuted(w, x, step, shape)], [kind])
+    module, _ = module_written(mesh, lambda w, x: [permute_shard(w, x, step, shape)], [kind])
     names = [op.name for op in module.walk()]
     assert names.count("shard.send") == names.count("shard.recv") == 1
     assert names.count("scf.if") == 2  # who stays where it is sends nothing

@@ -5,7 +5,7 @@ import pytest
 from xdsl.dialects.builtin import i32
 
 from shardwise.ir.passes.layouts import local_type
-from shardwise.ir.passes.swaps import swapped
+from shardwise.ir.passes.swaps import swap_axes
 from shardwise.layout.layout import Layout
 from tests.ir.passes.devices import mesh_named, module_written, run_written
 
@@ -33,8 +33,8 @@ def test_every_device_gets_its_new_part_by_one_op(name: str) -> None:
     inputs = [whole[tuple(slice(*s) for s in a.box(shape, d))] for d in range(6)]
     kind = local_type(a, shape, i32)
     for device, got in enumerate(
-        run_written(MESH, lambda w, x: [swapped(w, x, a, shape, less, more)], [kind], [inputs])
+        run_written(MESH, lambda w, x: [swap_axes(w, x, a, shape, less, more)], [kind], [inputs])
     ):
         np.testing.assert_array_equal(got, whole[tuple(slice(*s) for s in b.box(shape, device))], f"device {device}")
-    module, _ = module_written(MESH, lambda w, x: [swapped(w, x, a, shape, less, more)], [kind])
+    module, _ = module_written(MESH, lambda w, x: [swap_axes(w, x, a, shape, less, more)], [kind])
     assert [op.name for op in module.walk()].count("shard.all_to_all") == 1

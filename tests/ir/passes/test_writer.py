@@ -10,7 +10,7 @@ from xdsl.dialects.builtin import DYNAMIC_INDEX, IndexType, TensorType, f32, i1,
 from xdsl.ir import Block, SSAValue
 
 from shardwise.ir.passes.layouts import local_type
-from shardwise.ir.passes.writer import Writer, fitted, formula, tensor_type
+from shardwise.ir.passes.writer import Writer, entry_for_device, formula, tensor_type
 from shardwise.ir.types import element_type
 from shardwise.layout.cut import Cut
 from shardwise.layout.layout import Layout
@@ -234,12 +234,12 @@ def test_a_table_that_is_none_is_not_taken_for_one() -> None:
 
 @pytest.mark.parametrize("table", [(0, 1, 2, 10, 11, 12), (4,) * 6, (3, 1, 4, 1, 5, 9), (None, 1, 4, 1, None, 9)])
 def test_a_fitted_table_gives_each_device_its_entry(table: tuple[int | None, ...]) -> None:
-    got = run_written(MESH, lambda w: [fitted(w, MESH, [0, 1], table), w.value(0)])
+    got = run_written(MESH, lambda w: [entry_for_device(w, MESH, [0, 1], table), w.value(0)])
     assert all(n is None or int(found) == n for n, (found, _) in zip(table, got, strict=True))
-    turned = run_written(MESH, lambda w: [fitted(w, MESH, [1, 0], table), w.value(0)])
+    turned = run_written(MESH, lambda w: [entry_for_device(w, MESH, [1, 0], table), w.value(0)])
     for (x, y), (found, _) in zip(PLACES, turned, strict=True):
         assert table[2 * y + x] is None or int(found) == table[2 * y + x]
     w = Writer(Block())
-    assert isinstance(fitted(w, MESH, [0, 1], table), int) == (table == (4,) * 6)
+    assert isinstance(entry_for_device(w, MESH, [0, 1], table), int) == (table == (4,) * 6)
     tables = [op for op in w.top if op.name == "tensor.extract"]
     assert bool(tables) == (3 in table or None in table)

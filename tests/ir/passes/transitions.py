@@ -14,7 +14,7 @@ from shardwise.ir.interpret.shards import cut
 from shardwise.ir.module.shardings import Sharding
 from shardwise.ir.passes.layouts import local_type
 from shardwise.ir.passes.partitioning import Reshard, partition_with_plans
-from shardwise.ir.passes.resharding import resharded
+from shardwise.ir.passes.resharding import reshard
 from shardwise.ir.passes.writer import Writer
 from shardwise.ir.shard import GridOp, ShardingOp, ShardOp
 from shardwise.layout.layout import Layout
@@ -85,7 +85,7 @@ def check_sums(grid: tuple[int, ...], shape: tuple[int, ...], src: Split, partia
     before = Layout(mesh, before.dims, [f"axis{a}" for a in partial])
     block = Block(arg_types=[local_type(before, shape, i32)])
     writer = Writer(block)
-    result, plan = resharded(writer, block.args[0], before, after, shape)
+    result, plan = reshard(writer, block.args[0], before, after, shape)
     block.add_op(ReturnOp(result))
     writer.finish(block)
     kinds = [block.args[0].type], [result.type]

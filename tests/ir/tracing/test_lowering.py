@@ -10,7 +10,7 @@ import shardwise as sw
 from shardwise import Cut, DeviceMesh, Layout, P, ReduceOp, shard
 from shardwise.errors import ProgramError
 from shardwise.ir import print_module, trace
-from shardwise.ir.tracing.lowering import FORMULAS, LOWERINGS, lowered
+from shardwise.ir.tracing.lowering import FORMULAS, LOWERINGS, lower
 from shardwise.prim.arithmetic.reduce import reduce
 from shardwise.prim.bind import Node
 from shardwise.prim.primitive import Primitive
@@ -118,7 +118,7 @@ def test_a_row_that_is_not_known_is_refused_by_name() -> None:
     node: Any = Node.__new__(Node)
     object.__setattr__(node, "row", row)
     with pytest.raises(ProgramError) as caught:
-        lowered(nothing, node, [])
+        lower(nothing, node, [])
     text = str(caught.value)
     assert text.startswith("conjure cannot be written as ops on whole tensors, so it cannot be traced.\n  rows: ")
     assert all(name in text for name in (*FORMULAS, *LOWERINGS, "relayout"))

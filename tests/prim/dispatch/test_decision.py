@@ -25,7 +25,7 @@ from shardwise import (
 )
 from shardwise.engine.job import RESULT
 from shardwise.prim.dispatch.candidates import Candidate
-from shardwise.prim.dispatch.decision import apply, passing, reached
+from shardwise.prim.dispatch.decision import apply, passing, recut_for_reach
 from shardwise.prim.dispatch.rule import Rule, elementwise_rule
 from tests.plan.cases import mesh_of
 from tests.prim.cases import assert_holds, spread
@@ -171,8 +171,8 @@ class Shifted:
 def test_what_reaches_over_ends_has_cuts_of_its_own() -> None:
     own = Layout(MESH, ["y"], ["x"], "max")
     way = Candidate((own,), own, 7)
-    assert reached(Shifted(False), way) is None
-    found = reached(Shifted(True), way)
+    assert recut_for_reach(Shifted(False), way) is None
+    found = recut_for_reach(Shifted(True), way)
     assert found is not None
     assert found.operands == (Layout(MESH, [Cut("y", halo=(0, 1))], ["x"], "max"),)
     assert found.out is Layout(MESH, [Cut("y", split="chunk")], ["x"], "max")
@@ -333,7 +333,7 @@ def test_ways_that_reach_too_far_are_passed_over() -> None:
 
 def test_a_way_of_nothing_pending_is_cut_anew_too() -> None:
     own = Layout(MESH, ["y"])
-    found = reached(Shifted(True), Candidate((own,), own))
+    found = recut_for_reach(Shifted(True), Candidate((own,), own))
     assert found is not None
     assert found.out is Layout(MESH, [Cut("y", split="chunk")])
 

@@ -20,7 +20,7 @@ from shardwise import (
 from shardwise.prim.arithmetic.broadcast import sum_to
 from shardwise.prim.arithmetic.cumulate import cumulate
 from shardwise.prim.arithmetic.softmax import softmax
-from shardwise.prim.dispatch.operands import brought, carried, may_carry, may_send, rehearsed, whole
+from shardwise.prim.dispatch.operands import carry, fetch_operands, may_carry, may_send, rehearse, whole
 from shardwise.prim.movement.borders import stretches, surround
 from tests.ops.cases import sent
 
@@ -41,8 +41,8 @@ class Noting(GreedyReshard):
 def test_a_solver_of_ones_own_is_asked_about_both_kinds():
     Noting.notes.clear()
     with mode(Noting()):
-        brought("first", [X], [WHOLE])
-        carried("second", X, (0,), X, WHOLE)
+        fetch_operands("first", [X], [WHOLE])
+        carry("second", X, (0,), X, WHOLE)
     assert Noting.notes == [("first", 4 * 6 * 8), ("second", 4 * 6 * 8)]
 
 
@@ -51,7 +51,7 @@ def test_results_may_be_resolved_under_partials_only_and_nothing_else_sent():
     with mode(PartialsOnly()):
         assert not whole("an op", X, (0,), pending).layout.partial
         with pytest.raises(LayoutError, match="PartialsOnly does not allow what this sends"):
-            carried("an op", X, (0,), X, WHOLE)
+            carry("an op", X, (0,), X, WHOLE)
     with (
         mode(NoReshard()),
         pytest.raises(LayoutError, match=r"an op at .* of its own \(96 bytes in all\)"),
@@ -60,7 +60,7 @@ def test_results_may_be_resolved_under_partials_only_and_nothing_else_sent():
 
 
 def test_a_rehearsal_sends_nothing_and_finds_all_plans():
-    plans, size = sent(lambda: rehearsed(lambda x: roll(x, 3), X))
+    plans, size = sent(lambda: rehearse(lambda x: roll(x, 3), X))
     assert size == 0
     assert sum(plan.received.total for plan in plans) == sent(lambda: roll(X, 3))[1] > 0
 
@@ -85,7 +85,7 @@ def test_a_question_says_what_the_operands_are_and_where_they_go():
     flat = Layout.replicated(MESH, 2)
     Asked.questions.clear()
     with mode(Asked()):
-        got = brought("an op", [X, y], [WHOLE, flat])
+        got = fetch_operands("an op", [X, y], [WHOLE, flat])
     ((question, (way,)),) = Asked.questions
     assert [t.layout for t in got] == [WHOLE, flat]
     assert [t.numpy().tolist() for t in got] == [X.numpy().tolist(), y.numpy().tolist()]
@@ -110,7 +110,7 @@ def test_what_an_op_sends_of_its_own_is_asked_with_the_operands_as_they_are():
 def test_nobody_is_asked_about_what_stays_where_it_is():
     Asked.questions.clear()
     with mode(Asked()):
-        assert carried("an op", X, (0,), X, X.layout) is X
+        assert carry("an op", X, (0,), X, X.layout) is X
         may_carry("an op", X, (0,), X, X.layout)
         assert whole("an op", X, (0,), X) is X
         assert Asked.questions == []
@@ -119,7 +119,7 @@ def test_nobody_is_asked_about_what_stays_where_it_is():
 
 
 def test_a_value_that_was_carried_is_whole_everywhere():
-    got = carried("an op", X, (0,), X, WHOLE)
+    got = carry("an op", X, (0,), X, WHOLE)
     assert got.layout is WHOLE
     assert got.numpy().tolist() == X.numpy().tolist()
     pending = shard(np.array([1.0, 2.0]), MESH, P(unreduced=["x"]))
@@ -129,7 +129,7 @@ def test_a_value_that_was_carried_is_whole_everywhere():
 
 
 def test_a_rehearsal_hears_of_operands_that_are_brought_and_begins_anew():
-    plans = [rehearsed(lambda x, y: x + y, X, shard(np.ones(8), MESH, Layout(MESH, [None], ["x"]))) for _ in range(2)]
+    plans = [rehearse(lambda x, y: x + y, X, shard(np.ones(8), MESH, Layout(MESH, [None], ["x"]))) for _ in range(2)]
     assert [[plan.received.total for plan in heard] for heard in plans] == [[4 * 3 * 2 * 8]] * 2
 
 

@@ -19,7 +19,7 @@ from shardwise import (
     vjp,
 )
 from shardwise.engine.storage import storage_of
-from shardwise.prim.dispatch.per_device import made, taken, worked
+from shardwise.prim.dispatch.per_device import make_arrays, map_shards, take_shards
 from tests.layout.oracle import held_box
 from tests.prim.cases import SHAPES, host_meshes, layouts_for
 
@@ -30,7 +30,7 @@ def test_the_abstract_engine_does_not_run_kernels() -> None:
 
     with engine_context(AbstractEngine()):
         x = asarray(np.ones(2, "int8"))
-        out = worked(fail, [x], x.layout, (3,))
+        out = map_shards(fail, [x], x.layout, (3,))
     assert (out.arrays[0].shape, out.dtype) == ((3,), np.dtype("int8"))
 
 
@@ -43,7 +43,7 @@ def test_a_kernel_is_told_where_its_result_lies() -> None:
         seen.append((place.device, place.box, place.shape))
         return array + place.box[0][0]
 
-    out = worked(kernel, [x], x.layout, x.shape)
+    out = map_shards(kernel, [x], x.layout, x.shape)
     assert seen == [(0, ((0, 3),), (3,)), (1, ((3, 5),), (2,))]
     np.testing.assert_array_equal(out.numpy(), [0, 0, 0, 3, 3])
 
@@ -74,7 +74,7 @@ def test_each_array_of_a_result_is_made_once_by_its_first_holder(data, mesh, sha
         assert place.box == held_box(layout, shape, place.device)
         return np.zeros(place.shape, "int8")
 
-    x = made(kernel, [], layout, shape, np.dtype("int8"), current_engine())
+    x = make_arrays(kernel, [], layout, shape, np.dtype("int8"), current_engine())
     assert tuple(seen) == storage_of(layout, shape).firsts
     assert x.layout is layout
 
@@ -82,7 +82,7 @@ def test_each_array_of_a_result_is_made_once_by_its_first_holder(data, mesh, sha
 def test_arrays_are_taken_as_they_are() -> None:
     mesh = DeviceMesh((2,), ("x",))
     x = shard(np.arange(4), mesh, P("x"))
-    swapped = taken(x, x.layout, x.shape, lambda device: 1 - device)
+    swapped = take_shards(x, x.layout, x.shape, lambda device: 1 - device)
     assert swapped.arrays[0] is x.arrays[1]
     np.testing.assert_array_equal(swapped.numpy(), [2, 3, 0, 1])
 
@@ -95,9 +95,9 @@ def test_views_take_no_memory_and_others_do() -> None:
     with engine_context(engine):
         x = shard(np.ones(8), DeviceMesh((2,), ("x",)), P("x"))
         before = engine.live
-        seen = worked(lambda place, a: a, [x], x.layout, x.shape, view=True)
+        seen = map_shards(lambda place, a: a, [x], x.layout, x.shape, view=True)
         assert engine.live == before
-        other = worked(lambda place, a: a, [x], x.layout, x.shape)
+        other = map_shards(lambda place, a: a, [x], x.layout, x.shape)
         assert engine.live == before + 32
         assert seen.shape == other.shape == (8,)
 
@@ -105,8 +105,8 @@ def test_views_take_no_memory_and_others_do() -> None:
 def test_the_dtype_is_that_of_the_first_operand_unless_it_is_given() -> None:
     mesh = DeviceMesh((2,), ("x",))
     x, y = shard(np.ones(4, "int8"), mesh, P("x")), shard(np.ones(4, "float32"), mesh, P("x"))
-    assert worked(lambda place, a, b: a, [x, y], x.layout, x.shape).dtype == "int8"
-    assert worked(lambda place, a, b: b, [x, y], x.layout, x.shape, y.dtype).dtype == "float32"
+    assert map_shards(lambda place, a, b: a, [x, y], x.layout, x.shape).dtype == "int8"
+    assert map_shards(lambda place, a, b: b, [x, y], x.layout, x.shape, y.dtype).dtype == "float32"
 
 
 def test_each_call_of_a_kernel_is_counted() -> None:
@@ -115,11 +115,11 @@ def test_each_call_of_a_kernel_is_counted() -> None:
     counters = current_engine().counters
     for operands in ([x], [x, x], [x, x, x]):
         counters.reset()
-        made = worked(lambda place, *some: sum(some), operands, x.layout, x.shape)
+        made = map_shards(lambda place, *some: sum(some), operands, x.layout, x.shape)
         assert counters.kernel_calls == 2
         assert made.numpy().tolist() == (len(operands) * np.arange(6.0)).tolist()
     counters.reset()
-    cut = worked(lambda place, a, b: a * b[slice(*place.box[0])], [x, y], x.layout, x.shape)
+    cut = map_shards(lambda place, a, b: a * b[slice(*place.box[0])], [x, y], x.layout, x.shape)
     assert cut.numpy().tolist() == (np.arange(6.0) ** 2).tolist()
     assert counters.kernel_calls == 2
 
@@ -129,9 +129,11 @@ def test_scalars_of_numpy_become_arrays(shape: tuple[int, ...]) -> None:
     mesh = DeviceMesh((2,), ("x",))
     x = shard(np.ones(shape), mesh, P())
     for operands in ([x], [x, x]):
-        out = worked(lambda place, *some: some[0].sum() if not shape else some[0], operands, x.layout, shape)
+        out = map_shards(lambda place, *some: some[0].sum() if not shape else some[0], operands, x.layout, shape)
         assert all(type(array) is np.ndarray for array in out.arrays)
-    bare = made(lambda place: np.float64(3.0), [], Layout.replicated(mesh, 0), (), np.dtype(float), current_engine())
+    bare = make_arrays(
+        lambda place: np.float64(3.0), [], Layout.replicated(mesh, 0), (), np.dtype(float), current_engine()
+    )
     assert [type(array) for array in bare.arrays] == [np.ndarray]
     assert bare.item() == 3.0
 
@@ -139,9 +141,9 @@ def test_scalars_of_numpy_become_arrays(shape: tuple[int, ...]) -> None:
 def test_arrays_of_torch_stay_what_they_are_also_without_dims() -> None:
     torch = pytest.importorskip("torch")
     x = shard(torch.tensor(2.0), DeviceMesh((2,), ("x",)), P())
-    out = worked(lambda place, a: a + 1, [x], x.layout, ())
+    out = map_shards(lambda place, a: a + 1, [x], x.layout, ())
     assert isinstance(out.arrays[0], torch.Tensor)
-    bare = made(lambda place: torch.tensor(3.0), [], x.layout, (), x.dtype, current_engine())
+    bare = make_arrays(lambda place: torch.tensor(3.0), [], x.layout, (), x.dtype, current_engine())
     assert isinstance(bare.arrays[0], torch.Tensor)
 
 
@@ -156,7 +158,7 @@ def test_kernels_see_one_library(which: str) -> None:
         seen.extend(map(type, some))
         return some[0]
 
-    worked(kernel, operands, operands[0].layout, (4,))
+    map_shards(kernel, operands, operands[0].layout, (4,))
     assert set(seen) == {torch.Tensor if "t" in which else np.ndarray}
     assert len(seen) == 2 * len(which)
 
@@ -165,14 +167,14 @@ def test_arrays_are_taken_in_the_order_of_the_new_layout() -> None:
     mesh = DeviceMesh((2, 3), ("x", "y"))
     x = shard(np.arange(6), mesh, P(("x", "y")))
     turned = Layout(mesh, [("y", "x")])
-    y = taken(x, turned, (6,))
+    y = take_shards(x, turned, (6,))
     # Every device holds what it held: device (i, j) is part 2 j + i of the new order.
     assert y.numpy().tolist() == [0, 3, 1, 4, 2, 5]
     assert [y.local(d).tolist() for d in range(6)] == [[d] for d in range(6)]
     assert y.layout is turned
-    same = taken(x, x.layout, (6,))
+    same = take_shards(x, x.layout, (6,))
     assert all(a is b for a, b in zip(same.arrays, x.arrays, strict=True))
-    spread = taken(x, turned, (6,), lambda device: 5 - device)
+    spread = take_shards(x, turned, (6,), lambda device: 5 - device)
     assert [spread.local(d).tolist() for d in range(6)] == [[5 - d] for d in range(6)]
 
 
@@ -182,7 +184,7 @@ def test_taking_makes_no_memory_on_the_abstract_engine() -> None:
     with engine_context(engine):
         x = shard(np.zeros(6), mesh, P(("x", "y")))
         before = engine.live
-        y = taken(x, Layout(mesh, [("y", "x")]), (6,))
-        z = made(lambda place: None, [], x.layout, (6,), np.dtype("int16"), engine)
+        y = take_shards(x, Layout(mesh, [("y", "x")]), (6,))
+        z = make_arrays(lambda place: None, [], x.layout, (6,), np.dtype("int16"), engine)
         assert (y.shape, y.arrays[0].shape, z.arrays[0].dtype) == ((6,), (1,), np.dtype("int16"))
         assert engine.live == before + 2

@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from shardwise import CPU, DeviceMesh, P, shard
-from shardwise.prim.movement.mirror import mirror, mirrored
+from shardwise.prim.movement.mirror import mirror, mirror_layout
 from tests.ops.cases import agrees, lacking, sent, tensors, transposed
 from tests.prim.cases import layouts_for
 
@@ -50,7 +50,7 @@ def test_the_middle_of_an_odd_number_of_devices_keeps_what_it_has():
 def test_devices_that_are_one_and_the_same_are_told_apart():
     mesh = DeviceMesh((2,), ("x",), [CPU(0)] * 2)
     layout = P("x").to_layout(1, mesh)
-    source, target, opposite = mirrored(layout, layout, (5,), (0,))
+    source, target, opposite = mirror_layout(layout, layout, (5,), (0,))
     assert len(set(source.mesh.devices)) == len(set(target.mesh.devices)) == 2
     assert opposite == (1, 0)
     assert mirror(shard(np.arange(5.0), mesh, P("x")), dims=(0,)).numpy().tolist() == [4.0, 3.0, 2.0, 1.0, 0.0]

@@ -6,7 +6,7 @@ import pytest
 from shardwise import CPU, DeviceMesh, P, Tensor, asarray, jvp, shard, to_device, vjp
 from shardwise.prim.movement.parts import (
     join,
-    joined_layout,
+    join_layouts,
     on,
     own_copy,
     stack_parts,
@@ -32,7 +32,7 @@ def test_joined_parts_are_shards_of_one_tensor() -> None:
     for i, piece in enumerate(given):
         assert same(take_part(whole, part=i, dim=1).numpy(), piece.numpy())
         assert take_part(whole, part=i, dim=1).device == CPU(i)
-    assert joined_layout([(2, 1)], [CPU(0)], 0)[0].is_replicated
+    assert join_layouts([(2, 1)], [CPU(0)], 0)[0].is_replicated
 
 
 def test_stacked_parts_come_apart_again() -> None:

@@ -28,12 +28,12 @@ from shardwise.prim.movement.shards import (
     divide_by,
     embed,
     fold,
-    folded,
+    fold_layout,
     lengths_of_terms,
     local_map,
     permute_shards,
     reduce_copies,
-    relabelled,
+    relabel,
     restrict,
     unfold,
 )
@@ -97,22 +97,22 @@ def test_tangents_in_another_layout_are_brought_beside_their_values() -> None:
 
 
 def test_fold_sees_shards_as_terms() -> None:
-    layout, shape = folded(SPLIT, (4, 6), (A,), ReduceOp.MAX)
+    layout, shape = fold_layout(SPLIT, (4, 6), (A,), ReduceOp.MAX)
     assert layout is Layout(MESH, [None, "b"], ["a"], "max")
     assert shape == (2, 6)
     with pytest.raises(
         BindingError, match="reducing over b adds the shards of dim 1 up, so they must be equal; 7 elem"
     ):
-        folded(SPLIT, (4, 7), (B,), ReduceOp.SUM)
+        fold_layout(SPLIT, (4, 7), (B,), ReduceOp.SUM)
     with pytest.raises(BindingError, match="over 3 devices with a halo are not"):
-        folded(Layout(MESH, [None, Cut("b", halo=1)]), (4, 6), (B,), ReduceOp.SUM)
+        fold_layout(Layout(MESH, [None, Cut("b", halo=1)]), (4, 6), (B,), ReduceOp.SUM)
     with pytest.raises(BindingError, match="reduction 'avg' is not defined for int64"):
         fold(shard(np.ones((4, 6), int), MESH, SPLIT), axes=(A,), op=ReduceOp.AVG)
 
 
 def test_relabelled_keeps_every_array() -> None:
     x = shard(np.arange(6.0), MESH, P(("a", "b")))
-    y = relabelled(x, Layout(MESH, ["b"], ["a"]), (3,))
+    y = relabel(x, Layout(MESH, ["b"], ["a"]), (3,))
     assert [a is b for a, b in zip(x.arrays, [y.arrays[y.storage.index(d)] for d in range(6)], strict=True)] == [
         True
     ] * 6
@@ -224,13 +224,13 @@ def test_balanced_lengths_need_no_offsets(lengths: tuple[int, ...]) -> None:
 
 def test_folds_of_uneven_shards_that_are_equal_in_groups() -> None:
     layout = Layout(MESH, [Cut(("a", "b"), offsets=(0, 1, 3, 3, 4, 6, 6)), None])
-    got, shape = folded(layout, (6, 2), (A,), ReduceOp.SUM)
+    got, shape = fold_layout(layout, (6, 2), (A,), ReduceOp.SUM)
     assert got is Layout(MESH, [Cut("b", offsets=(0, 1, 3, 3)), None], ["a"])
     assert shape == (3, 2)
     pending = Layout(MESH, ["b"], ["a"], "max")
-    assert folded(pending, (6,), (B,), ReduceOp.MAX) == (Layout(MESH, [None], ["a", "b"], "max"), (2,))
+    assert fold_layout(pending, (6,), (B,), ReduceOp.MAX) == (Layout(MESH, [None], ["a", "b"], "max"), (2,))
     haloed = Layout(MESH, [Cut("a", halo=1), "b"])
-    assert folded(haloed, (5, 6), (B,), ReduceOp.SUM)[0] is Layout(MESH, [Cut("a", halo=1), None], ["b"])
+    assert fold_layout(haloed, (5, 6), (B,), ReduceOp.SUM)[0] is Layout(MESH, [Cut("a", halo=1), None], ["b"])
 
 
 # -- derivatives of reductions of shards -----------------------------------------------------------------

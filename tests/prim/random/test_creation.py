@@ -9,7 +9,7 @@ from shardwise import AbstractEngine, BindingError, DeviceMesh, Layout, LocalEng
 from shardwise.engine.arrays import identity, is_torch
 from shardwise.layout.placement import reductions_of
 from shardwise.layout.tiling import Box
-from shardwise.prim.random.creation import constant, created, diagonal, progression, whole_progression
+from shardwise.prim.random.creation import constant, create, diagonal, progression, whole_progression
 from tests.prim.cases import DTYPES, SHAPES, assert_holds, host_meshes, layouts_for, values
 
 
@@ -31,7 +31,7 @@ def test_every_device_holds_its_part_of_the_value(case: tuple[Layout, np.ndarray
         assert out.flags.c_contiguous
         out[...] = value[tuple(slice(*interval) for interval in box)]
 
-    made = created(fill, value.shape, value.dtype, layout, engine)
+    made = create(fill, value.shape, value.dtype, layout, engine)
     assert engine.counters.total == 0
     assert_holds(made, layout, value)
 
@@ -40,7 +40,7 @@ def test_every_device_holds_its_part_of_the_value(case: tuple[Layout, np.ndarray
 def test_one_device_of_a_group_contributes_the_value_and_the_others_nothing(op: ReduceOp):
     dtype = np.dtype(float if op in reductions_of(np.dtype(float)) else int)
     layout = P(unreduced={"x": op}).to_layout(1, DeviceMesh((3,), ("x",)))
-    made = created(constant(5), (2,), dtype, layout, LocalEngine())
+    made = create(constant(5), (2,), dtype, layout, LocalEngine())
     others = 5 if op is ReduceOp.AVG else identity(op, dtype)
     assert [made.local(device).tolist() for device in range(3)] == [[5, 5], [others] * 2, [others] * 2]
     assert made.numpy().tolist() == [5, 5]
@@ -49,7 +49,7 @@ def test_one_device_of_a_group_contributes_the_value_and_the_others_nothing(op: 
 def test_a_reduction_that_the_dtype_does_not_have_is_refused():
     layout = P(unreduced={"x": "band"}).to_layout(0, DeviceMesh((2,), ("x",)))
     with pytest.raises(BindingError, match="float64"):
-        created(constant(1.0), (), np.dtype(float), layout, LocalEngine())
+        create(constant(1.0), (), np.dtype(float), layout, LocalEngine())
 
 
 def test_the_abstract_engine_fills_nothing():
@@ -57,14 +57,14 @@ def test_the_abstract_engine_fills_nothing():
         raise AssertionError
 
     layout = P("x", "y").to_layout(2, DeviceMesh((2**10, 2**10), ("x", "y")))
-    made = created(fail, (2**20, 2**20), np.dtype("float32"), layout, AbstractEngine())
+    made = create(fail, (2**20, 2**20), np.dtype("float32"), layout, AbstractEngine())
     assert made.arrays[12345].shape == (1024, 1024)
 
 
 def test_the_library_is_that_of_another_tensor():
     torch = pytest.importorskip("torch")
     like = asarray(torch.ones(2, dtype=torch.bfloat16))
-    made = created(constant(3), (2,), like.dtype, like.layout, like.engine, like)
+    made = create(constant(3), (2,), like.dtype, like.layout, like.engine, like)
     assert is_torch(made.arrays[0])
     assert made.arrays[0].dtype == torch.bfloat16
     assert np.asarray(made.numpy()).tolist() == [3, 3]

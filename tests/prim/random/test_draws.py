@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from shardwise.layout.tiling import Box
 from shardwise.prim.random import draws
 from shardwise.prim.random.creation import BLOCK
-from shardwise.prim.random.draws import POSITIONS, drawn, workspace
+from shardwise.prim.random.draws import POSITIONS, fill_with, workspace
 from shardwise.prim.random.generator import Key
 
 KEY = Key(3, 141592)
@@ -49,7 +49,7 @@ def boxes(draw: st.DrawFn) -> tuple[tuple[int, ...], Box]:
 def test_an_element_is_drawn_for_its_row_major_position(case: tuple[tuple[int, ...], Box]):
     shape, box = case
     out = np.full([stop - start for start, stop in box], 7, np.uint64)
-    drawn(KEY, where, shape)(out, box)
+    fill_with(KEY, where, shape)(out, box)
     want = np.zeros((), object)
     for (start, stop), size in zip(box, shape, strict=True):
         want = want[..., None] * size + np.arange(start, stop).astype(object)
@@ -66,7 +66,7 @@ def test_a_block_at_a_time_is_drawn_whatever_the_box():
 
     for shape in [(3, BLOCK + 1), (7, 5, 1000), (100_000, 3), (200_000,), (20, BLOCK)]:
         seen.clear()
-        drawn(KEY, draw, shape)(np.empty(shape, np.uint64), tuple((0, n) for n in shape))
+        fill_with(KEY, draw, shape)(np.empty(shape, np.uint64), tuple((0, n) for n in shape))
         assert sum(seen) == prod(shape)
         assert max(seen) <= BLOCK
         assert len(seen) <= 3 * prod(shape) / BLOCK  # and the blocks are not small
@@ -75,7 +75,7 @@ def test_a_block_at_a_time_is_drawn_whatever_the_box():
 def test_a_box_of_a_tensor_far_larger_than_memory():
     shape, box = (2**31, 2**31), ((2**31 - 2, 2**31), (5, 8))
     out = np.empty((2, 3))
-    drawn(KEY, partial(draws.unit, digits=53), shape)(out, box)
+    fill_with(KEY, partial(draws.unit, digits=53), shape)(out, box)
     positions = [(row << 31) + column for row in range(2**31 - 2, 2**31) for column in range(5, 8)]
     want = draws.unit(KEY, at(np.array(positions, np.uint64)), 53)
     assert np.array_equal(out.reshape(-1), want)

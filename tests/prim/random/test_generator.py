@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from shardwise import ArgumentError, BindingError
-from shardwise.prim.random.generator import Key, checked_key, threefry
+from shardwise.prim.random.generator import Key, check_key, threefry
 from tests.prim.cases import jax_of_eight
 
 WORDS = st.integers(0, 2**32 - 1)
@@ -60,7 +60,7 @@ def test_keys_beside_a_key_differ_from_it_and_from_each_other():
     [
         (lambda: Key(0.5, 1), ArgumentError, "two words of 32 bits, got 0.5.\n  random.key"),  # type: ignore[arg-type]
         (lambda: Key(2**32, 1), BindingError, r"below 2\*\*32, got 4294967296"),
-        (lambda: checked_key(7), ArgumentError, "a Key was expected, got 7.\n  random.key"),
+        (lambda: check_key(7), ArgumentError, "a Key was expected, got 7.\n  random.key"),
     ],
 )
 def test_what_is_no_key_says_so(call, error, text):

@@ -8,9 +8,9 @@ from hypothesis import strategies as st
 from shardwise import AbstractEngine, Cut, DeviceMesh, Layout, P, Tensor, current_engine, shard
 from shardwise.engine.abstract import AbstractArrays
 from shardwise.engine.storage import storage_of
-from shardwise.prim.tensor import moved
+from shardwise.prim.tensor import move_to
 from shardwise.prim.views.spans import Span, between, whole_but
-from shardwise.prim.views.windows import cutting, inside, local_slices, window, windowed, within
+from shardwise.prim.views.windows import cutting, inside, local_slices, window, window_layout, within
 from tests.layout.oracle import owned_box, slices
 from tests.ops.cases import agrees, lacking, sent, tensors, transposed
 
@@ -53,7 +53,7 @@ def test_a_device_holds_of_a_window_exactly_what_it_had(data, x):
     index = tuple(data.draw(spans(size)) for size in x.shape)
     numbers = np.arange(x.size).reshape(x.shape)
     part = picked(numbers, index)
-    layout = windowed(x.layout, x.shape, index)
+    layout = window_layout(x.layout, x.shape, index)
     for device in range(x.mesh.num_devices):
         had = set(numbers[slices(owned_box(x.layout, x.shape, device))].ravel().tolist())
         has = part[slices(owned_box(layout, part.shape, device))].ravel().tolist()
@@ -169,7 +169,7 @@ def test_a_window_that_is_cut_in_one_go_is_the_one_in_two_steps(src, dst):
         size = counters.total
         made = Tensor(arrays, target, program.target.shape, x.dtype, x.engine)
         assert np.array_equal(made.numpy(), picked(value, index))
-        _, want = sent(lambda index=index: moved(window(x, index=index), target))
+        _, want = sent(lambda index=index: move_to(window(x, index=index), target))
         assert size == want
 
 

@@ -89,7 +89,7 @@ class CollectiveGuard:
         text = f"{call.step} (sequence {sequence}, at {user_line()}) failed in torch.distributed:\n  {error}"
         return self._stop(CollectiveError(text + KEPT, ranks=call.ranks, step=call.step, sequence=sequence))
 
-    def unfinished(self, sequence: int) -> CollectiveError:
+    def explain_unfinished(self, sequence: int) -> CollectiveError:
         """Return the error that tells why what was under way from a call on never came."""
         reading = Call("reading", (self.rank, *self.watchdog.peers), (), "", "", "", None, None, "")
         error = self._error or self._departure_error(reading.ranks[1:], self.watchdog.sequence, reading)
@@ -172,7 +172,7 @@ class CollectiveGuard:
 
     def _departure_error(self, ranks: Sequence[int], sequence: int, call: Call) -> CollectiveError | None:
         # Who went by itself is to blame, unless it went after something else had happened, of which all were told.
-        gone = [peer for peer in self.watchdog.gone(ranks, NEWS) if not peer.follows]
+        gone = [peer for peer in self.watchdog.find_gone(ranks, NEWS) if not peer.follows]
         first = min(gone, key=lambda peer: peer.clean, default=None)
         cause = self.watchdog.stopped
         if cause is not None and (first is None or not _is_loss(cause, first.rank)):

@@ -89,7 +89,7 @@ class Watchdog:
         for end in (self.woken, self._wakes, self._rouse, self._roused):
             end.close()
 
-    def gone(self, ranks: Iterable[int], patience: float) -> list[Peer]:
+    def find_gone(self, ranks: Iterable[int], patience: float) -> list[Peer]:
         """Return those of some ranks that are gone; before none is, wait a little for the news."""
         with self.changed:
             self.changed.wait_for(

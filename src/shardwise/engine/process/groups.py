@@ -71,7 +71,7 @@ class Groups:
             if not some:
                 return
             end = monotonic() + DRAIN
-            while (waiting := self._unfinished(some)) and monotonic() < end:
+            while (waiting := self._running(some)) and monotonic() < end:
                 sleep(PAUSE)
             self.torn = min([self.torn, *waiting])
             self.abandoned |= set(some)
@@ -79,7 +79,7 @@ class Groups:
                 with suppress(RuntimeError):  # of NCCL, which has given up itself
                     group.abort()
 
-    def _unfinished(self, some: Collection[Ranks]) -> list[int]:
+    def _running(self, some: Collection[Ranks]) -> list[int]:
         # Events of CUDA, since work of NCCL calls itself completed when it has failed.
         return [sequence for sequence, ranks, event in self._flying if ranks in some and not event.query()]
 

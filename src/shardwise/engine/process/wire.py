@@ -40,7 +40,7 @@ class Guard(Protocol):
         """Return the error that tells why the library could not start a call."""
         ...
 
-    def unfinished(self, sequence: int) -> Exception:
+    def explain_unfinished(self, sequence: int) -> Exception:
         """Return the error that tells why what was under way from a call on never came."""
         ...
 
@@ -135,7 +135,7 @@ class Wire:
     def check(self, sequence: int) -> None:
         """Raise if what this process made after a call may depend on something that never came."""
         if sequence >= self.groups.torn and self.guard is not None:
-            raise self.guard.unfinished(int(self.groups.torn))
+            raise self.guard.explain_unfinished(int(self.groups.torn))
 
     def exchange(self, call: Call, out: Bytes, sizes: Sequence[int], outgoing: Bytes, splits: Sequence[int]) -> Pending:
         """Send each member of the group its split of `outgoing`, in order, and take theirs: one library call."""

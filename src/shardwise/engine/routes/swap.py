@@ -21,7 +21,7 @@ from shardwise.plan.transfer import Transfer
 class SwapMove(ReduceMove):
     """Each of two devices receives all that the other contributes."""
 
-    def reduced(self, slot: int) -> Iterator[tuple[Tile, Box]]:
+    def boxes_to_reduce(self, slot: int) -> Iterator[tuple[Tile, Box]]:
         """Yield the boxes that a slot reduces, each with the source tile it lies in."""
         tile = self.shares.dst.tile(slot)
         return iter(()) if tile is None else self.shares.cells(tile)

@@ -11,14 +11,14 @@ import numpy as np
 Function = Callable[..., Any]
 
 
-def unsigned(x: Any) -> Any:
+def as_unsigned(x: Any) -> Any:
     """Return ints as if they had no sign."""
     return x.view(f"uint{8 * x.dtype.itemsize}") if x.dtype.kind == "i" else x
 
 
 def on_unsigned(function: Function) -> Function:
     """Return a function of ints that takes them without a sign."""
-    return lambda *operands: function(*map(unsigned, operands))
+    return lambda *operands: function(*map(as_unsigned, operands))
 
 
 # -- integers ------------------------------------------------------------------------------------------
@@ -59,7 +59,7 @@ def as_signed(x: Any) -> Any:
 
 def leading_zeros(x: Any) -> Any:
     """Return how many zero bits come first."""
-    bits, wide = 8 * x.dtype.itemsize, unsigned(x)
+    bits, wide = 8 * x.dtype.itemsize, as_unsigned(x)
     for shift in (1, 2, 4, 8, 16, 32):  # every bit below the first one that is set becomes set too
         if shift < bits:
             wide = wide | wide >> wide.dtype.type(shift)
@@ -68,7 +68,7 @@ def leading_zeros(x: Any) -> Any:
 
 def trailing_zeros(x: Any) -> Any:
     """Return how many zero bits come last."""
-    wide = unsigned(x)
+    wide = as_unsigned(x)
     return np.bitwise_count(~wide & wide - wide.dtype.type(1)).astype("int64")
 
 

@@ -21,9 +21,9 @@ from shardwise.ir.elementwise.scalars import (
     UNARY,
     Function,
     as_signed,
+    as_unsigned,
     leading_zeros,
     trailing_zeros,
-    unsigned,
 )
 from shardwise.ir.elementwise.tosas import TOSA
 from shardwise.ir.module.program import integer, op_text, property_of
@@ -38,14 +38,14 @@ _SHIFT = ("shl", "shrs", "shru")
 def _guard(name: str) -> Function:
     function = INTEGERS[name]
 
-    def checked(op: Operation, a: Any, b: Any) -> Any:
+    def check_and_compute(op: Operation, a: Any, b: Any) -> Any:
         if name in _DIVIDE and not np.all(b):
             raise ProgramError(f"{op_text(op)} divides by zero.")
-        if name in _SHIFT and np.any(unsigned(b) >= 8 * b.dtype.itemsize):
+        if name in _SHIFT and np.any(as_unsigned(b) >= 8 * b.dtype.itemsize):
             raise ProgramError(f"{op_text(op)} shifts by as many bits as there are, or more.")
         return function(a, b)
 
-    return checked
+    return check_and_compute
 
 
 # -- comparisons ---------------------------------------------------------------------------------------
@@ -65,7 +65,7 @@ def _cmpi(op: Operation, a: Any, b: Any) -> Any:
     if name in ("eq", "ne"):
         return _COMPARISONS[name](a, b)
     how = _COMPARISONS[name[1:]]
-    return how(unsigned(a), unsigned(b)) if name[0] == "u" else how(as_signed(a), as_signed(b))
+    return how(as_unsigned(a), as_unsigned(b)) if name[0] == "u" else how(as_signed(a), as_signed(b))
 
 
 def _cmpf(op: Operation, a: Any, b: Any) -> Any:
@@ -106,19 +106,19 @@ def _bitcast(op: Operation, x: Any) -> Any:
 
 CONVERSIONS: dict[str, Function] = {
     "arith.index_cast": _to(as_signed),
-    "arith.index_castui": _to(unsigned),
+    "arith.index_castui": _to(as_unsigned),
     "arith.extsi": _to(as_signed),
-    "arith.extui": _to(unsigned),
+    "arith.extui": _to(as_unsigned),
     "arith.trunci": _truncate,
     "arith.extf": _to(lambda x: x),
     "arith.truncf": _to(lambda x: x),
     "arith.sitofp": _to(as_signed),
-    "arith.uitofp": _to(unsigned),
+    "arith.uitofp": _to(as_unsigned),
     "arith.fptosi": _to(np.trunc),
     "arith.fptoui": _to(lambda x: np.trunc(x).astype("uint64")),
     "arith.bitcast": _bitcast,
     "index.casts": _to(as_signed),
-    "index.castu": _to(unsigned),
+    "index.castu": _to(as_unsigned),
 }
 
 
@@ -141,7 +141,7 @@ ELEMENTWISE: dict[str, Function] = {
     "math.fma": _plain(lambda a, b, c: a * b + c),
     "math.ctlz": _plain(leading_zeros),
     "math.cttz": _plain(trailing_zeros),
-    "math.ctpop": _plain(lambda x: np.bitwise_count(unsigned(x))),
+    "math.ctpop": _plain(lambda x: np.bitwise_count(as_unsigned(x))),
     "arith.cmpi": _cmpi,
     "index.cmp": _cmpi,
     "arith.cmpf": _cmpf,

@@ -23,12 +23,12 @@ from shardwise.ir.module.values import dtype_of
 
 def _first(count: int, function: Function) -> Function:
     # Later operands are zero points and shifts, which are zero for floats.
-    def checked(op: Operation, *operands: Any) -> Any:
+    def check_and_compute(op: Operation, *operands: Any) -> Any:
         if any(np.any(extra) for extra in operands[count:]):
             raise ProgramError(f"{op_text(op)} has a zero point or shift other than 0, which is not supported.")
         return function(*operands[:count])
 
-    return checked
+    return check_and_compute
 
 
 def _clamp(op: Operation, x: Any) -> Any:

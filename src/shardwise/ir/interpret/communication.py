@@ -123,14 +123,14 @@ def _shift(op: Operation, group: Group, dynamic: Sequence[Value]) -> Prepared:
             source = (at - offset) % size if rotate else at - offset
             inside = 0 <= source < size
             results.append(
-                values[i + (source - at) * step] if inside else _undefined(op, own, "no device shifts to it")
+                values[i + (source - at) * step] if inside else _undefined_value(op, own, "no device shifts to it")
             )
         return results
 
     return (axis, offset, rotate), finish
 
 
-def _undefined(op: Operation, like: Value, why: str) -> Value:
+def _undefined_value(op: Operation, like: Value, why: str) -> Value:
     return undefined_tensor(like.shape, dtype_of(op.results[0].type), f"{op_text(op)} ({why})")
 
 
@@ -208,7 +208,7 @@ def _root(op: Operation, group: Group, dynamic: Sequence[Value]) -> int:
 
 def _on_root(op: Operation, result: Value, root: int, count: int) -> list[Value]:
     # What is undefined off the root.
-    return [result if i == root else _undefined(op, result, "only the root has the result") for i in range(count)]
+    return [result if i == root else _undefined_value(op, result, "only the root has the result") for i in range(count)]
 
 
 def _broadcast(op: Operation, group: Group, dynamic: Sequence[Value]) -> Prepared:
@@ -243,7 +243,7 @@ def _send(scope: Scope, op: Operation, operands: list[Value]) -> Run:
 def _recv(scope: Scope, op: Operation, operands: list[Value]) -> Run:
     group = _group(scope, op, ints_of(op, "grid_axes"))
     assert scope.device is not None
-    nothing = _undefined(op, operands[0], "nothing was sent to it")
+    nothing = _undefined_value(op, operands[0], "nothing was sent to it")
     if property_of(op, "source") is None and len(operands) == 1:
         others = tuple(d for d in group.devices if d != scope.device)
         return [_check_result(op, (yield Receiving(op, scope.device, others, nothing, anyone=True)))]

@@ -195,7 +195,7 @@ def _peak(block: Block, largest: Mapping[SSAValue, int]) -> int | None:
     for value in [*block.args, *(x for op in order for x in op.results)]:
         size = size_of(value) if value not in largest else largest[value]
         if size is None:
-            size = _bound(value, largest)
+            size = _largest_known(value, largest)
         if size is None:
             return None
         start = order[value.owner] + 1 if isinstance(value.owner, Operation) else 0
@@ -214,7 +214,7 @@ def _bodies(op: Operation) -> list[Block]:
     return [block for region in op.regions for block in region.blocks]
 
 
-def _bound(value: SSAValue, largest: Mapping[SSAValue, int]) -> int | None:
+def _largest_known(value: SSAValue, largest: Mapping[SSAValue, int]) -> int | None:
     # A piece is not larger than what it is taken from, nor what is filled than what it is to be.
     known = [largest[x] for x in _near(value) if x in largest]
     return max(known) if known else None

@@ -21,7 +21,7 @@ from shardwise.ir.passes.boundaries import Boundary, annotation_of, layout_of, p
 from shardwise.ir.passes.candidates import End, find_cheapest
 from shardwise.ir.passes.layouts import Grids, local_type
 from shardwise.ir.passes.local_ops import write_local
-from shardwise.ir.passes.resharding import resharded
+from shardwise.ir.passes.resharding import reshard
 from shardwise.ir.passes.rules import rule_of
 from shardwise.ir.passes.sources import is_source, make_source
 from shardwise.ir.passes.writer import Writer
@@ -277,7 +277,7 @@ class DeviceFunction:
             src = Layout.replicated(dst.mesh, dst.rank)
         key = (local, dst)
         if key not in self.known:
-            self.known[key], plan = resharded(self.writer, local, src, dst, shape)
+            self.known[key], plan = reshard(self.writer, local, src, dst, shape)
             if plan is not None:
                 self.moves.append(Reshard(op, plan))
         return self.known[key]

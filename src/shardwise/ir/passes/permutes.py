@@ -16,7 +16,7 @@ from shardwise.layout.layout import Layout, Shape
 from shardwise.plan.steps import Step
 
 
-def permuted(w: Writer, x: SSAValue, step: Step, shape: Shape) -> SSAValue:
+def permute_shard(w: Writer, x: SSAValue, step: Step, shape: Shape) -> SSAValue:
     """Return the shard that a device has after a permute: one message each, to whom and from whom by a formula."""
     src, dst = step.before, step.after
     if (

@@ -11,9 +11,9 @@ from xdsl.ir import SSAValue
 from shardwise.errors import ProgramError
 from shardwise.ir.module.values import dtype_of
 from shardwise.ir.passes.layouts import REDUCTIONS, local_sizes, local_type, numbers
-from shardwise.ir.passes.permutes import permuted
+from shardwise.ir.passes.permutes import permute_shard
 from shardwise.ir.passes.rounds import is_rounded, rounds, truncate
-from shardwise.ir.passes.swaps import swapped
+from shardwise.ir.passes.swaps import swap_axes
 from shardwise.ir.passes.writer import Writer, element_of
 from shardwise.ir.shard import AllGatherOp, AllReduceOp, AllSliceOp, AllToAllOp, ReduceScatterOp, UpdateHaloOp
 from shardwise.layout.axis import Axis, is_disjoint, without
@@ -24,7 +24,7 @@ from shardwise.plan.plan import Plan, plan_reshard
 from shardwise.plan.steps import Step
 
 
-def resharded(w: Writer, x: SSAValue, src: Layout, dst: Layout, shape: Shape) -> tuple[SSAValue, Plan | None]:
+def reshard(w: Writer, x: SSAValue, src: Layout, dst: Layout, shape: Shape) -> tuple[SSAValue, Plan | None]:
     """Return what a device holds after the plan from one layout to another, and the plan; None if there is none."""
     if src is dst:
         return x, None
@@ -37,7 +37,7 @@ def resharded(w: Writer, x: SSAValue, src: Layout, dst: Layout, shape: Shape) ->
         return _between(w, x, src, dst, shape)
     plan = plan_reshard(src, dst, shape, dtype_of(x.type))
     if not shape and src.partial:  # one number is not sent in parts
-        return _summed(w, x, src, src.partial), plan
+        return _sum_over(w, x, src, src.partial), plan
     middle = _middle(plan)
     if middle is not None:
         return _through(w, x, src, middle, dst, shape), plan
@@ -54,7 +54,7 @@ def _between(w: Writer, x: SSAValue, src: Layout, dst: Layout, shape: Shape) -> 
             f" @{dst.mesh.name} of {dst.mesh.num_devices}; all devices run one program.\n"
             "  use grids of equally many devices."
         )
-    x, _ = resharded(w, x, src, src.resolved(), shape)
+    x, _ = reshard(w, x, src, src.resolved(), shape)
     plan = plan_reshard(src, dst, shape, dtype_of(x.type))
     search = replace(plan.search, src=src.resolved(), dst=dst, numbers=(tuple(range(src.mesh.num_devices)),) * 2)
     for step in search.direct(src.resolved(), dst):
@@ -71,9 +71,9 @@ def _layouts(step: Step) -> tuple[Layout, Layout] | None:
 # -- local -----------------------------------------------------------------------------------------------
 
 
-def sliced(w: Writer, x: SSAValue, src: Layout, dst: Layout, shape: Shape) -> SSAValue:
+def slice_shard(w: Writer, x: SSAValue, src: Layout, dst: Layout, shape: Shape) -> SSAValue:
     """Return the part of a shard that a finer layout, or one with smaller halos, leaves to this device."""
-    x, src = _padded(w, x, src, dst, shape)
+    x, src = _pad(w, x, src, dst, shape)
     sizes = list(local_sizes(src, shape))
     offsets = [0] * len(shape)
     left = []
@@ -100,7 +100,7 @@ def sliced(w: Writer, x: SSAValue, src: Layout, dst: Layout, shape: Shape) -> SS
     return w.slice(x, starts, w.sizes(dst, shape))
 
 
-def _padded(w: Writer, x: SSAValue, src: Layout, dst: Layout, shape: Shape) -> tuple[SSAValue, Layout]:
+def _pad(w: Writer, x: SSAValue, src: Layout, dst: Layout, shape: Shape) -> tuple[SSAValue, Layout]:
     # Dims in one piece with what lies outside of the tensor, as far as the halos of the target reach.
     halos = [
         old.halo if old.axes else (max(old.halo[0], new.halo[0]), max(old.halo[1], new.halo[1]))
@@ -123,7 +123,7 @@ def _slice(w: Writer, x: SSAValue, step: Step, shape: Shape) -> SSAValue:
     found = _layouts(step)
     if found is None or step.shares is not None:
         raise ProgramError(f"the step {step} makes values partial, which no op of the dialect does.")
-    return sliced(w, x, *found, shape)
+    return slice_shard(w, x, *found, shape)
 
 
 # -- collectives -----------------------------------------------------------------------------------------
@@ -166,7 +166,7 @@ def _all_to_all(w: Writer, x: SSAValue, step: Step, shape: Shape) -> SSAValue:
     less = {k: a for k, (o, n) in enumerate(zip(src.dims, dst.dims, strict=True)) if (a := remainder(o.axes, n.axes))}
     more = {k: a for k, (o, n) in enumerate(zip(src.dims, dst.dims, strict=True)) if (a := remainder(n.axes, o.axes))}
     if len(less) != 1 or len(more) != 1 or [*less.values()] != [*more.values()]:
-        return swapped(w, x, src, shape, less, more)
+        return swap_axes(w, x, src, shape, less, more)
     (concat, axes), (split, _) = next(iter(less.items())), next(iter(more.items()))
     kind = local_type(dst, shape, element_of(x))
     return w.add(AllToAllOp(kind, src.mesh.name, x, split, concat, grid_axes=numbers(axes)))
@@ -179,10 +179,10 @@ def _all_even(src: Layout, dst: Layout, shape: Shape) -> bool:
 
 def _all_reduce(w: Writer, x: SSAValue, step: Step, shape: Shape) -> SSAValue:
     assert isinstance(step.before, Layout)
-    return _summed(w, x, step.before, step.axes)
+    return _sum_over(w, x, step.before, step.axes)
 
 
-def _summed(w: Writer, x: SSAValue, src: Layout, axes: Sequence[Axis]) -> SSAValue:
+def _sum_over(w: Writer, x: SSAValue, src: Layout, axes: Sequence[Axis]) -> SSAValue:
     assert src.reduce_op is not None
     kind = REDUCTIONS[src.reduce_op]
     return w.add(AllReduceOp(x.type, src.mesh.name, x, grid_axes=numbers(axes), reduction=kind))
@@ -190,19 +190,19 @@ def _summed(w: Writer, x: SSAValue, src: Layout, axes: Sequence[Axis]) -> SSAVal
 
 def _reduce_scatter(w: Writer, x: SSAValue, step: Step, shape: Shape) -> SSAValue:
     found = _layouts(step)
-    if found is None or _scattered(*found, shape) is None:
+    if found is None or _scatter_axes(*found, shape) is None:
         return rounds(w, x, step, shape)
     return _scatter(w, x, *found, shape)
 
 
 def _scatter(w: Writer, x: SSAValue, src: Layout, dst: Layout, shape: Shape) -> SSAValue:
     # What is replicated is sliced, what is pending is reduced and scattered.
-    added = _scattered(src, dst, shape)
+    added = _scatter_axes(src, dst, shape)
     assert added is not None
     assert src.reduce_op is not None
     pairs = enumerate(zip(src.dims, dst.dims, strict=True))
     middle = Layout(src.mesh, [_outer(n.axes, added[k]) if k in added else n for k, (_, n) in pairs])
-    x = sliced(w, x, src.resolved(), middle, shape)
+    x = slice_shard(w, x, src.resolved(), middle, shape)
     sizes, element = list(local_sizes(middle, shape)), element_of(x)
     # What is added up once more is not rounded in between.
     carried = f32 if len(added) > 1 and is_rounded(src.reduce_op, element) else element
@@ -245,7 +245,7 @@ def _through(w: Writer, x: SSAValue, src: Layout, middle: Layout, dst: Layout, s
     return w.cast(x, local_type(dst, shape, element_of(x)))
 
 
-def _scattered(src: Layout, dst: Layout, shape: Shape) -> dict[int, list[Axis]] | None:
+def _scatter_axes(src: Layout, dst: Layout, shape: Shape) -> dict[int, list[Axis]] | None:
     # Per dim the innermost axes, which become cuts by being reduced; None if it is no reduce_scatter of equal shards.
     added: dict[int, list[Axis]] = {}
     pending = without(src.partial, dst.partial)
@@ -289,7 +289,7 @@ STEPS: dict[Kind, Callable[[Writer, SSAValue, Step, Shape], SSAValue]] = {
     "all_to_all": _all_to_all,
     "all_reduce": _all_reduce,
     "reduce_scatter": _reduce_scatter,
-    "permute": permuted,
+    "permute": permute_shard,
     "exchange": rounds,
     "halo_exchange": _halo_exchange,
     "halo_accumulate": _accumulate,

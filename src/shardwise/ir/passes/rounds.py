@@ -22,7 +22,7 @@ from shardwise.errors import ProgramError
 from shardwise.ir.module.groups import group_of, multi_index
 from shardwise.ir.module.values import dtype_of
 from shardwise.ir.passes.layouts import local_sizes, number
-from shardwise.ir.passes.writer import Number, Writer, element_of, fitted, formula
+from shardwise.ir.passes.writer import Number, Writer, element_of, entry_for_device, formula
 from shardwise.ir.shard import RecvOp, SendOp
 from shardwise.ir.shard.attributes import DYNAMIC_INDEX
 from shardwise.layout.layout import Layout, Shape
@@ -114,20 +114,20 @@ def rounds(w: Writer, x: SSAValue, step: Step, shape: Shape) -> SSAValue:
     for move in step.moves:
         if move.phase == "direct" and not isinstance(step.after, Layout):
             raise ProgramError(f"the step {step} makes values partial, which no op of the dialect does.")
-        x = _moved(w, x, ShardMove(step, move, shape))
+        x = _move(w, x, ShardMove(step, move, shape))
     return x
 
 
-def _moved(w: Writer, x: SSAValue, movement: ShardMove) -> SSAValue:
+def _move(w: Writer, x: SSAValue, movement: ShardMove) -> SSAValue:
     mesh = movement.src.mesh
     axes, stay, travel = _pieces(movement)
     into, combine = _start(w, x, movement)
     element = element_of(x)
     table = _Table(w, mesh, axes, movement)
-    for one in _coloured(stay):
-        into = table.copied(x, into, one.pieces, combine)
-    for one in _coloured(travel):
-        into = table.exchanged(x, into, one.pieces, combine)
+    for one in _group_in_rounds(stay):
+        into = table.copy_stay(x, into, one.pieces, combine)
+    for one in _group_in_rounds(travel):
+        into = table.exchange(x, into, one.pieces, combine)
     return into if element_of(into) == element else truncate(w, into, element)
 
 
@@ -177,7 +177,7 @@ def _corners(movement: ShardMove, axes: Sequence[int]) -> Iterator[int]:
     return (mesh.index(place) for place in product(*ends))
 
 
-def _coloured(pieces: Sequence[Piece]) -> list[PieceRound]:
+def _group_in_rounds(pieces: Sequence[Piece]) -> list[PieceRound]:
     # First fit, those that go equally far and are equally large together.
     out: list[PieceRound] = []
     for piece in sorted(pieces, key=lambda p: (p.size, p.target - p.source, p.source, p.put)):
@@ -259,7 +259,7 @@ class _Table:
         whole = piece.type == into.type and all(isinstance(n, int) for n in sizes)
         return piece if whole else self.w.insert(piece, into, offsets, sizes)
 
-    def copied(self, x: SSAValue, into: SSAValue, pieces: Sequence[Piece], combine: Combine) -> SSAValue:
+    def copy_stay(self, x: SSAValue, into: SSAValue, pieces: Sequence[Piece], combine: Combine) -> SSAValue:
         """Return a shard with what each device has of it already."""
 
         def copy() -> list[SSAValue]:
@@ -267,7 +267,7 @@ class _Table:
 
         if self._is_whole(pieces) and not self.movement.move.reduces:
             return x  # devices that keep nothing are given all of their shard in the rounds to come
-        return self._guarded({p.target: p.target for p in pieces}, copy, [into])[0]
+        return self._guard({p.target: p.target for p in pieces}, copy, [into])[0]
 
     def _is_whole(self, pieces: Sequence[Piece]) -> bool:
         src, dst, shape = self.movement.src, self.movement.dst, self.movement.shape
@@ -276,7 +276,7 @@ class _Table:
             return False
         return all(n in (-1, size) for p in pieces for n, size in zip(p.size, sizes, strict=True))
 
-    def exchanged(self, x: SSAValue, into: SSAValue, pieces: Sequence[Piece], combine: Combine) -> SSAValue:
+    def exchange(self, x: SSAValue, into: SSAValue, pieces: Sequence[Piece], combine: Combine) -> SSAValue:
         """Return a shard after a round."""
         targets = {p.source: p.target for p in pieces}
         sources = {p.target: p.source for p in pieces}
@@ -295,10 +295,10 @@ class _Table:
             got = self.w.add(RecvOp(room.type, self.mesh.name, room, dynamic, grid_axes=self.axes, source=static))
             return [self.put(into, got, pieces, combine)]
 
-        self._guarded(targets, send, [])
-        return self._guarded(sources, receive, [into])[0]
+        self._guard(targets, send, [])
+        return self._guard(sources, receive, [into])[0]
 
-    def _guarded(
+    def _guard(
         self, peers: dict[int, int], write: Callable[[], list[SSAValue]], otherwise: Sequence[SSAValue]
     ) -> list[SSAValue]:
         # Devices that have nothing to do in a round do nothing.
@@ -307,7 +307,7 @@ class _Table:
             return write()
         condition = self._elsewhere(peers, count)
         if condition is None:
-            flag = fitted(self.w, self.mesh, self.axes, [0 if k in peers else -1 for k in range(count)])
+            flag = entry_for_device(self.w, self.mesh, self.axes, [0 if k in peers else -1 for k in range(count)])
             condition = self.w.not_negative(self.w.value(flag))
         then, other = Block(), Block()
         with self.w.inside(then):
@@ -330,14 +330,14 @@ class _Table:
             return None
         out = None
         for axis, table in zip(self.axes, tables, strict=True):
-            own, other = self.w.coordinate(self.mesh, axis), fitted(self.w, self.mesh, self.axes, table)
+            own, other = self.w.coordinate(self.mesh, axis), entry_for_device(self.w, self.mesh, self.axes, table)
             if other is not own:
                 out = self.w.either(out, self.w.unequal(own, self.w.value(other)))
         return out
 
     def _number(self, entries: dict[int, int]) -> Number:
         count = prod(self.mesh.mesh_shape[a] for a in self.axes)
-        return fitted(self.w, self.mesh, self.axes, [entries.get(k) for k in range(count)])
+        return entry_for_device(self.w, self.mesh, self.axes, [entries.get(k) for k in range(count)])
 
     def _sizes(self, pieces: dict[int, Piece]) -> list[Number]:
         out: list[Number] = []

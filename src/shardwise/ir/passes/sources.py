@@ -8,7 +8,7 @@ from xdsl.ir import Operation, SSAValue
 
 from shardwise.ir.constants import constant_attribute, number_of, splat
 from shardwise.ir.passes.layouts import local_sizes
-from shardwise.ir.passes.resharding import sliced
+from shardwise.ir.passes.resharding import slice_shard
 from shardwise.ir.passes.writer import Writer
 from shardwise.ir.types import is_static, shape_of
 from shardwise.layout.layout import Layout
@@ -53,4 +53,4 @@ def make_source(w: Writer, op: Operation, operands: list[SSAValue], layout: Layo
             return w.splat(w.scalar(number, element), w.sizes(layout, shape), element)
         return w.add(arith.ConstantOp(splat(TensorType(element, sizes), number)))
     whole = w.add(op.clone())
-    return sliced(w, whole, Layout.replicated(layout.mesh, len(shape)), layout, shape)
+    return slice_shard(w, whole, Layout.replicated(layout.mesh, len(shape)), layout, shape)

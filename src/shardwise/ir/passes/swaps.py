@@ -17,7 +17,7 @@ from shardwise.layout.axis import Axis
 from shardwise.layout.layout import Layout, Shape
 
 
-def swapped(
+def swap_axes(
     w: Writer,
     x: SSAValue,
     src: Layout,

@@ -252,7 +252,7 @@ def _open(numbers: Sequence[Number]) -> list[SSAValue]:
 # -- formulas --------------------------------------------------------------------------------------------
 
 
-def fitted(w: Writer, mesh: DeviceMesh, axes: Sequence[int], table: Sequence[int | None]) -> Number:
+def entry_for_device(w: Writer, mesh: DeviceMesh, axes: Sequence[int], table: Sequence[int | None]) -> Number:
     """Return, for this device, the entry of a table over the positions of its group; None is any number.
 
     A table that is a sum of multiples of coordinates becomes that sum.

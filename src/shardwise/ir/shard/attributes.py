@@ -23,7 +23,7 @@ from xdsl.irdl import irdl_attr_definition
 from xdsl.parser import AttrParser
 from xdsl.printer import Printer
 
-from shardwise.errors import ArgumentError, as_int, did_you_mean, listed
+from shardwise.errors import ArgumentError, as_int, as_tuple, did_you_mean
 
 __all__ = [
     "DYNAMIC_INDEX",
@@ -85,7 +85,7 @@ def grid_attribute(grid: GridLike) -> SymbolRefAttr:
 
 
 def _ints(values: object, what: str, bits: int) -> list[int]:
-    entries = [as_int(value) for value in listed(values, f"{what} is a list of ints")]
+    entries = [as_int(value) for value in as_tuple(values, f"{what} is a list of ints")]
     numbers = [number for number in entries if number is not None]
     if len(numbers) != len(entries):
         raise ArgumentError(f"{what} is a list of ints, got {values!r}.")
@@ -114,7 +114,7 @@ def axis_lists_attribute(axes: AxisListsLike) -> ShardAxesArrayAttr:
     """
     if isinstance(axes, ShardAxesArrayAttr):
         return axes
-    lists = [axes_attribute(dim, "split_axes") for dim in listed(axes, "split_axes is a list of lists of grid axes")]
+    lists = [axes_attribute(dim, "split_axes") for dim in as_tuple(axes, "split_axes is a list of lists of grid axes")]
     return ShardAxesArrayAttr(ArrayAttr(lists))
 
 
@@ -203,4 +203,4 @@ def values(operands: Sequence[ValueLike] | None, what: str) -> list[SSAValue]:
     """Return the values among operands given as values or as ops with one result; None is none."""
     if operands is None:
         return []
-    return [SSAValue.get(value) for value in listed(operands, f"{what} is a list of values")]
+    return [SSAValue.get(value) for value in as_tuple(operands, f"{what} is a list of values")]

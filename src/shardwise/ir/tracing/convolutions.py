@@ -38,12 +38,12 @@ class _Loops:
         return AffineExpr.dimension(self.order.index(letter))
 
 
-def _grouped(e: Emitter, value: SSAValue, groups: int, dim: int) -> SSAValue:
+def _split_groups(e: Emitter, value: SSAValue, groups: int, dim: int) -> SSAValue:
     shape = shape_of(value)
     return e.reshape(value, (*shape[:dim], groups, shape[dim] // groups, *shape[dim + 1 :]))
 
 
-def _summed(
+def _sum_products(
     e: Emitter, node: Node, loops: _Loops, inputs: Sequence[SSAValue], maps: Sequence[Any], shape: Sequence[int]
 ) -> SSAValue:
     assert node.out is not None
@@ -58,7 +58,7 @@ def _summed(
     return e.reshape(made, node.out.shape)
 
 
-def _padded(e: Emitter, x: SSAValue, form: Any, dtype: np.dtype) -> SSAValue:
+def _pad(e: Emitter, x: SSAValue, form: Any, dtype: np.dtype) -> SSAValue:
     # x with zeros around it, so that every window lies inside.
     low = [slide.low for slide in form.slides]
     last = [(s.result - 1) * s.stride + (s.width - 1) * s.dilation + 1 for s in form.slides]
@@ -76,20 +76,20 @@ def _windows(loops: _Loops, form: Any) -> list[AffineExpr]:
 
 def _convolve(e: Emitter, node: Node, operands: Operands) -> SSAValue:
     form, loops = node.params["form"], _Loops(node.params["form"], "y")
-    x = _grouped(e, _padded(e, operands[0], form, node.operands[0].dtype), form.groups, 1)
-    w = _grouped(e, operands[1], form.groups, 0)
+    x = _split_groups(e, _pad(e, operands[0], form, node.operands[0].dtype), form.groups, 1)
+    w = _split_groups(e, operands[1], form.groups, 0)
     maps = [[*loops.of("x")[:3], *_windows(loops, form)], loops.of("w")]
     shape = (form.y[0], form.groups, form.y[1] // form.groups, *form.y[2:])
-    return _summed(e, node, loops, [x, w], maps, shape)
+    return _sum_products(e, node, loops, [x, w], maps, shape)
 
 
 def _correlate(e: Emitter, node: Node, operands: Operands) -> SSAValue:
     form, loops = node.params["form"], _Loops(node.params["form"], "w")
-    x = _grouped(e, _padded(e, operands[0], form, node.operands[0].dtype), form.groups, 1)
-    y = _grouped(e, operands[1], form.groups, 1)
+    x = _split_groups(e, _pad(e, operands[0], form, node.operands[0].dtype), form.groups, 1)
+    y = _split_groups(e, operands[1], form.groups, 1)
     maps = [[*loops.of("x")[:3], *_windows(loops, form)], loops.of("y")]
     shape = (form.groups, form.w[0] // form.groups, *form.w[1:])
-    return _summed(e, node, loops, [x, y], maps, shape)
+    return _sum_products(e, node, loops, [x, y], maps, shape)
 
 
 def _deconvolve(e: Emitter, node: Node, operands: Operands) -> SSAValue:
@@ -111,14 +111,14 @@ def _deconvolve(e: Emitter, node: Node, operands: Operands) -> SSAValue:
     some = e.slice(operands[1], [0, 0, *starts], [*form.y[:2], *counts])
     strides = [1, 1, *(slide.stride for slide in form.slides)]
     wide = e.place(some, e.full((*form.y[:2], *spread), 0, dtype), [0, 0, *offsets], [*form.y[:2], *counts], strides)
-    w, y = _grouped(e, operands[0], form.groups, 0), _grouped(e, wide, form.groups, 1)
+    w, y = _split_groups(e, operands[0], form.groups, 0), _split_groups(e, wide, form.groups, 1)
     places = zip(loops.space, loops.kernel, form.slides, strict=True)
     back = [
         loops.loop(t) - loops.loop(k) * slide.dilation + (slide.width - 1) * slide.dilation for t, k, slide in places
     ]
     maps = [loops.of("w"), [*loops.of("y")[:3], *back]]
     shape = (form.x[0], form.groups, form.x[1] // form.groups, *form.x[2:])
-    return _summed(e, node, loops, [w, y], maps, shape)
+    return _sum_products(e, node, loops, [w, y], maps, shape)
 
 
 CONVOLUTIONS: dict[str, Callable[[Emitter, Node, Operands], SSAValue]] = {

@@ -54,10 +54,10 @@ def _pad(e: Emitter, node: Node, operands: Operands) -> SSAValue:
 
 
 def _mirror(e: Emitter, node: Node, operands: Operands) -> SSAValue:
-    return _mirrored(e, operands[0], node.params["dims"], _out(node).dtype)
+    return _flip(e, operands[0], node.params["dims"], _out(node).dtype)
 
 
-def _mirrored(e: Emitter, x: SSAValue, dims: Sequence[int], dtype: np.dtype) -> SSAValue:
+def _flip(e: Emitter, x: SSAValue, dims: Sequence[int], dtype: np.dtype) -> SSAValue:
     shape = shape_of(x)
     loops = range(len(shape))
     own = [AffineExpr.dimension(k) for k in loops]
@@ -80,7 +80,7 @@ def _stretch(e: Emitter, x: SSAValue, dim: int, part: Stretch, dtype: np.dtype) 
     starts, sizes = [span.start * (k == dim) for k in rank], [span.length if k == dim else shape[k] for k in rank]
     some = e.slice(x, starts, sizes)
     if part.step < 0:
-        return _mirrored(e, some, (dim,), dtype)
+        return _flip(e, some, (dim,), dtype)
     return some if part.step else e.broadcast(some, tuple(part.length if k == dim else shape[k] for k in rank))
 
 
@@ -95,7 +95,7 @@ def _position(e: Emitter, index: SSAValue, dtype: np.dtype, size: int) -> SSAVal
     return e.add(arith.SelectOp(below, e.add(arith.AddiOp(index, e.scalar(size, wide))), index))
 
 
-def _counted(e: Emitter, node: Node, operands: Operands) -> SSAValue:
+def _number_elements(e: Emitter, node: Node, operands: Operands) -> SSAValue:
     x, out = node.operands[0], _out(node)
     rank = range(x.ndim)
 
@@ -182,7 +182,7 @@ def _cumulate(e: Emitter, node: Node, operands: Operands) -> SSAValue:
 
 def _triangle(how: str) -> Callable[[Emitter, Node, Operands], SSAValue]:
     # Elements on one side of a diagonal of matrices, and zeros on the other.
-    def lowered(e: Emitter, node: Node, operands: Operands) -> SSAValue:
+    def lower(e: Emitter, node: Node, operands: Operands) -> SSAValue:
         x, rank = node.operands[0], node.operands[0].ndim
 
         def body(inner: Emitter, xs: Sequence[SSAValue]) -> SSAValue:
@@ -197,7 +197,7 @@ def _triangle(how: str) -> Callable[[Emitter, Node, Operands], SSAValue]:
 
         return e.generic([operands[0]], [range(rank)], e.empty(x.shape, element_of(x.dtype)), range(rank), rank, body)
 
-    return lowered
+    return lower
 
 
 INDEXING: dict[str, Callable[[Emitter, Node, Operands], SSAValue]] = {
@@ -205,7 +205,7 @@ INDEXING: dict[str, Callable[[Emitter, Node, Operands], SSAValue]] = {
     "cumulative_sum": _cumulate,
     "mirror": _mirror,
     "pad": _pad,
-    "position": _counted,
+    "position": _number_elements,
     "scatter": _scatter,
     "surround": _surround,
     "take": _take,

@@ -34,7 +34,7 @@ Lowering = Callable[[Emitter, Node, Sequence[Any]], SSAValue]
 FORMULAS = tuple(row.name for row in vars(elementwise).values() if isinstance(row, Primitive) and row.lower is not None)
 
 
-def lowered(e: Emitter, node: Node, operands: Sequence[Operand]) -> SSAValue:
+def lower(e: Emitter, node: Node, operands: Sequence[Operand]) -> SSAValue:
     """Return the value of one primitive, given those of its operands."""
     assert node.row is not None
     name = node.row.name
@@ -81,13 +81,13 @@ def _elementwise(e: Emitter, node: Node, formula: Formula, operands: Sequence[Op
         )
 
     def body(inner: Emitter, xs: Sequence[SSAValue]) -> SSAValue:
-        value = compute(inner, formula, _converted(inner, node, xs, [dtype] * len(node.operands)), dtype)
+        value = compute(inner, formula, _convert(inner, node, xs, [dtype] * len(node.operands)), dtype)
         return convert(inner, value, BOOL if asks else dtype, out.dtype)
 
-    return mapped(e, node, operands, body)
+    return map_elements(e, node, operands, body)
 
 
-def _converted(e: Emitter, node: Node, xs: Sequence[SSAValue], wanted: Sequence[np.dtype]) -> list[SSAValue]:
+def _convert(e: Emitter, node: Node, xs: Sequence[SSAValue], wanted: Sequence[np.dtype]) -> list[SSAValue]:
     # The operands as scalars: arguments of the body, or constants inside it.
     rest = iter(xs)
     out = []
@@ -96,7 +96,7 @@ def _converted(e: Emitter, node: Node, xs: Sequence[SSAValue], wanted: Sequence[
     return out
 
 
-def mapped(e: Emitter, node: Node, operands: Sequence[Operand], body: Callable[..., SSAValue]) -> SSAValue:
+def map_elements(e: Emitter, node: Node, operands: Sequence[Operand], body: Callable[..., SSAValue]) -> SSAValue:
     """Return a structured op over the elements of the result, to whose shape tensors are broadcast."""
     shape = _out(node).shape
     inputs, maps = [], []
@@ -118,17 +118,17 @@ def _where(e: Emitter, node: Node, operands: Sequence[Operand]) -> SSAValue:
     dtype = _out(node).dtype
 
     def body(inner: Emitter, xs: Sequence[SSAValue]) -> SSAValue:
-        c, x, y = _converted(inner, node, xs, [np.dtype(bool), dtype, dtype])
+        c, x, y = _convert(inner, node, xs, [np.dtype(bool), dtype, dtype])
         return inner.add(arith.SelectOp(c, x, y))
 
-    return mapped(e, node, operands, body)
+    return map_elements(e, node, operands, body)
 
 
 def _astype(e: Emitter, node: Node, operands: Sequence[Operand]) -> SSAValue:
     src, dst = node.operands[0].dtype, _out(node).dtype
     if src == dst:
         return operands[0]  # type: ignore[return-value]
-    return mapped(e, node, operands, lambda inner, xs: convert(inner, xs[0], src, dst))
+    return map_elements(e, node, operands, lambda inner, xs: convert(inner, xs[0], src, dst))
 
 
 # -- products and reductions -----------------------------------------------------------------------------
@@ -169,10 +169,10 @@ def _arithmetic(dtype: np.dtype) -> tuple[Any, Any]:
 
 
 def _reduce(e: Emitter, node: Node, operands: Sequence[SSAValue]) -> SSAValue:
-    return reduced(e, operands[0], node.operands[0].dtype, _out(node).dtype, node.params["dims"], node.params["op"])
+    return reduce_dims(e, operands[0], node.operands[0].dtype, _out(node).dtype, node.params["dims"], node.params["op"])
 
 
-def reduced(e: Emitter, x: SSAValue, src: np.dtype, dtype: np.dtype, dims: Sequence[int], op: ReduceOp) -> SSAValue:
+def reduce_dims(e: Emitter, x: SSAValue, src: np.dtype, dtype: np.dtype, dims: Sequence[int], op: ReduceOp) -> SSAValue:
     """Return a tensor reduced over dims, in the dtype of the result."""
     if src != dtype:
         x = _cast(e, x, src, dtype)
@@ -211,7 +211,7 @@ def _sum_to(e: Emitter, node: Node, operands: Sequence[SSAValue]) -> SSAValue:
     x, shape = node.operands[0], node.params["shape"]
     lead = x.ndim - len(shape)
     dims = [k for k in range(x.ndim) if k < lead or shape[k - lead] != x.shape[k]]
-    return e.reshape(reduced(e, operands[0], x.dtype, x.dtype, dims, ReduceOp.SUM), shape)
+    return e.reshape(reduce_dims(e, operands[0], x.dtype, x.dtype, dims, ReduceOp.SUM), shape)
 
 
 # -- shards seen as terms --------------------------------------------------------------------------------
@@ -266,13 +266,13 @@ def _fold(e: Emitter, node: Node, operands: Sequence[SSAValue]) -> SSAValue:
     terms = e.reshape(operands[0], tuple(sizes))
     if op is ReduceOp.AVG:
         return e.reshape(_mean(e, terms, x.dtype, chosen), _out(node).shape)
-    return e.reshape(reduced(e, terms, x.dtype, x.dtype, chosen, op), _out(node).shape)
+    return e.reshape(reduce_dims(e, terms, x.dtype, x.dtype, chosen, op), _out(node).shape)
 
 
 def _mean(e: Emitter, x: SSAValue, dtype: np.dtype, dims: Sequence[int]) -> SSAValue:
     # Divided before it is rounded: the sum may be too large for 16 bits.
     wide, count = accumulator(dtype), prod(shape_of(x)[k] for k in dims)
-    total = reduced(e, x, dtype, wide, dims, ReduceOp.SUM)
+    total = reduce_dims(e, x, dtype, wide, dims, ReduceOp.SUM)
     made = e.add(arith.DivfOp(total, e.full(shape_of(total), count, wide)))
     return made if wide == dtype else _cast(e, made, wide, dtype)
 
@@ -299,7 +299,7 @@ def _permute_shards(e: Emitter, node: Node, operands: Sequence[SSAValue]) -> SSA
     tiling = layout.tiling(x.shape)
     picks: dict[tuple[int, ...], SSAValue] = {}
     for tile in product(*(range(dim.parts) for dim in tiling.dims)):
-        box = tiling.owned(tile)
+        box = tiling.tile_box(tile)
         source = sources[layout.first_holder(tile)]
         sizes = [stop - start for start, stop in box]
         if source is None:
@@ -342,7 +342,7 @@ def _but(shape: Shape, dim: int, size: int) -> list[int]:
 # -- shapes and parts ------------------------------------------------------------------------------------
 
 
-def _reshaped(e: Emitter, node: Node, operands: Sequence[SSAValue]) -> SSAValue:
+def _reshape(e: Emitter, node: Node, operands: Sequence[SSAValue]) -> SSAValue:
     return e.reshape(operands[0], _out(node).shape)
 
 
@@ -374,15 +374,15 @@ LOWERINGS: dict[str, Lowering] = {
     "broadcast": lambda e, node, xs: e.broadcast(xs[0], node.params["shape"]),
     "einsum": _einsum,
     "exchange_blocks": _exchange_blocks,
-    "expand": _reshaped,
+    "expand": _reshape,
     "fold": _fold,
     "join": lambda e, node, xs: e.concat(xs, node.params["dim"]),
     "own_copy": _same,
     "permute_dims": lambda e, node, xs: e.transpose(xs[0], node.params["order"]),
     "permute_shards": _permute_shards,
     "reduce": _reduce,
-    "reshape": _reshaped,
-    "squeeze": _reshaped,
+    "reshape": _reshape,
+    "squeeze": _reshape,
     "stack_parts": _stack,
     "sum_to": _sum_to,
     "take_part": _take_part,

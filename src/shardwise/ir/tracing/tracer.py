@@ -15,12 +15,12 @@ from shardwise.errors import ProgramError
 from shardwise.ir.shard import GridOp, ShardingOp, ShardOp
 from shardwise.ir.tracing.emitter import Emitter, element_of
 from shardwise.ir.tracing.grids import Grid, grids_of, split_of
-from shardwise.ir.tracing.lowering import lowered
+from shardwise.ir.tracing.lowering import lower
 from shardwise.ir.tracing.record import Recording, record
 from shardwise.layout.layout import Layout, Shape
 from shardwise.layout.mesh import DeviceMesh
 from shardwise.prim.bind import Node
-from shardwise.prim.tensor import Tensor, assembled
+from shardwise.prim.tensor import Tensor, assemble
 
 
 def trace(fn: Callable[..., Any], *args: Any, name: str | None = None) -> ModuleOp:
@@ -100,7 +100,7 @@ class _Writer:
         assert node.row is not None
         if node.row.name == "relayout":
             return self._relayout(operands[0], node.operands[0], node.params["layout"])
-        return lowered(self.emitter, node, operands)
+        return lower(self.emitter, node, operands)
 
     def _operand(self, x: Any, parent: Node | None) -> Any:
         if parent is not None:
@@ -119,7 +119,7 @@ class _Writer:
 
     def _whole(self, x: Tensor) -> SSAValue:
         self.constants.append(x)  # so that its id stays its own
-        return self.emitter.constant(to_numpy(assembled(x)))
+        return self.emitter.constant(to_numpy(assemble(x)))
 
     def _result(self, end: Node | Tensor) -> SSAValue:
         if isinstance(end, Tensor):

@@ -16,16 +16,16 @@ from shardwise.prim.bind import in_one_go
 from shardwise.prim.dispatch.decision import apply
 from shardwise.prim.dispatch.rule import elementwise_rule
 from shardwise.prim.primitive import OUT, Primitive
-from shardwise.prim.relayout import resolved
-from shardwise.prim.tensor import Tensor, settled
+from shardwise.prim.relayout import resolve
+from shardwise.prim.tensor import Tensor, settle
 
 Kernel = Callable[..., Any]
 
 
-def widened(kernel: Kernel) -> Kernel:
+def widen_kernel(kernel: Kernel) -> Kernel:
     """Return a kernel of arrays with dims that computes small floats in float32, and rounds once.
 
-    >>> widened(lambda a: a * a / a)(np.array(300.0, "float16"))
+    >>> widen_kernel(lambda a: a * a / a)(np.array(300.0, "float16"))
     np.float16(300.0)
     """
 
@@ -43,16 +43,16 @@ def _activation(
     name: str, steps: Steps, kernel: Kernel, slope: Kernel, slope_steps: Steps | None = None, *, by_out: bool = False
 ) -> Callable[[Tensor], Tensor]:
     # `slope(ct, x)` is a cotangent, or a tangent, times the slope at x or, `by_out`, where the value is x.
-    forward, back = widened(kernel), widened(slope)
+    forward, back = widen_kernel(kernel), widen_kernel(slope)
 
     def run(x: Tensor) -> Tensor:
         return apply(name, forward, elementwise_rule((x.shape,)), [x])
 
     def run_back(ct: Tensor, x: Tensor) -> Tensor:
-        return apply(name, back, elementwise_rule((ct.shape, x.shape), "first"), [ct, settled(x)])
+        return apply(name, back, elementwise_rule((ct.shape, x.shape), "first"), [ct, settle(x)])
 
     def pull_steps(ct: Tensor, x: Tensor) -> Any:
-        return pull(steps, ct, (resolved(x),), {})[0]
+        return pull(steps, ct, (resolve(x),), {})[0]
 
     times_slope = row_of_steps(f"{name}_slope", run_back, slope_steps or pull_steps)
     row = Primitive(

@@ -11,11 +11,11 @@ from shardwise.caches import cache
 from shardwise.errors import BindingError
 from shardwise.layout.layout import Layout, Shape
 from shardwise.layout.placement import ReduceOp
-from shardwise.prim.dispatch.operands import brought
-from shardwise.prim.dispatch.per_device import worked
+from shardwise.prim.dispatch.operands import fetch_operands
+from shardwise.prim.dispatch.per_device import map_shards
 from shardwise.prim.kernel import sum_over
 from shardwise.prim.primitive import Primitive
-from shardwise.prim.relayout import cut_as, resolved
+from shardwise.prim.relayout import cut_as, resolve
 from shardwise.prim.tensor import Tensor
 from shardwise.prim.views.shapes import squeeze
 
@@ -40,31 +40,33 @@ def operand_layout(layout: Layout, whole: Shape, shape: Shape) -> Layout:
 
 
 def _broadcast(x: Tensor, *, layout: Layout, shape: Shape) -> Tensor:
-    (ready,) = brought("broadcast_to", [x], [operand_layout(layout, shape, x.shape)])
-    return worked(lambda place, a: array_namespace(a).broadcast_to(a, place.shape), [ready], layout, shape, view=True)
+    (ready,) = fetch_operands("broadcast_to", [x], [operand_layout(layout, shape, x.shape)])
+    return map_shards(
+        lambda place, a: array_namespace(a).broadcast_to(a, place.shape), [ready], layout, shape, view=True
+    )
 
 
 def _broadcast_vjp(ct: Tensor, out: Tensor, x: Tensor, *, layout: Layout, shape: Shape) -> tuple[Tensor, ...]:
-    return (resolved(sum_to(ct, shape=x.shape)),)
+    return (resolve(sum_to(ct, shape=x.shape)),)
 
 
 def _sum_to(x: Tensor, *, shape: Shape) -> Tensor:
     # Only the small local sums are left to be reduced over the devices: they are partial values.
     own = x.layout.without_halo()
-    (x,) = brought("sum", [x], [own if own.reduce_op in (None, ReduceOp.SUM) else own.resolved()])
+    (x,) = fetch_operands("sum", [x], [own if own.reduce_op in (None, ReduceOp.SUM) else own.resolved()])
     lead = x.ndim - len(shape)
     dims = tuple(k for k in range(x.ndim) if k < lead or shape[k - lead] != x.shape[k])
-    layout = _summed_over(x.layout, dims, lead)
-    return worked(lambda place, a: _summed(a, dims, place.shape), [x], layout, shape)
+    layout = _layout_of_sum(x.layout, dims, lead)
+    return map_shards(lambda place, a: _sum(a, dims, place.shape), [x], layout, shape)
 
 
 @cache()
-def _summed_over(own: Layout, dims: tuple[int, ...], lead: int) -> Layout:
+def _layout_of_sum(own: Layout, dims: tuple[int, ...], lead: int) -> Layout:
     pending = [*own.partial, *(a for k in dims for a in own.dims[k].axes)]
     return Layout(own.mesh, [None if k in dims else own.dims[k] for k in range(lead, own.rank)], pending)
 
 
-def _summed(array: Any, dims: tuple[int, ...], shape: Shape) -> Any:
+def _sum(array: Any, dims: tuple[int, ...], shape: Shape) -> Any:
     return array_namespace(array).reshape(sum_over(array, dims), shape)
 
 

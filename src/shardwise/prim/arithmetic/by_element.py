@@ -61,7 +61,7 @@ def elementwise(
         passes = all(_passes(x, tensors[0].dtype, linear) for x in operands if not isinstance(x, Tensor))
     rule = elementwise_rule(tuple([x.shape for x in tensors]), "first" if passes else None)
     dtype = next((x.dtype for x in tensors if is_foreign(x.dtype)), tensors[0].dtype)
-    return apply(name, _filled(kernel, operands, dtype), rule, tensors, by_element=True)
+    return apply(name, _fill_in(kernel, operands, dtype), rule, tensors, by_element=True)
 
 
 def _passes(number: Any, dtype: np.dtype, linear: Linear) -> bool:
@@ -77,7 +77,7 @@ def _passes(number: Any, dtype: np.dtype, linear: Linear) -> bool:
     return bool(np.isfinite(parts).all()) and (linear == "each" or bool(parts.any()))
 
 
-def _filled(kernel: Callable[..., Any], operands: tuple[Any, ...], dtype: np.dtype) -> Callable[..., Any]:
+def _fill_in(kernel: Callable[..., Any], operands: tuple[Any, ...], dtype: np.dtype) -> Callable[..., Any]:
     # The kernel of the operands that are tensors, given those that are numbers.
     if is_foreign(dtype):
 
@@ -90,11 +90,11 @@ def _filled(kernel: Callable[..., Any], operands: tuple[Any, ...], dtype: np.dty
         x, y = operands
         return (lambda a: kernel(a, y)) if isinstance(x, Tensor) else (lambda a: kernel(x, a))
 
-    def filled(*arrays: Any) -> Any:
+    def call(*arrays: Any) -> Any:
         left = iter(arrays)
         return kernel(*[next(left) if isinstance(x, Tensor) else x for x in operands])
 
-    return filled
+    return call
 
 
 # -- declarations ----------------------------------------------------------------------------------------

@@ -20,7 +20,7 @@ from shardwise.prim.dispatch.decision import apply
 from shardwise.prim.dispatch.rule import Rule
 from shardwise.prim.kernel import in_room, makes_products
 from shardwise.prim.primitive import Cotangents, Primitive, needs_others
-from shardwise.prim.relayout import resolved
+from shardwise.prim.relayout import resolve
 from shardwise.prim.tensor import Tensor
 from shardwise.prim.views.shapes import expand
 
@@ -97,21 +97,21 @@ def as_matmul(terms: tuple[str, ...], out: str) -> Any:
         return times
 
     def matrices(x: Any, y: Any) -> Any:
-        made = _turned(x, first) @ _turned(y, second)
-        return made if back == straight else _turned(made, back)
+        made = _transpose(x, first) @ _transpose(y, second)
+        return made if back == straight else _transpose(made, back)
 
     def product(x: Any, y: Any) -> Any:
-        x, y = _turned(x, first), _turned(y, second)
+        x, y = _transpose(x, first), _transpose(y, second)
         lead, mid, tail = x.shape[:n], x.shape[n : n + m], y.shape[n + k :]
         size = prod(x.shape[n + m :])
         made = x.reshape(*lead, prod(mid), size) @ y.reshape(*lead, size, prod(tail))
-        return _turned(made.reshape((*lead, *mid, *tail)), back)
+        return _transpose(made.reshape((*lead, *mid, *tail)), back)
 
     straight = tuple(range(len(out)))
     return matrices if m == k == len(right) == 1 else product
 
 
-def _turned(array: Any, order: tuple[int, ...]) -> Any:
+def _transpose(array: Any, order: tuple[int, ...]) -> Any:
     return array.permute(order) if is_torch(array) else array.transpose(order)
 
 
@@ -128,7 +128,7 @@ def _cotangent(ct: Tensor, i: int, operands: tuple[Tensor, ...], terms: tuple[st
     if kept == term:
         return made
     # A letter that was summed by itself: the cotangent is repeated along it.
-    made = expand(resolved(made), at=tuple(k for k, c in enumerate(term) if c not in known))
+    made = expand(resolve(made), at=tuple(k for k, c in enumerate(term) if c not in known))
     return broadcast(made, layout=x.layout.resolved().without_halo(), shape=x.shape)
 
 

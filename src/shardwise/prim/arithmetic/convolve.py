@@ -101,12 +101,12 @@ class Reached:
         if self.form.groups > 1 and self.form.groups % prod([a.size for a in known["y"][1].axes]):
             return None
         space = [self._space(k, known) for k in range(len(self.form.slides))]
-        made = {
+        cuts = {
             "x": [*_channels(known["x"]), *(x for x, _ in space)],
             "w": [*_channels(known["w"]), *[Cut()] * len(space)],
             "y": [*_channels(known["y"]), *(y for _, y in space)],
         }
-        return [made[c] for c in "xwy" if c != self.missing], made[self.missing]
+        return [cuts[c] for c in "xwy" if c != self.missing], cuts[self.missing]
 
     def _space(self, k: int, known: dict[str, Cuts]) -> tuple[Cut, Cut]:
         slide, cut = self.form.slides[k], known["x"][2 + k]
@@ -159,7 +159,7 @@ def _positions(form: Form) -> Any:
     return product(*(range(slide.width) for slide in form.slides))
 
 
-def _grouped(array: Any, dim: int, groups: int, k: int) -> Any:
+def _group(array: Any, dim: int, groups: int, k: int) -> Any:
     size = array.shape[dim] // groups
     return array[(*(slice(None),) * dim, slice(k * size, (k + 1) * size))]
 
@@ -167,7 +167,7 @@ def _grouped(array: Any, dim: int, groups: int, k: int) -> Any:
 def _each_group(kernel: Any, groups: int, first: Any, second: Any, dims: tuple[int, int], out: int) -> Any:
     if groups == 1:
         return kernel(first, second)
-    parts = [kernel(_grouped(first, dims[0], groups, k), _grouped(second, dims[1], groups, k)) for k in range(groups)]
+    parts = [kernel(_group(first, dims[0], groups, k), _group(second, dims[1], groups, k)) for k in range(groups)]
     return array_namespace(first).concat(parts, axis=out)
 
 
@@ -229,10 +229,10 @@ def _deconvolve(w: Tensor, y: Tensor, *, form: Form) -> Tensor:
         part = _cut_out(c, list(held[2:]), wanted)
         groups = _local_groups(form, c.shape[1])
 
-        def made(p: Any, q: Any) -> Any:
+        def multiply(p: Any, q: Any) -> Any:
             return _each_group(lambda y, w: _spread(w, y, wanted, box, form), groups, p, q, (1, 0), 1)
 
-        return _round_once(made, part, b, prod(b.shape), own=False)
+        return _round_once(multiply, part, b, prod(b.shape), own=False)
 
     return apply("conv", kernel, _rule(form, "x"), [w, y], located=(1, RESULT), dtype=y.dtype)
 
@@ -265,15 +265,15 @@ def _correlate(x: Tensor, y: Tensor, *, form: Form) -> Tensor:
         wanted = [slide.before(*part) for slide, part in zip(form.slides, given[2:], strict=True)]
         part, groups = _cut_out(a, list(held[2:]), wanted), _local_groups(form, c.shape[1])
 
-        def made(p: Any, q: Any) -> Any:
-            return _each_group(lambda x, y: _matched(x, y, form), groups, p, q, (1, 1), 0)
+        def multiply(p: Any, q: Any) -> Any:
+            return _each_group(lambda x, y: _match_windows(x, y, form), groups, p, q, (1, 1), 0)
 
-        return _round_once(made, part, c, prod(c.shape) // c.shape[1])
+        return _round_once(multiply, part, c, prod(c.shape) // c.shape[1])
 
     return apply("conv", kernel, _rule(form, "w"), [x, y], located=(0, 1, RESULT), dtype=x.dtype)
 
 
-def _matched(x: Any, y: Any, form: Form) -> Any:
+def _match_windows(x: Any, y: Any, form: Form) -> Any:
     xp = array_namespace(x)
     summed = (0, *range(2, y.ndim))
     terms = []
@@ -293,8 +293,8 @@ def _jvp(row: str) -> Any:
     def jvp(tangents: Any, out: Tensor, first: Tensor, second: Tensor, *, form: Form) -> Tensor:
         terms = [(tangents[0], second)] if tangents[0] is not None else []
         terms += [(first, tangents[1])] if tangents[1] is not None else []
-        made = [ROWS[row](a, b, form=form) for a, b in terms]
-        return made[0] if len(made) == 1 else add(*made)
+        tangents = [ROWS[row](a, b, form=form) for a, b in terms]
+        return tangents[0] if len(tangents) == 1 else add(*tangents)
 
     return jvp
 

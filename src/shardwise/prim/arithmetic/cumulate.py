@@ -10,8 +10,8 @@ from shardwise.engine.arrays import FLOAT32, FLOAT64, cast, dtype_of, identity, 
 from shardwise.layout.cut import Cut
 from shardwise.layout.layout import Layout
 from shardwise.layout.placement import ReduceOp
-from shardwise.prim.dispatch.operands import brought, carried
-from shardwise.prim.dispatch.per_device import Place, worked
+from shardwise.prim.dispatch.operands import carry, fetch_operands
+from shardwise.prim.dispatch.per_device import Place, map_shards
 from shardwise.prim.kernel import full
 from shardwise.prim.primitive import Primitive
 from shardwise.prim.relayout import relayout
@@ -19,14 +19,14 @@ from shardwise.prim.tensor import Tensor
 
 
 def _cumulate(x: Tensor, *, dim: int, reverse: bool) -> Tensor:
-    (x,) = brought("cumulative_sum", [x], [x.layout.without_halo().resolved()])
+    (x,) = fetch_operands("cumulative_sum", [x], [x.layout.without_halo().resolved()])
     layout, cut = x.layout, x.layout.dims[dim]
     if not cut.axes:
-        return worked(lambda place, a: cast(_running(a, dim, reverse), x.dtype), [x], layout, x.shape)
+        return map_shards(lambda place, a: cast(_running(a, dim, reverse), x.dtype), [x], layout, x.shape)
     parts = layout.parts(dim)
     shape = tuple(parts if k == dim else size for k, size in enumerate(x.shape))
-    totals = worked(lambda place, a: cast(_total(a, dim), x.dtype), [x], _with(layout, dim, Cut(cut.axes)), shape)
-    known = carried("cumulative_sum", x, (dim,), totals, _with(layout, dim, Cut()))
+    totals = map_shards(lambda place, a: cast(_total(a, dim), x.dtype), [x], _with(layout, dim, Cut(cut.axes)), shape)
+    known = carry("cumulative_sum", x, (dim,), totals, _with(layout, dim, Cut()))
 
     def kernel(place: Place, array: Any, sums: Any) -> Any:
         part = layout.tile_of(place.device)[dim]
@@ -35,9 +35,9 @@ def _cumulate(x: Tensor, *, dim: int, reverse: bool) -> Tensor:
         if not others.shape[dim]:
             return cast(own, x.dtype)
         before = _total(others, dim)
-        return (_signed(own) + _signed(before)).view(own.dtype) if _wraps(own) else cast(own + before, x.dtype)
+        return (_as_signed(own) + _as_signed(before)).view(own.dtype) if _wraps(own) else cast(own + before, x.dtype)
 
-    return worked(kernel, [x, known], layout, x.shape)
+    return map_shards(kernel, [x, known], layout, x.shape)
 
 
 def _with(layout: Layout, dim: int, cut: Cut) -> Layout:
@@ -55,7 +55,7 @@ def _total(array: Any, dim: int) -> Any:
 def _running(array: Any, dim: int, reverse: bool) -> Any:
     # In the dtype that sums are made in; they are rounded once there is nothing to add any more.
     if _wraps(array):
-        return _running(_signed(array), dim, reverse).view(array.dtype)
+        return _running(_as_signed(array), dim, reverse).view(array.dtype)
     xp, dtype = array_namespace(array), array.dtype
     if is_low(dtype_of(array)):
         # One after the other, torch adds float32 up in float64 by itself.
@@ -70,7 +70,7 @@ def _wraps(array: Any) -> bool:
     return is_torch(array) and dtype_of(array).kind == "u"
 
 
-def _signed(array: Any) -> Any:
+def _as_signed(array: Any) -> Any:
     # torch does not add wide unsigned integers; signed ones have the same bits.
     import torch
 

@@ -10,31 +10,33 @@ from shardwise.engine.arrays import is_torch
 from shardwise.layout.cut import Cut
 from shardwise.layout.layout import Layout
 from shardwise.prim.arithmetic.positions import INDEX
-from shardwise.prim.dispatch.operands import brought, carried
-from shardwise.prim.dispatch.per_device import Place, worked
+from shardwise.prim.dispatch.operands import carry, fetch_operands
+from shardwise.prim.dispatch.per_device import Place, map_shards
 from shardwise.prim.primitive import Primitive
 from shardwise.prim.tensor import Tensor
 
 
 def _largest(x: Tensor, *, k: int, dim: int) -> Tensor:
-    (x,) = brought("topk", [x], [x.layout.resolved().without_halo()])
+    (x,) = fetch_operands("topk", [x], [x.layout.resolved().without_halo()])
     tiling = x.layout.tiling(x.shape).dims[dim]
     counts = [min(k, stop - start) for start, stop in map(tiling.interval, range(tiling.parts))]
     cut = x.layout.dims[dim]
     some = _with(x.layout, dim, Cut(cut.axes, offsets=np.cumsum([0, *counts]).tolist()) if cut.axes else Cut())
     shape = tuple(sum(counts) if i == dim else size for i, size in enumerate(x.shape))
-    places = worked(lambda place, a: _order(a, dim)[_first(dim, k)] + _start(x, place, dim), [x], some, shape, INDEX)
+    places = map_shards(
+        lambda place, a: _order(a, dim)[_first(dim, k)] + _start(x, place, dim), [x], some, shape, INDEX
+    )
     if not cut.axes:
         return places
-    values = worked(lambda place, a: _along(a, _order(a, dim)[_first(dim, k)], dim), [x], some, shape)
+    values = map_shards(lambda place, a: _along(a, _order(a, dim)[_first(dim, k)], dim), [x], some, shape)
     whole = _with(x.layout, dim, Cut())
     out = tuple(k if i == dim else size for i, size in enumerate(x.shape))
 
     def best(place: Place, where: Any, found: Any) -> Any:
         return _along(where, _order(found, dim)[_first(dim, k)], dim)
 
-    few = [carried("topk", x, (dim,), y, whole) for y in (places, values)]
-    return worked(best, few, whole, out, INDEX)
+    few = [carry("topk", x, (dim,), y, whole) for y in (places, values)]
+    return map_shards(best, few, whole, out, INDEX)
 
 
 def _with(layout: Layout, dim: int, cut: Cut) -> Layout:

@@ -19,7 +19,7 @@ from shardwise.prim.dispatch.operands import whole
 from shardwise.prim.dispatch.rule import Rule, elementwise_rule
 from shardwise.prim.kernel import wide_sum
 from shardwise.prim.primitive import Primitive
-from shardwise.prim.tensor import Tensor, settled
+from shardwise.prim.tensor import Tensor, settle
 from shardwise.prim.views.shapes import expand
 
 Dims = tuple[int, ...]
@@ -84,7 +84,7 @@ def _scale(ct: Any, array: Any, top: Any, level: Any) -> Any:
 
 def _times_shares(ct: Tensor, x: Tensor, top: Tensor, level: Tensor) -> Tensor:
     rule = elementwise_rule((ct.shape, x.shape, top.shape, level.shape), "first")
-    return apply("logsumexp", _scale, rule, [ct, settled(x), top, level])
+    return apply("logsumexp", _scale, rule, [ct, settle(x), top, level])
 
 
 # What is given, per element or per row, times the shares of a sum of exponentials: exp(x - top - level).

@@ -20,7 +20,7 @@ from shardwise.prim.dispatch.operands import whole
 from shardwise.prim.dispatch.rule import elementwise_rule
 from shardwise.prim.kernel import wide_sum
 from shardwise.prim.primitive import Cotangents, Primitive
-from shardwise.prim.tensor import Tensor, settled
+from shardwise.prim.tensor import Tensor, settle
 from shardwise.prim.views.shapes import expand
 
 Dims = tuple[int, ...]
@@ -149,7 +149,7 @@ def _apply(kernel: Any, operands: Any, linear: Any = None) -> Tensor:
 
 
 def _scale_rows(x: Tensor, *stats: Any, dims: Dims, eps: float, dtype: np.dtype) -> Tensor:
-    operands = (settled(x), *stats)
+    operands = (settle(x), *stats)
     return _apply(_scaling(tuple([isinstance(v, Tensor) for v in operands]), dtype), operands)
 
 
@@ -190,12 +190,12 @@ def _scale_rows_jvp(
 
 def _centre_rows(ct: Tensor, x: Tensor, mean: Any, size: Tensor, weight: Any, **how: Any) -> Tensor:
     dims, dtype = how["dims"], how["dtype"]
-    operands = (ct, settled(x), mean, size, weight)
+    operands = (ct, settle(x), mean, size, weight)
     if is_whole(ct, dims) and is_whole(x, dims):
         kernel = _centring(tuple([isinstance(v, Tensor) for v in operands]), dims, dtype)
         return _apply(kernel, operands, "first")
     places = tuple(k % x.ndim for k in dims)
-    scaled, near = multiply(widen(ct), weight), _near(settled(x), mean, size, dims=dims, eps=how["eps"])
+    scaled, near = multiply(widen(ct), weight), _near(settle(x), mean, size, dims=dims, eps=how["eps"])
     out = subtract(scaled, multiply(near, mean_over(x, multiply(scaled, near), places, x.dtype)))
     out = subtract(out, mean_over(x, scaled, places, x.dtype)) if isinstance(mean, Tensor) else out
     return narrow(divide(out, size), dtype)

@@ -9,7 +9,7 @@ import numpy as np
 
 from shardwise.engine.current import Engine, current_engine
 from shardwise.layout.layout import Layout, Shape
-from shardwise.prim.dispatch.per_device import Place, made
+from shardwise.prim.dispatch.per_device import Place, make_arrays
 from shardwise.prim.tensor import Tensor
 
 INDEX = np.dtype(np.int64)
@@ -30,4 +30,4 @@ def iota(layout: Layout, shape: Shape, engine: Engine | None = None) -> Tensor:
             out += steps.reshape((-1, *(1,) * (len(shape) - dim - 1)))
         return out
 
-    return made(kernel, [], layout, shape, INDEX, engine or current_engine())
+    return make_arrays(kernel, [], layout, shape, INDEX, engine or current_engine())

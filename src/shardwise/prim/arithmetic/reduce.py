@@ -19,7 +19,7 @@ from shardwise.prim.dispatch.decision import apply
 from shardwise.prim.dispatch.rule import Rule
 from shardwise.prim.kernel import full, sum_over, wide_sum
 from shardwise.prim.primitive import Primitive
-from shardwise.prim.relayout import pending_in, resolved
+from shardwise.prim.relayout import pending_in, resolve
 from shardwise.prim.tensor import Tensor
 from shardwise.prim.views.shapes import expand
 
@@ -98,7 +98,7 @@ def _kernel(dims: tuple[int, ...], op: ReduceOp) -> Callable[[Any], Any]:
 
 def spread(y: Tensor, x: Tensor, dims: tuple[int, ...]) -> Tensor:
     """Return a reduced value repeated to the shape of what was reduced."""
-    return broadcast(expand(resolved(y), at=dims), layout=x.layout.resolved().without_halo(), shape=x.shape)
+    return broadcast(expand(resolve(y), at=dims), layout=x.layout.resolved().without_halo(), shape=x.shape)
 
 
 def _weight(x: Tensor, out: Tensor, dims: tuple[int, ...], op: ReduceOp) -> Tensor | None:

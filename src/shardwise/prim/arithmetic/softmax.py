@@ -56,7 +56,7 @@ def _finite(dtype: np.dtype) -> tuple[Any, Any]:
     return dtype.type(limits.min), np.array(limits.max, dtype)
 
 
-def _shifted(array: Any, dims: Dims) -> Any:
+def _shift(array: Any, dims: Dims) -> Any:
     least, most = _finite(array.dtype)
     top = np.maximum.reduce(array, axis=dims, keepdims=True, initial=least)
     return array - np.minimum(top, most, out=top)
@@ -65,7 +65,7 @@ def _shifted(array: Any, dims: Dims) -> Any:
 def _softmax(array: Any, dims: Dims, room: np.dtype | None = None) -> Any:
     if is_torch(array):
         return array.softmax(*dims)
-    out = _shifted(array, dims)
+    out = _shift(array, dims)
     np.exp(out, out=out)
     out /= np.add.reduce(out, axis=dims, keepdims=True, dtype=room)
     return out
@@ -85,7 +85,7 @@ def _softmax_back(ct: Any, out: Any, dims: Dims, room: np.dtype | None = None) -
 def _log_softmax(array: Any, dims: Dims, room: np.dtype | None = None) -> Any:
     if is_torch(array):
         return array.log_softmax(*dims) if len(dims) == 1 else array - array.logsumexp(dims, keepdim=True)
-    out = _shifted(array, dims)
+    out = _shift(array, dims)
     out -= np.log(np.add.reduce(np.exp(out), axis=dims, keepdims=True, dtype=room))
     return out
 

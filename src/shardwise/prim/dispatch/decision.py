@@ -64,7 +64,7 @@ def apply(
         operands = [operand(x, layout) for x, layout in zip(operands, decision.way.operands, strict=True)]
     ready = list(map(_ARRAYS, operands))
     engine, out = operands[0].engine, decision.job.out
-    if len(set(map(type, map(sample, ready)))) > 1 and _mixed(ready):
+    if len(set(map(type, map(sample, ready)))) > 1 and _has_two_libraries(ready):
         plain, kernel = kernel, lambda *some: plain(*alike(list(some), dtypes[0]))
     try:
         arrays = engine.work(kernel, ready, decision.job, dtype)
@@ -88,7 +88,7 @@ def _explain(name: str, dtypes: tuple[np.dtype, ...], error: Exception) -> Shard
     return None
 
 
-def _mixed(operands: Sequence[Sequence[Array]]) -> bool:
+def _has_two_libraries(operands: Sequence[Sequence[Array]]) -> bool:
     first = is_torch(sample(operands[0]))
     return any(arrays is not operands[0] and is_torch(sample(arrays)) is not first for arrays in operands[1:])
 
@@ -110,7 +110,7 @@ def _decision(
     question = Question(name, layouts, shapes, dtypes, shape, links=solver.links)
     ways = candidates(passing(rule, seen, dtypes, solver), mesh, seen, shapes)
     if rule.reach is not None:
-        ways = [way for way in map(partial(reached, rule.reach), ways) if way is not None]
+        ways = [way for way in map(partial(recut_for_reach, rule.reach), ways) if way is not None]
     way = solver.choose(question, ways)
     stores = tuple(storage_of(layout, s) for layout, s in zip(way.operands, shapes, strict=True))
     return Decision(way, Job(storage_of(way.out, shape), stores, located, by_element), question)
@@ -137,7 +137,7 @@ def passing(rule: Rule, layouts: Sequence[Layout], dtypes: Sequence[np.dtype], s
     return replace(rule, linear=None) if held_back else rule
 
 
-def reached(reach: Reach, way: Candidate) -> Candidate | None:
+def recut_for_reach(reach: Reach, way: Candidate) -> Candidate | None:
     """Return a way to run an op with the cuts of dims that are reached over in place of their own."""
     found = reach.cuts([layout.dims for layout in way.operands], way.out.dims)
     if found is None:

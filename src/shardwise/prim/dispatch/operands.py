@@ -16,22 +16,22 @@ from shardwise.plan.plan import Plan, plan_reshard
 from shardwise.prim.dispatch.candidates import Candidate
 from shardwise.prim.dispatch.solvers import GreedyReshard, Question, ask, is_quiet, mode
 from shardwise.prim.relayout import relayout
-from shardwise.prim.tensor import Tensor, moved
+from shardwise.prim.tensor import Tensor, move_to
 
 
-def brought(op: str, operands: Sequence[Tensor], layouts: Sequence[Layout]) -> list[Tensor]:
+def fetch_operands(op: str, operands: Sequence[Tensor], layouts: Sequence[Layout]) -> list[Tensor]:
     """Return operands in the layouts that an op needs.
 
     >>> import numpy as np
     >>> from shardwise import DeviceMesh, NoReshard, P, mode, shard
     >>> x = shard(np.arange(4), DeviceMesh((2,), ("x",)), P("x"))
     >>> with mode(NoReshard()):
-    ...     brought("an op", [x], [Layout.replicated(x.mesh, 1)])
+    ...     fetch_operands("an op", [x], [Layout.replicated(x.mesh, 1)])
     Traceback (most recent call last):
     shardwise.errors.LayoutError: NoReshard does not allow what this sends...
     """
     may_bring(op, operands, layouts)
-    return [moved(x, layout) for x, layout in zip(operands, layouts, strict=True)]
+    return [move_to(x, layout) for x, layout in zip(operands, layouts, strict=True)]
 
 
 def may_bring(op: str, operands: Sequence[Tensor], layouts: Sequence[Layout]) -> None:
@@ -42,10 +42,10 @@ def may_bring(op: str, operands: Sequence[Tensor], layouts: Sequence[Layout]) ->
     ask(question, Candidate(tuple(layouts), layouts[0]))
 
 
-def carried(op: str, x: Tensor, along: Sequence[int], y: Tensor, layout: Layout) -> Tensor:
+def carry(op: str, x: Tensor, along: Sequence[int], y: Tensor, layout: Layout) -> Tensor:
     """Return a value, made of an operand, in another layout: what an op itself sends along dims of the operand."""
     may_carry(op, x, along, y, layout)
-    return moved(y, layout)
+    return move_to(y, layout)
 
 
 def may_carry(op: str, x: Tensor, along: Sequence[int], y: Tensor, layout: Layout) -> None:
@@ -71,13 +71,13 @@ def whole(op: str, x: Tensor, along: Sequence[int], y: Tensor) -> Tensor:
     return relayout(y, layout=layout)
 
 
-def rehearsed(call: Callable[..., Any], *given: Tensor) -> list[Plan]:
+def rehearse(call: Callable[..., Any], *given: Tensor) -> list[Plan]:
     """Return the plans that a function of several ops would run for tensors, without running them.
 
     >>> import numpy as np
     >>> from shardwise import DeviceMesh, P, flip, shard
     >>> x = shard(np.arange(4), DeviceMesh((2,), ("x",)), P("x"))
-    >>> [plan.received.total for plan in rehearsed(lambda x: flip(flip(x)), x)]
+    >>> [plan.received.total for plan in rehearse(lambda x: flip(flip(x)), x)]
     [32, 32]
     """
     listener, engine = _Listening(), AbstractEngine()

@@ -27,7 +27,7 @@ class Place(NamedTuple):
     shape: Shape
 
 
-def worked(
+def map_shards(
     kernel: Callable[..., Array],
     operands: Sequence[Tensor],
     layout: Layout,
@@ -42,14 +42,14 @@ def worked(
 
     >>> from shardwise import DeviceMesh, P, shard
     >>> x = shard(np.arange(4), DeviceMesh((2,), ("x",)), P("x"))
-    >>> worked(lambda place, a: a + 10 * place.device, [x], x.layout, x.shape)
+    >>> map_shards(lambda place, a: a + 10 * place.device, [x], x.layout, x.shape)
     Tensor([ 0,  1, 12, 13], int64[4@x] on x=2)
     """
     base = operands[0].arrays if view else None
-    return made(kernel, operands, layout, shape, dtype or operands[0].dtype, operands[0].engine, base)
+    return make_arrays(kernel, operands, layout, shape, dtype or operands[0].dtype, operands[0].engine, base)
 
 
-def made(
+def make_arrays(
     kernel: Callable[..., Array],
     operands: Sequence[Tensor],
     layout: Layout,
@@ -104,7 +104,7 @@ def _places(storage: Storage) -> dict[int, Place]:
     return {}
 
 
-def taken(x: Tensor, layout: Layout, shape: Shape, source: Callable[[int], int] | None = None) -> Tensor:
+def take_shards(x: Tensor, layout: Layout, shape: Shape, source: Callable[[int], int] | None = None) -> Tensor:
     """Return the tensor whose devices hold the very arrays that they (or `source(device)`) hold of another."""
     arrays, engine = x.arrays, x.engine
     if source is None and engine.holds_all:  # often, so the order is worked out once

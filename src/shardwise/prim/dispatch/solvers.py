@@ -66,7 +66,7 @@ class Question:
 
     def bytes(self, way: Candidate) -> int:
         """Return how many bytes are sent between devices in all for a way: those of the reshards, and the op's own."""
-        return sum(map(_sent, (*(self.plan(i, src, dst) for i, src, dst in self.moves(way)), *self.own)))
+        return sum(map(_bytes_of, (*(self.plan(i, src, dst) for i, src, dst in self.moves(way)), *self.own)))
 
     def cost(self, way: Candidate) -> tuple[float, float, float]:
         """Return the bytes to bring the operands there and begin to resolve the result, work counted as bytes; the
@@ -76,7 +76,9 @@ class Question:
         if way.out.partial:
             # An all-reduce is a reduce-scatter and a gather. The first half is owed in any case; the second only
             # where everybody needs everything, and only once for all pending results that are added up before it.
-            owed = plan_reshard(way.out, way.out.resolved(), self.out, self._made(way), links=self._on(way.out.mesh))
+            owed = plan_reshard(
+                way.out, way.out.resolved(), self.out, self._result_dtype(way), links=self._on(way.out.mesh)
+            )
             sent, time = sent + owed.estimate / 2, time + owed.time / 2
         touched = sum(prod(a.tiling(s).largest) for a, s in zip(way.operands, self.shapes, strict=True))
         # Work that is done twice is not free either: data parallelism is not given up to send a little less.
@@ -85,7 +87,7 @@ class Question:
         sent += way.work * way.out.mesh.num_devices / Links().work_per_byte
         return sent, round(time, 12), float(touched)
 
-    def _made(self, way: Candidate) -> np.dtype:
+    def _result_dtype(self, way: Candidate) -> np.dtype:
         # The dtype of the result, as far as its cost goes: sums of bools are ints.
         return self.dtypes[0] if way.out.reduce_op in reductions_of(self.dtypes[0]) else np.dtype("int64")
 
@@ -98,7 +100,7 @@ class Question:
         return None if self.links is None else self.links.among(meshes)
 
 
-def _sent(plan: Plan) -> int:
+def _bytes_of(plan: Plan) -> int:
     # On a large mesh as the planner estimates it, which is exact where all devices receive alike.
     return plan.received.total if plan.search.ground.count <= COUNTED else plan.estimate
 
@@ -205,7 +207,7 @@ class PartialsOnly(GreedyReshard):
         moves = question.moves(way)
         rest = [question.plan(i, src.resolved(), dst) for i, src, dst in moves if dst is not src.resolved()]
         own = [plan for plan in question.own if plan.dst is not plan.src.resolved()]
-        return sum(map(_sent, (*rest, *own))) == 0
+        return sum(map(_bytes_of, (*rest, *own))) == 0
 
 
 Solver = GreedyReshard

@@ -123,7 +123,7 @@ def _places(value: Any, lead: Lead) -> tuple[int, ...]:
     return tuple([k + lead.count for k in value])
 
 
-def _laid_out(value: Layout | None, lead: Lead) -> Layout | None:
+def _lay_out(value: Layout | None, lead: Lead) -> Layout | None:
     return None if value is None else lead.layout(value)
 
 
@@ -133,7 +133,7 @@ SHIFTS: dict[str, Callable[[Any, Lead], Any]] = {
     **dict.fromkeys(("dims", "at"), _places),
     "order": lambda order, lead: (*range(lead.count), *_places(order, lead)),
     "shape": lambda shape, lead: (*lead.sizes, *shape),
-    **dict.fromkeys(("layout", "back_to"), _laid_out),
+    **dict.fromkeys(("layout", "back_to"), _lay_out),
     "index": lambda index, lead: (*[Span(0, size) for size in lead.sizes], *index),
     "widths": lambda widths, lead: (*[(0, 0)] * lead.count, *widths),
     "ways": lambda ways, lead: (*[(Stretch(size, 0, 1),) for size in lead.sizes], *ways),

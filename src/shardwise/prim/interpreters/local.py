@@ -27,7 +27,7 @@ from shardwise.prim.movement.parts import zeros_like
 from shardwise.prim.movement.shards import local_map
 from shardwise.prim.primitive import Cotangents, Primitive
 from shardwise.prim.relayout import relayout
-from shardwise.prim.tensor import Tensor, host_array, placed
+from shardwise.prim.tensor import Tensor, host_array, place_data
 
 
 class LocalTensor(Batched):
@@ -216,7 +216,7 @@ def constant_stack(data: Any, mesh: DeviceMesh) -> Tensor:
     x = _everywhere(data, mesh) if isinstance(data, Tensor) else None
     if x is None:
         array = host_array(data)
-        x = placed(array, Layout.replicated(mesh, array.ndim))
+        x = place_data(array, Layout.replicated(mesh, array.ndim))
     return stack_shards(x, mesh, x.shape)
 
 

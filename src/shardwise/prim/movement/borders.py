@@ -22,12 +22,12 @@ from shardwise.layout.tiling import DimTiling
 from shardwise.plan.plan import plan_reshard
 from shardwise.prim.arithmetic.broadcast import sum_to
 from shardwise.prim.arithmetic.elementwise import add
-from shardwise.prim.dispatch.operands import brought, may_send
-from shardwise.prim.dispatch.per_device import Place, worked
+from shardwise.prim.dispatch.operands import fetch_operands, may_send
+from shardwise.prim.dispatch.per_device import Place, map_shards
 from shardwise.prim.movement.mirror import mirror
 from shardwise.prim.primitive import Primitive
-from shardwise.prim.relayout import laid_out
-from shardwise.prim.tensor import Tensor, moved
+from shardwise.prim.relayout import lay_out
+from shardwise.prim.tensor import Tensor, move_to
 from shardwise.prim.views.reshaping import together
 from shardwise.prim.views.spans import Span, Stretch, Stretches, whole_but
 from shardwise.prim.views.windows import window, within
@@ -130,14 +130,14 @@ def surrounded_shape(ways: Sequence[Stretches]) -> Shape:
 
 
 def _surround(x: Tensor, *, ways: tuple[Stretches, ...], layout: Layout) -> Tensor:
-    (x,) = brought("pad", [x], [x.layout.resolved().without_halo()])
+    (x,) = fetch_operands("pad", [x], [x.layout.resolved().without_halo()])
     own, shape = x.layout, surrounded_shape(ways)
     dims = _dims(own, layout, x.shape, ways)
     parts, plans = [], []
     for rounds in product(*(dim.rounds for dim in dims)):
         sizes = tuple(r.size for r in rounds)
         here, there = _cut(own, [r.before for r in rounds]), _cut(layout, [r.after for r in rounds])
-        parts.append((worked(_picking(own, [r.picks for r in rounds]), [x], here, sizes), there))
+        parts.append((map_shards(_picking(own, [r.picks for r in rounds]), [x], here, sizes), there))
         plans.append(plan_reshard(here, there, sizes, x.dtype))
     may_send("pad", x, [k for k, some in enumerate(ways) if len(some) > 1], *plans)
     counts = [len(dim.rounds) for dim in dims]
@@ -146,7 +146,7 @@ def _surround(x: Tensor, *, ways: tuple[Stretches, ...], layout: Layout) -> Tens
     def kernel(place: Place, *arrays: Any) -> Any:
         return pick(place, together(iter(arrays), counts, 0))
 
-    return worked(kernel, [moved(part, there) for part, there in parts], layout, shape)
+    return map_shards(kernel, [move_to(part, there) for part, there in parts], layout, shape)
 
 
 def _cut(base: Layout, ends: Sequence[tuple[int, ...]]) -> Layout:
@@ -157,13 +157,13 @@ def _cut(base: Layout, ends: Sequence[tuple[int, ...]]) -> Layout:
 def _picking(layout: Layout, picks: Sequence[Picks]) -> Any:
     def kernel(place: Place, array: Any) -> Any:
         for dim, (part, some) in enumerate(zip(layout.tile_of(place.device), picks, strict=True)):
-            array = _picked(array, some[part], dim)
+            array = _pick(array, some[part], dim)
         return array
 
     return kernel
 
 
-def _picked(array: Any, index: Any, dim: int) -> Any:
+def _pick(array: Any, index: Any, dim: int) -> Any:
     if isinstance(index, slice):
         return array[(*(slice(None),) * dim, index)]
     if is_torch(array):
@@ -176,11 +176,11 @@ def _picked(array: Any, index: Any, dim: int) -> Any:
 def _surround_vjp(ct: Tensor, out: Tensor, x: Tensor, *, ways: tuple[Stretches, ...], layout: Layout) -> tuple[Tensor]:
     for dim, some in enumerate(ways):
         if len(some) > 1:
-            ct = _gathered_up(ct, dim, some, x.shape[dim])
-    return (laid_out(ct, x.layout.resolved().without_halo()),)
+            ct = _sum_repeats(ct, dim, some, x.shape[dim])
+    return (lay_out(ct, x.layout.resolved().without_halo()),)
 
 
-def _gathered_up(ct: Tensor, dim: int, ways: Stretches, size: int) -> Tensor:
+def _sum_repeats(ct: Tensor, dim: int, ways: Stretches, size: int) -> Tensor:
     # Whatever is repeated gets the sum of what comes back.
     whole = tuple(size if k == dim else n for k, n in enumerate(ct.shape))
     start, total = 0, None

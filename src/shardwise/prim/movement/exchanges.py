@@ -14,16 +14,16 @@ from shardwise.errors import BindingError
 from shardwise.layout.axis import Axis, without
 from shardwise.layout.cut import Cut
 from shardwise.layout.layout import Layout, Shape
-from shardwise.prim.dispatch.per_device import Place, worked
+from shardwise.prim.dispatch.per_device import Place, map_shards
 from shardwise.prim.movement.shards import batch_shards, cut_into, lengths_of_terms
 from shardwise.prim.primitive import Primitive
 from shardwise.prim.relayout import relayout
-from shardwise.prim.tensor import Tensor, moved
+from shardwise.prim.tensor import Tensor, move_to
 
 Dims = Sequence[Cut | tuple[Axis, ...] | None]
 
 
-def _laid_out(layout: Layout, dims: Dims) -> Layout:
+def _cut_as(layout: Layout, dims: Dims) -> Layout:
     return Layout(layout.mesh, dims, layout.partial, layout.reduce_op or "sum")
 
 
@@ -87,7 +87,7 @@ def blocks(layout: Layout, shape: Shape, dim: int, axes: tuple[Axis, ...]) -> Bl
         sum(pieces[at - at % count + i][at % count] for i in range(count)) for at in numbers
     ]  # by part, in the order of the dim's own axes
     cuts = [cut_into(own, new) if k == dim else cut for k, cut in enumerate(layout.dims)]
-    return Blocks(order, tuple(numbers), pieces, _laid_out(layout, cuts))
+    return Blocks(order, tuple(numbers), pieces, _cut_as(layout, cuts))
 
 
 def _one_of_each_part(layout: Layout, dim: int) -> list[int]:
@@ -108,7 +108,7 @@ def _position(layout: Layout, axes: Sequence[Axis], device: int) -> int:
 def _exchange(x: Tensor, *, dim: int, axes: tuple[Axis, ...], back_to: Layout | None = None) -> Tensor:
     how = blocks(x.layout if back_to is None else back_to, x.shape, dim, axes)
     target = how.after if back_to is None else back_to
-    target = _laid_out(x.layout, target.dims)
+    target = _cut_as(x.layout, target.dims)
     if how.is_even:
         return _exchange_evenly(x, dim, axes, target)
     parts = []
@@ -118,12 +118,12 @@ def _exchange(x: Tensor, *, dim: int, axes: tuple[Axis, ...], back_to: Layout | 
         ends = (0, *accumulate(new if back_to is None else old))
         assert ends[-1] == size
         cuts = [Cut(how.axes, offsets=ends) if k == dim else cut for k, cut in enumerate(x.layout.dims)]
-        parts.append(moved(part, _laid_out(x.layout, cuts)))
+        parts.append(move_to(part, _cut_as(x.layout, cuts)))
 
     def join(place: Place, *arrays: Any) -> Any:
         return array_namespace(*arrays).concat(arrays, axis=dim)
 
-    return worked(join, parts, target, x.shape)
+    return map_shards(join, parts, target, x.shape)
 
 
 def _share(x: Tensor, dim: int, member: int, how: Blocks, whole: bool) -> Tensor:
@@ -132,13 +132,13 @@ def _share(x: Tensor, dim: int, member: int, how: Blocks, whole: bool) -> Tensor
     held = after if whole else before
     starts = [0 if whole else sum(pieces[:member]) for pieces in how.pieces]
     cuts = [Cut(how.axes, offsets=(0, *accumulate(held))) if k == dim else cut for k, cut in enumerate(x.layout.dims)]
-    layout = _laid_out(x.layout, cuts)
+    layout = _cut_as(x.layout, cuts)
 
     def cut(place: Place, array: Any) -> Any:
         at = _position(layout, how.axes, place.device)
         return array[(*[slice(None)] * dim, slice(starts[at], starts[at] + held[at]))]
 
-    return worked(cut, [x], layout, (*x.shape[:dim], sum(held), *x.shape[dim + 1 :]))
+    return map_shards(cut, [x], layout, (*x.shape[:dim], sum(held), *x.shape[dim + 1 :]))
 
 
 def _exchange_evenly(x: Tensor, dim: int, axes: tuple[Axis, ...], target: Layout) -> Tensor:
@@ -148,9 +148,11 @@ def _exchange_evenly(x: Tensor, dim: int, axes: tuple[Axis, ...], target: Layout
     width = x.shape[dim] // (groups * count * count)
     before, after = list(x.layout.dims[:dim]), list(x.layout.dims[dim + 1 :])
     shape = (*x.shape[:dim], groups, count, count, width, *x.shape[dim + 1 :])
-    apart = _laid_out(x.layout, [*before, rest, axes, None, None, *after])
-    swapped = _laid_out(x.layout, [*before, rest, None, axes, None, *after])
-    return worked(_in_shape, [moved(worked(_in_shape, [x], apart, shape, view=True), swapped)], target, x.shape)
+    apart = _cut_as(x.layout, [*before, rest, axes, None, None, *after])
+    swapped = _cut_as(x.layout, [*before, rest, None, axes, None, *after])
+    return map_shards(
+        _in_shape, [move_to(map_shards(_in_shape, [x], apart, shape, view=True), swapped)], target, x.shape
+    )
 
 
 def _in_shape(place: Place, array: Any) -> Any:
@@ -198,10 +200,10 @@ def _swap(x: Tensor, *, split: int, concat: int, axes: tuple[Axis, ...], home: i
     dims[split], wide[split] = [layout.dims[split].axes, None], [layout.parts(split), count]
     rest = without(layout.dims[home].axes, axes)
     dims[home], wide[home] = [axes, cut_into(rest, lengths)], [count, sum(lengths)]
-    apart = _laid_out(layout, [cut for some in dims for cut in some])
-    view = worked(_in_shape, [x], apart, tuple(size for some in wide for size in some), view=True)
+    apart = _cut_as(layout, [cut for some in dims for cut in some])
+    view = map_shards(_in_shape, [x], apart, tuple(size for some in wide for size in some), view=True)
     dims[split][1], dims[home][0] = axes, None
-    there = moved(view, _laid_out(layout, [cut for some in dims for cut in some]))
+    there = move_to(view, _cut_as(layout, [cut for some in dims for cut in some]))
     # What each device holds now: one group, one slice, and of each member its part.
     members = home + (split < home)
     order = [i for i in range(len(shape) + 2) if i not in (members, split + (home < split), split + (home < split) + 1)]
@@ -215,7 +217,7 @@ def _swap(x: Tensor, *, split: int, concat: int, axes: tuple[Axis, ...], home: i
         flat = names.permute_dims(array, (*order, *[i for i in range(array.ndim) if i not in order]))
         return names.reshape(flat, place.shape)
 
-    return worked(stack, [there], _laid_out(layout, cuts), tuple(sizes_after))
+    return map_shards(stack, [there], _cut_as(layout, cuts), tuple(sizes_after))
 
 
 def _swap_vjp(

@@ -127,7 +127,7 @@ def _gather(x: Tensor, indices: Tensor, *, dim: int, along: bool, merged: int = 
         index, own = positions(index, prod(sizes)), box[dim : dim + merged]
         array = in_a_row(array, dim, merged)
         if all(high - low == size for size, (low, high) in zip(sizes, own, strict=True)):
-            return _picked(array, index, dim, along, batch)
+            return _pick(array, index, dim, along, batch)
         after = (1,) * (array.ndim - dim - 1)
         shape = index.shape if along else (*array.shape[:dim], *index.shape[batch:], *array.shape[dim + 1 :])
         nothing = full(array, shape, identity(_reduction(x.dtype), x.dtype))
@@ -136,7 +136,7 @@ def _gather(x: Tensor, indices: Tensor, *, dim: int, along: bool, merged: int = 
         inside, local = local_positions(index, sizes, own)
         before = (*inside.shape[:batch], *(1,) * (dim - batch))
         here = inside if along else inside.reshape((*before, *local.shape[batch:], *after))
-        found = _picked(array, local, dim, along, batch)
+        found = _pick(array, local, dim, along, batch)
         if is_torch(array):
             return found.where(here, nothing)
         return np.where(here, found, nothing)
@@ -145,12 +145,12 @@ def _gather(x: Tensor, indices: Tensor, *, dim: int, along: bool, merged: int = 
     return apply("take", kernel, rule, [x, indices], located=(0,), dtype=x.dtype)
 
 
-def _picked(array: Any, index: Any, dim: int, along: bool, batch: int) -> Any:
+def _pick(array: Any, index: Any, dim: int, along: bool, batch: int) -> Any:
     if batch:
         if not prod(array.shape[:batch]):
             return zeros(array, (*array.shape[:dim], *index.shape[batch:], *array.shape[dim + 1 :]))
         flat, spots = side_by_side(array, index, dim, batch)
-        return back_in_front(_picked(flat, spots, dim - batch, False, 0), dim, batch)
+        return back_in_front(_pick(flat, spots, dim - batch, False, 0), dim, batch)
     if is_torch(array):
         if along:
             return array.take_along_dim(index, dim)

@@ -8,15 +8,15 @@ from typing import Any
 from array_api_compat import array_namespace
 
 from shardwise.layout.layout import Layout, Shape
-from shardwise.prim.dispatch.operands import brought
-from shardwise.prim.dispatch.per_device import Place, worked
+from shardwise.prim.dispatch.operands import fetch_operands
+from shardwise.prim.dispatch.per_device import Place, map_shards
 from shardwise.prim.kernel import full
 from shardwise.prim.movement.parts import zeros_like
 from shardwise.prim.primitive import Primitive, needs_nothing
-from shardwise.prim.relayout import laid_out
+from shardwise.prim.relayout import lay_out
 from shardwise.prim.tensor import Tensor
 from shardwise.prim.views.spans import Index, Span, whole_but
-from shardwise.prim.views.windows import window, windowed
+from shardwise.prim.views.windows import window, window_layout
 
 Widths = tuple[tuple[int, int], ...]  # before and after, per dim
 
@@ -39,18 +39,18 @@ def _spans(shapes: list[Shape], dim: int) -> list[Index]:
 def _concat(*parts: Tensor, dim: int, layout: Layout) -> Tensor:
     shapes = [part.shape for part in parts]
     shape = joined_shape(shapes, dim)
-    ready = brought("concat", parts, [windowed(layout, shape, index) for index in _spans(shapes, dim)])
+    ready = fetch_operands("concat", parts, [window_layout(layout, shape, index) for index in _spans(shapes, dim)])
 
     def kernel(place: Place, *arrays: Any) -> Any:
         return array_namespace(*arrays).concat(arrays, axis=dim)
 
-    return worked(kernel, ready, layout, shape)
+    return map_shards(kernel, ready, layout, shape)
 
 
 def _concat_vjp(ct: Tensor, out: Tensor, *parts: Tensor, dim: int, layout: Layout) -> tuple[Tensor, ...]:
     indices = _spans([part.shape for part in parts], dim)
     return tuple(
-        laid_out(window(ct, index=index), part.layout.resolved().without_halo())
+        lay_out(window(ct, index=index), part.layout.resolved().without_halo())
         for part, index in zip(parts, indices, strict=True)
     )
 
@@ -86,7 +86,7 @@ def _inner(shape: Shape, widths: Widths) -> Index:
 
 def _pad(x: Tensor, *, widths: Widths, value: Any, layout: Layout) -> Tensor:
     shape, index = padded_shape(x.shape, widths), _inner(x.shape, widths)
-    small = windowed(layout, shape, index)
+    small = window_layout(layout, shape, index)
 
     def kernel(place: Place, array: Any) -> Any:
         out = full(array, place.shape, value)
@@ -97,12 +97,12 @@ def _pad(x: Tensor, *, widths: Widths, value: Any, layout: Layout) -> Tensor:
             out[(*at, ...)] = array
         return out
 
-    return worked(kernel, brought("pad", [x], [small]), layout, shape)
+    return map_shards(kernel, fetch_operands("pad", [x], [small]), layout, shape)
 
 
 def _pad_vjp(ct: Tensor, out: Tensor, x: Tensor, *, widths: Widths, value: Any, layout: Layout) -> tuple[Tensor, ...]:
     back = window(ct, index=_inner(x.shape, widths))
-    return (laid_out(back, x.layout.resolved().without_halo()),)
+    return (lay_out(back, x.layout.resolved().without_halo()),)
 
 
 def _pad_jvp(tangents: Any, out: Tensor, x: Tensor, *, widths: Widths, value: Any, layout: Layout) -> Tensor:

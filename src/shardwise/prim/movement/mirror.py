@@ -15,50 +15,50 @@ from shardwise.layout.layout import Layout, Shape
 from shardwise.layout.mesh import DeviceMesh
 from shardwise.plan.plan import plan_reshard
 from shardwise.prim.dispatch.operands import may_send
-from shardwise.prim.dispatch.per_device import taken, worked
+from shardwise.prim.dispatch.per_device import map_shards, take_shards
 from shardwise.prim.primitive import Primitive
-from shardwise.prim.tensor import Tensor, moved
+from shardwise.prim.tensor import Tensor, move_to
 
 Dims = tuple[int, ...]
 
 
 def _mirror(x: Tensor, *, dims: Dims, layout: Layout | None = None) -> Tensor:
-    x = moved(x, x.layout.without_halo())
+    x = move_to(x, x.layout.without_halo())
     layout, shape = layout or x.layout, x.shape
     is_apart = x.engine.has_values and not x.engine.holds_all
     if is_apart and len(set(x.mesh.devices)) < x.mesh.num_devices:
         # What follows tells slots apart by devices of its own, and no process holds what is theirs.
         whole = Layout(x.mesh, [None if k in dims else cut for k, cut in enumerate(x.layout.dims)], *_pending(x.layout))
-        return moved(worked(lambda place, a: _flipped(a, dims), [moved(x, whole)], whole, shape), layout)
+        return move_to(map_shards(lambda place, a: _flip(a, dims), [move_to(x, whole)], whole, shape), layout)
     if layout is not x.layout or any(layout.dims[k].axes for k in dims):
         # Device i needs, mirrored, what the device opposite to it has now. Seen on the mesh with the devices in
         # mirrored order that is a change of layout like any other, which the planner does with the fewest bytes.
-        source, target, opposite = mirrored(x.layout, layout, shape, dims)
+        source, target, opposite = mirror_layout(x.layout, layout, shape, dims)
         plan = plan_reshard(source, target, shape, x.dtype)
         if plan.steps:
             may_send("flip", x, dims, plan)
             there = Tensor(x.engine.run(program_of(plan), x.kept), target, shape, x.dtype, x.engine)
-            x = taken(there, layout, shape, opposite.__getitem__)
+            x = take_shards(there, layout, shape, opposite.__getitem__)
         else:
-            x = taken(x, layout, shape)
-    return worked(lambda place, a: _flipped(a, dims), [x], layout, shape)
+            x = take_shards(x, layout, shape)
+    return map_shards(lambda place, a: _flip(a, dims), [x], layout, shape)
 
 
 def _pending(layout: Layout) -> tuple[Any, Any]:
     return layout.partial, layout.reduce_op or "sum"
 
 
-def _flipped(array: Any, dims: Dims) -> Any:
+def _flip(array: Any, dims: Dims) -> Any:
     return array_namespace(array).flip(array, axis=dims)
 
 
 @cache(entries=1024)
-def mirrored(src: Layout, dst: Layout, shape: Shape, dims: Dims) -> tuple[Layout, Layout, tuple[int, ...]]:
+def mirror_layout(src: Layout, dst: Layout, shape: Shape, dims: Dims) -> tuple[Layout, Layout, tuple[int, ...]]:
     """Return a layout on a mesh of distinct devices, the mirror image of another, and the opposite of each device.
 
     >>> from shardwise import P
     >>> layout = P("x").to_layout(1, DeviceMesh((3,), ("x",)))
-    >>> source, target, opposite = mirrored(layout, layout, (7,), (0,))
+    >>> source, target, opposite = mirror_layout(layout, layout, (7,), (0,))
     >>> target.dims, opposite
     ((Cut('x', offsets=(0, 2, 4, 7)),), (2, 1, 0))
     """

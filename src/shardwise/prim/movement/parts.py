@@ -13,7 +13,7 @@ from shardwise.layout.cut import Cut
 from shardwise.layout.device import Device
 from shardwise.layout.layout import Layout, Shape
 from shardwise.layout.mesh import DeviceMesh
-from shardwise.prim.dispatch.per_device import made, taken, worked
+from shardwise.prim.dispatch.per_device import make_arrays, map_shards, take_shards
 from shardwise.prim.kernel import zeros
 from shardwise.prim.outline import blank_of
 from shardwise.prim.primitive import Primitive, needs_nothing
@@ -29,10 +29,10 @@ def on(device: Device, rank: int) -> Layout:
 def zeros_like(like: Tensor, shape: Shape, layout: Layout) -> Tensor:
     """Return a tensor of zeros of the dtype, library and engine of another."""
     source = blank_of(like)
-    return made(lambda place: zeros(source, place.shape), [], layout, shape, like.dtype, like.engine)
+    return make_arrays(lambda place: zeros(source, place.shape), [], layout, shape, like.dtype, like.engine)
 
 
-def joined_layout(parts: Sequence[Shape], devices: Sequence[Device], dim: int) -> tuple[Layout, Shape]:
+def join_layouts(parts: Sequence[Shape], devices: Sequence[Device], dim: int) -> tuple[Layout, Shape]:
     """Return layout and shape of tensors on single devices seen as shards along a dim."""
     bounds = [0]
     for shape in parts:
@@ -44,7 +44,7 @@ def joined_layout(parts: Sequence[Shape], devices: Sequence[Device], dim: int) -
 
 def _join(*parts: Tensor, dim: int) -> Tensor:
     devices = [part.mesh.device(0) for part in parts]
-    layout, shape = joined_layout([part.shape for part in parts], devices, dim)
+    layout, shape = join_layouts([part.shape for part in parts], devices, dim)
     engine, dtype, like = parts[0].engine, parts[0].dtype, sample(parts[0].arrays)
     base = [part.arrays for part in parts]
     arrays = engine.each(storage_of(layout, shape), dtype, lambda index, device: parts[device].arrays[0], base, like)
@@ -64,7 +64,7 @@ def _join_jvp(tangents: Any, out: Tensor, *parts: Tensor, dim: int) -> Tensor:
 
 def _take_part(x: Tensor, *, part: int, dim: int) -> Tensor:
     which = x.storage.index(part)
-    return taken(x, on(x.mesh.device(part), x.ndim), x.storage.local_shape(which), lambda device: part)
+    return take_shards(x, on(x.mesh.device(part), x.ndim), x.storage.local_shape(which), lambda device: part)
 
 
 def _take_part_vjp(ct: Tensor, out: Tensor, x: Tensor, *, part: int, dim: int) -> tuple[Tensor, ...]:
@@ -79,7 +79,7 @@ def _take_part_vjp(ct: Tensor, out: Tensor, x: Tensor, *, part: int, dim: int) -
 def _stack(*parts: Tensor) -> Tensor:
     shape = (len(parts), *parts[0].shape)
     layout = on(parts[0].mesh.device(0), len(shape))
-    return worked(lambda place, *arrays: array_namespace(arrays[0]).stack(arrays, axis=0), parts, layout, shape)
+    return map_shards(lambda place, *arrays: array_namespace(arrays[0]).stack(arrays, axis=0), parts, layout, shape)
 
 
 def _stack_vjp(ct: Tensor, out: Tensor, *parts: Tensor) -> tuple[Tensor, ...]:
@@ -94,7 +94,7 @@ def _stack_jvp(tangents: Any, out: Tensor, *parts: Tensor) -> Tensor:
 
 
 def _unstack(x: Tensor, *, part: int, count: int) -> Tensor:
-    return worked(lambda place, a: a[part, ...], [x], on(x.mesh.device(0), x.ndim - 1), x.shape[1:])
+    return map_shards(lambda place, a: a[part, ...], [x], on(x.mesh.device(0), x.ndim - 1), x.shape[1:])
 
 
 def _unstack_vjp(ct: Tensor, out: Tensor, x: Tensor, *, part: int, count: int) -> tuple[Tensor, ...]:
@@ -103,7 +103,7 @@ def _unstack_vjp(ct: Tensor, out: Tensor, x: Tensor, *, part: int, count: int) -
 
 
 def _own(x: Tensor) -> Tensor:
-    return worked(lambda place, a: array_namespace(a).asarray(a, copy=True), [x], x.layout, x.shape)
+    return map_shards(lambda place, a: array_namespace(a).asarray(a, copy=True), [x], x.layout, x.shape)
 
 
 # Tensors on single devices seen as the shards of one along a dim; and one shard as a tensor on its device.

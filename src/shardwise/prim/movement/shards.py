@@ -22,29 +22,29 @@ from shardwise.layout.cut import Cut
 from shardwise.layout.layout import Layout, Shape
 from shardwise.layout.placement import ReduceOp
 from shardwise.prim.arithmetic.elementwise import add, astype, divide, equal, multiply, narrow, pow, widen
-from shardwise.prim.dispatch.per_device import Place, taken, worked
+from shardwise.prim.dispatch.per_device import Place, map_shards, take_shards
 from shardwise.prim.kernel import zeros
 from shardwise.prim.primitive import Primitive
-from shardwise.prim.relayout import relayout, resolved
+from shardwise.prim.relayout import relayout, resolve
 from shardwise.prim.tensor import Tensor
 
 # -- shards as terms -----------------------------------------------------------------------------------
 
 
-def relabelled(x: Tensor, layout: Layout, shape: Shape) -> Tensor:
+def relabel(x: Tensor, layout: Layout, shape: Shape) -> Tensor:
     """Return the tensor whose devices hold the very arrays that they hold now, seen in another layout."""
-    return taken(x, layout, shape)
+    return take_shards(x, layout, shape)
 
 
 @cache()
-def folded(layout: Layout, shape: Shape, axes: tuple[Axis, ...], op: ReduceOp) -> tuple[Layout, Shape]:
+def fold_layout(layout: Layout, shape: Shape, axes: tuple[Axis, ...], op: ReduceOp) -> tuple[Layout, Shape]:
     """Return layout and shape of the sum of the shards along `axes`, each of which splits a dim.
 
     A dim that none of them splits stays as it is; of one that they split, the shards of each group must be equal.
 
     >>> from shardwise import DeviceMesh
     >>> mesh = DeviceMesh((2, 3), ("x", "y"))
-    >>> folded(Layout(mesh, ["x", "y"]), (4, 5), (mesh.axis("x"),), ReduceOp.SUM)
+    >>> fold_layout(Layout(mesh, ["x", "y"]), (4, 5), (mesh.axis("x"),), ReduceOp.SUM)
     (Layout(mesh(x=2, y=3), [None, 'y'], partial=['x']), (2, 5))
     """
     tiling = layout.tiling(shape)
@@ -121,7 +121,7 @@ def cut_into(axes: tuple[Axis, ...], lengths: Sequence[int]) -> Cut:
 
 def _fold(x: Tensor, *, axes: tuple[Axis, ...], op: ReduceOp) -> Tensor:
     op.check_dtype(x.dtype)
-    return relabelled(x, *folded(x.layout, x.shape, axes, op))
+    return relabel(x, *fold_layout(x.layout, x.shape, axes, op))
 
 
 def _fold_vjp(ct: Tensor, out: Tensor, x: Tensor, *, axes: tuple[Axis, ...], op: ReduceOp) -> tuple[Tensor, ...]:
@@ -129,11 +129,11 @@ def _fold_vjp(ct: Tensor, out: Tensor, x: Tensor, *, axes: tuple[Axis, ...], op:
     op = _op_of_several(axes, op)
     if op is ReduceOp.AVG:
         return (divide_by(spread, prod(a.size for a in axes)),)
-    return (spread if op is ReduceOp.SUM else multiply(spread, _weight(resolved(x), out, axes, op)),)
+    return (spread if op is ReduceOp.SUM else multiply(spread, _weight(resolve(x), out, axes, op)),)
 
 
 def _fold_jvp(tangents: Any, out: Tensor, x: Tensor, *, axes: tuple[Axis, ...], op: ReduceOp) -> Tensor:
-    x = resolved(x)
+    x = resolve(x)
     tangent = relayout(tangents[0], layout=x.layout)
     op = _op_of_several(axes, op)
     if op in (ReduceOp.SUM, ReduceOp.AVG):
@@ -168,13 +168,13 @@ def reduce_copies(x: Tensor, op: ReduceOp, count: int) -> Tensor:
     if op is ReduceOp.SUM and x.dtype.kind in "iu":  # which wraps around, as adding does
         return multiply(x, np.array(count).astype(x.dtype).item())
     if op is ReduceOp.PROD and x.dtype.kind in "iuc":
-        return _many(multiply, resolved(x), count)
+        return _many(multiply, resolve(x), count)
     if op is ReduceOp.SUM and x.dtype.kind == "c":  # a product with a number makes NaN beside an infinity
         return _many(add, x, count)
     if op in (ReduceOp.SUM, ReduceOp.PROD):
         exact = _is_exact(count, x.dtype)
-        wide = x if exact else astype(resolved(x), dtype=accumulator(x.dtype))
-        made = multiply(wide, count) if op is ReduceOp.SUM else pow(resolved(wide), count)
+        wide = x if exact else astype(resolve(x), dtype=accumulator(x.dtype))
+        made = multiply(wide, count) if op is ReduceOp.SUM else pow(resolve(wide), count)
         return made if exact else astype(made, dtype=x.dtype)
     if op is ReduceOp.BXOR and count % 2 == 0:
         return multiply(x, False)
@@ -201,8 +201,8 @@ def _mask(x: Tensor, y: Any) -> Tensor:
 def _weight(x: Tensor, out: Tensor, axes: tuple[Axis, ...], op: ReduceOp) -> Tensor:
     # How much of a change of each term reaches the result; terms that tie for the maximum share evenly.
     if op in (ReduceOp.MAX, ReduceOp.MIN):
-        best = _mask(x, unfold(resolved(out), layout=x.layout, shape=x.shape))
-        ties = unfold(resolved(fold(best, axes=axes, op=ReduceOp.SUM)), layout=x.layout, shape=x.shape)
+        best = _mask(x, unfold(resolve(out), layout=x.layout, shape=x.shape))
+        ties = unfold(resolve(fold(best, axes=axes, op=ReduceOp.SUM)), layout=x.layout, shape=x.shape)
         return astype(divide(best, ties), dtype=x.dtype)
     if op is ReduceOp.PROD:
         return narrow(_product_of_others(widen(x), axes), x.dtype)
@@ -249,12 +249,12 @@ fold = Primitive(
     needs=lambda i, j, operands, params: params["op"] not in (ReduceOp.SUM, ReduceOp.AVG),
 )
 unfold = Primitive(
-    "unfold", lambda x, *, layout, shape: relabelled(x, layout, shape), _unfold_vjp, linear=True, batch=batch_shards
+    "unfold", lambda x, *, layout, shape: relabel(x, layout, shape), _unfold_vjp, linear=True, batch=batch_shards
 )
 
 
 def _average(x: Tensor, *, axes: tuple[Axis, ...]) -> Tensor:
-    return unfold(resolved(fold(x, axes=axes, op=ReduceOp.AVG)), layout=x.layout, shape=x.shape)
+    return unfold(resolve(fold(x, axes=axes, op=ReduceOp.AVG)), layout=x.layout, shape=x.shape)
 
 
 # The average of the shards along axes in place of each of them. It is its own transpose: cotangents are averaged too,
@@ -332,7 +332,7 @@ def _local_map(
     x: Tensor, *, kernel: Kernel, transpose: Kernel, layout: Layout, shape: Shape, positional: bool = False
 ) -> Tensor:
     if positional:
-        return worked(lambda place, a: kernel(a, device=place.device), [x], layout, shape)
+        return map_shards(lambda place, a: kernel(a, device=place.device), [x], layout, shape)
     done: dict[int, Any] = {}  # devices that hold equal arrays share the result too
 
     def once(place: Place, array: Any) -> Any:
@@ -340,7 +340,7 @@ def _local_map(
             done[id(array)] = kernel(array)
         return done[id(array)]
 
-    return worked(once, [x], layout, shape)
+    return map_shards(once, [x], layout, shape)
 
 
 def _local_map_vjp(ct: Tensor, out: Tensor, x: Tensor, *, layout: Layout, shape: Shape, **how: Any) -> Any:
@@ -348,7 +348,7 @@ def _local_map_vjp(ct: Tensor, out: Tensor, x: Tensor, *, layout: Layout, shape:
     base = x.layout.resolved()
     summed = Layout(base.mesh, base.dims, without(layout.sharded_axes, base.sharded_axes))
     back = {"kernel": how["transpose"], "transpose": how["kernel"], "positional": how.get("positional", False)}
-    return (resolved(local_map(relayout(ct, layout=layout.resolved()), **back, layout=summed, shape=x.shape)),)
+    return (resolve(local_map(relayout(ct, layout=layout.resolved()), **back, layout=summed, shape=x.shape)),)
 
 
 def _batch_local_map(row: Primitive, lead: Any, mapped: Any, operands: Any, params: Any) -> Tensor:
@@ -359,7 +359,7 @@ def _batch_local_map(row: Primitive, lead: Any, mapped: Any, operands: Any, para
 
 def _each_place(kernel: Kernel, sizes: Shape) -> Kernel:
     # A kernel of what stands at one place of leading dims, on all of them.
-    def mapped(array: Any, **how: Any) -> Any:
+    def each(array: Any, **how: Any) -> Any:
         flat = array.reshape((prod(sizes), *array.shape[len(sizes) :]))
         if not flat.shape[0]:
             one = kernel(zeros(array, flat.shape[1:]), **how)
@@ -367,7 +367,7 @@ def _each_place(kernel: Kernel, sizes: Shape) -> Kernel:
         out = array_namespace(array).stack([kernel(flat[k, ...], **how) for k in range(flat.shape[0])])
         return out.reshape((*sizes, *out.shape[1:]))
 
-    return mapped
+    return each
 
 
 # What each device holds, put through a linear kernel (that is told the device, if `positional`): the result
@@ -379,9 +379,9 @@ local_map = Primitive("local_map", _local_map, _local_map_vjp, linear=True, batc
 
 
 def _restrict(x: Tensor, *, axis: Axis, position: int) -> Tensor:
-    layout, shape, first = restricted(x.layout, x.shape, axis, position)
+    layout, shape, first = restrict_layout(x.layout, x.shape, axis, position)
     step = x.mesh.divisor(axis)
-    return taken(x, layout, shape, lambda device: _inside(device, axis, step) + first)
+    return take_shards(x, layout, shape, lambda device: _inside(device, axis, step) + first)
 
 
 def _embed(x: Tensor, *, axis: Axis, position: int, layout: Layout, shape: Shape) -> Tensor:
@@ -405,7 +405,7 @@ def _outside(device: int, axis: Axis, step: int) -> int:
     return device // (step * axis.size) * step + device % step
 
 
-def restricted(layout: Layout, shape: Shape, axis: Axis, position: int) -> tuple[Layout, Shape, int]:
+def restrict_layout(layout: Layout, shape: Shape, axis: Axis, position: int) -> tuple[Layout, Shape, int]:
     """Return layout and shape of what the devices at one position along a whole axis hold, and their first index."""
     mesh = layout.mesh.fix({axis.name: position})
     sizes = tuple(size // (axis.size if axis in cut.axes else 1) for size, cut in zip(shape, layout.dims, strict=True))

@@ -12,8 +12,8 @@ from shardwise.layout.tiling import Box
 from shardwise.prim.arithmetic.elementwise import astype, equal, multiply
 from shardwise.prim.arithmetic.positions import iota
 from shardwise.prim.dispatch.decision import apply
-from shardwise.prim.dispatch.operands import brought
-from shardwise.prim.dispatch.per_device import Place, worked
+from shardwise.prim.dispatch.operands import fetch_operands
+from shardwise.prim.dispatch.per_device import Place, map_shards
 from shardwise.prim.dispatch.rule import Rule
 from shardwise.prim.movement.gathers import back_in_front, gather, in_a_row, local_positions, positions, side_by_side
 from shardwise.prim.movement.parts import zeros_like
@@ -22,7 +22,7 @@ from shardwise.prim.relayout import relayout
 from shardwise.prim.tensor import Tensor
 from shardwise.prim.views.shapes import expand
 from shardwise.prim.views.spans import Index
-from shardwise.prim.views.windows import local_slices, window, windowed
+from shardwise.prim.views.windows import local_slices, window, window_layout
 
 
 def _zeros(like: Tensor) -> Tensor:
@@ -35,14 +35,14 @@ def _copy(array: Any) -> Any:
 
 def _write(x: Tensor, values: Tensor, *, index: Index) -> Tensor:
     layout = x.layout.resolved().without_halo()
-    small = windowed(layout, x.shape, index)
+    small = window_layout(layout, x.shape, index)
 
     def kernel(place: Place, array: Any, new: Any) -> Any:
         out = _copy(array)
         out[local_slices(index, small.box(values.shape, place.device), place.box)] = new
         return out
 
-    return worked(kernel, brought("x.at[...].set", [x, values], [layout, small]), layout, x.shape)
+    return map_shards(kernel, fetch_operands("x.at[...].set", [x, values], [layout, small]), layout, x.shape)
 
 
 def _write_vjp(ct: Tensor, out: Tensor, x: Tensor, values: Tensor, *, index: Index) -> tuple[Tensor, ...]:

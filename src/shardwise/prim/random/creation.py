@@ -14,14 +14,14 @@ from shardwise.engine.storage import region
 from shardwise.layout.layout import Layout, Shape
 from shardwise.layout.placement import ReduceOp
 from shardwise.layout.tiling import Box
-from shardwise.prim.dispatch.per_device import Place, made
+from shardwise.prim.dispatch.per_device import Place, make_arrays
 from shardwise.prim.kernel import alike
 from shardwise.prim.tensor import Tensor, lowest
 
 Fill = Callable[[np.ndarray, Box], None]  # writes a box of the value into a contiguous array
 
 
-def created(
+def create(
     fill: Fill, shape: Shape, dtype: np.dtype, layout: Layout, engine: Engine, like: Tensor | None = None
 ) -> Tensor:
     """Return the tensor whose every box is what `fill(out, box)` writes, in the library of `like`.
@@ -34,7 +34,7 @@ def created(
     >>> layout = Layout(DeviceMesh((2,), ("x",)), [Cut("x", halo=1)])
     >>> def count(out, box):
     ...     out[...] = np.arange(*box[0])
-    >>> x = created(count, (6,), np.dtype(int), layout, LocalEngine())
+    >>> x = create(count, (6,), np.dtype(int), layout, LocalEngine())
     >>> x.local(0), x.local(1)
     (array([0, 1, 2, 3]), array([2, 3, 4, 5]))
     """
@@ -44,15 +44,15 @@ def created(
     def kernel(place: Place) -> Array:
         out: Any = engine.empty(place.shape, dtype)
         if op in (None, ReduceOp.AVG) or not any(place.device // step % size for step, size in pending):
-            filled(out, place.box, shape, fill)
+            fill_beyond(out, place.box, shape, fill)
         else:
             out[...] = identity(op, dtype)
         return _beside(engine.place(out, layout.mesh.device(place.device)), like)
 
-    return made(kernel, [], layout, shape, dtype, engine)
+    return make_arrays(kernel, [], layout, shape, dtype, engine)
 
 
-def filled(out: np.ndarray, box: Box, shape: Shape, fill: Fill) -> None:
+def fill_beyond(out: np.ndarray, box: Box, shape: Shape, fill: Fill) -> None:
     """Fill an array of a box that may reach outside the tensor, where it is zero."""
     inside = tuple([(max(a, 0), max(a, 0, min(b, n))) for (a, b), n in zip(box, shape, strict=True)])
     if inside == box:

@@ -25,11 +25,11 @@ HALF = np.uint64(32)
 LOW = np.uint64(2**32 - 1)
 
 
-def drawn(key: Key, draw: Draw, shape: Shape) -> Fill:
+def fill_with(key: Key, draw: Draw, shape: Shape) -> Fill:
     """Return what fills boxes of a random tensor of this shape.
 
     >>> out = np.empty((1, 2), "uint64")
-    >>> drawn(Key(0, 42), lambda key, work: work[POSITIONS], (10, 10))(out, ((7, 8), (3, 5)))
+    >>> fill_with(Key(0, 42), lambda key, work: work[POSITIONS], (10, 10))(out, ((7, 8), (3, 5)))
     >>> out
     array([[73, 74]], dtype=uint64)
     """

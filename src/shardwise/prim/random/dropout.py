@@ -9,12 +9,12 @@ import numpy as np
 
 from shardwise.engine.arrays import is_torch
 from shardwise.layout.placement import ReduceOp
-from shardwise.prim.dispatch.operands import brought
-from shardwise.prim.dispatch.per_device import Place, worked
+from shardwise.prim.dispatch.operands import fetch_operands
+from shardwise.prim.dispatch.per_device import Place, map_shards
 from shardwise.prim.kernel import alike
 from shardwise.prim.primitive import Primitive
-from shardwise.prim.random.creation import filled
-from shardwise.prim.random.draws import below, drawn
+from shardwise.prim.random.creation import fill_beyond
+from shardwise.prim.random.draws import below, fill_with
 from shardwise.prim.random.generator import Key
 from shardwise.prim.tensor import Tensor
 
@@ -23,19 +23,19 @@ PASSING = (None, ReduceOp.SUM, ReduceOp.AVG, ReduceOp.MAX, ReduceOp.MIN)
 
 
 def _dropout(x: Tensor, *, key: Key, chance: int, batch: int = 0) -> Tensor:
-    x = x if x.layout.reduce_op in PASSING else brought("dropout", [x], [x.layout.resolved()])[0]
+    x = x if x.layout.reduce_op in PASSING else fetch_operands("dropout", [x], [x.layout.resolved()])[0]
     shape = x.shape[batch:]
-    fill = drawn(key, partial(below, chance=chance), shape)
+    fill = fill_with(key, partial(below, chance=chance), shape)
     scale = 2**64 / chance if chance else 0.0
 
     def kernel(place: Place, array: Any) -> Any:
         keep = np.empty(place.shape[batch:], bool)
-        filled(keep, place.box[batch:], shape, fill)
+        fill_beyond(keep, place.box[batch:], shape, fill)
         if is_torch(array):
             return (array * scale).where(alike([array, keep], keep.dtype)[1], array.new_zeros(()))
         return np.multiply(array, array.dtype.type(scale), where=keep, out=np.zeros_like(array))
 
-    return worked(kernel, [x], x.layout, x.shape)
+    return map_shards(kernel, [x], x.layout, x.shape)
 
 
 def _batch(row: Primitive, lead: Any, mapped: Any, operands: Any, params: Any) -> Tensor:

@@ -73,7 +73,7 @@ def _child(key: Key, position: int) -> Key:
     return Key(int(high[0]), int(low[0]))
 
 
-def checked_key(key: object) -> Key:
+def check_key(key: object) -> Key:
     """Return a key, or raise an error that says where keys come from."""
     if not isinstance(key, Key):
         raise ArgumentError(f"a Key was expected, got {key!r}.\n  random.key(seed) makes one from an int.")

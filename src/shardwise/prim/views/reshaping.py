@@ -21,10 +21,10 @@ from shardwise.layout.cut import Cut
 from shardwise.layout.layout import Layout, Shape
 from shardwise.layout.tiling import Box
 from shardwise.plan.plan import plan_reshard
-from shardwise.prim.dispatch.operands import brought, may_send
-from shardwise.prim.dispatch.per_device import Place, worked
+from shardwise.prim.dispatch.operands import fetch_operands, may_send
+from shardwise.prim.dispatch.per_device import Place, map_shards
 from shardwise.prim.primitive import Primitive
-from shardwise.prim.tensor import Tensor, moved
+from shardwise.prim.tensor import Tensor, move_to
 from shardwise.prim.views.spans import Index, Span
 from shardwise.prim.views.windows import window
 
@@ -66,7 +66,7 @@ def reshaping(layout: Layout, old: Shape, new: Shape, cut: Cut | None = None) ->
     found = []
     for sources, targets in _groups(old, new):
         cuts = tuple(layout.dims[k] for k in sources)
-        found.append(_regrouped(layout, cuts, [old[k] for k in sources], [new[k] for k in targets], cut))
+        found.append(_regroup(layout, cuts, [old[k] for k in sources], [new[k] for k in targets], cut))
     pieces = []
     for chosen in product(*(group for group, _ in found)):
         boxes, cuts = [span for box, _ in chosen for span in box], [own for _, some in chosen for own in some]
@@ -106,7 +106,7 @@ def _groups(old: Shape, new: Shape) -> Iterator[tuple[list[int], list[int]]]:
         yield sources, targets
 
 
-def _regrouped(layout: Layout, cuts: Cuts, old: Sizes, new: Sizes, given: Cut | None) -> tuple[list[Piece], Cuts]:
+def _regroup(layout: Layout, cuts: Cuts, old: Sizes, new: Sizes, given: Cut | None) -> tuple[list[Piece], Cuts]:
     # The pieces of a group, and how the dims of the result are cut.
     axes = [axis for cut in cuts for axis in cut.axes]
     whole = tuple((0, size) for size in old)
@@ -115,7 +115,7 @@ def _regrouped(layout: Layout, cuts: Cuts, old: Sizes, new: Sizes, given: Cut | 
             return [(whole, cuts)], cuts
         if not axes or not prod(old) or not new:
             return [(whole, (Cut(),) * len(old))], (Cut(),) * len(new)
-        before, after = _placed(axes, old), _placed(axes, new)
+        before, after = _deal_out(axes, old), _deal_out(axes, new)
         if before is not None and after is not None and before == cuts:
             return [(whole, before)], after
         kept = _in_rows(layout, cuts, old, new)
@@ -184,7 +184,7 @@ def _run(box: Box, sizes: Sizes, cut: Cut, ends: Sequence[int]) -> Cuts:
     return _only(Cut(cut.axes, offsets=(0, *own)), dim, len(sizes))
 
 
-def _placed(axes: Sequence[Axis], sizes: Sizes) -> Cuts | None:
+def _deal_out(axes: Sequence[Axis], sizes: Sizes) -> Cuts | None:
     # The axes dealt out to the dims, so that they cut all elements into equal runs: a dim is filled before the next.
     out: list[list[Axis]] = [[] for _ in sizes]
     rest, k, left = list(axes), 0, sizes[0] if sizes else 1
@@ -208,10 +208,10 @@ def _placed(axes: Sequence[Axis], sizes: Sizes) -> Cuts | None:
 
 
 def _reshape(x: Tensor, *, shape: Shape, cut: Cut | None = None) -> Tensor:
-    x = moved(x, x.layout.without_halo())
+    x = move_to(x, x.layout.without_halo())
     how = reshaping(x.layout, x.shape, shape, cut)
     if len(how.pieces) == 1:
-        return worked(_in_shape, brought("reshape", [x], [how.pieces[0][1]]), how.after, shape, view=True)
+        return map_shards(_in_shape, fetch_operands("reshape", [x], [how.pieces[0][1]]), how.after, shape, view=True)
     parts = [(window(x, index=index), layout) for index, layout in how.pieces]
     plans = [plan_reshard(part.layout, layout, part.shape, x.dtype) for part, layout in parts]
     may_send("reshape", x, [k for k, own in enumerate(x.layout.dims) if own.axes], *plans)
@@ -221,7 +221,7 @@ def _reshape(x: Tensor, *, shape: Shape, cut: Cut | None = None) -> Tensor:
         flat = [a.reshape(tuple(prod(a.shape[i:j]) for i, j in pairwise(ends))) for a in arrays]
         return together(iter(flat), how.counts, 0).reshape(place.shape)
 
-    return worked(kernel, [moved(part, layout) for part, layout in parts], how.after, shape)
+    return map_shards(kernel, [move_to(part, layout) for part, layout in parts], how.after, shape)
 
 
 def together(arrays: Iterator[Any], counts: Sequence[int], axis: int) -> Any:

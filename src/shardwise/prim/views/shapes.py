@@ -8,8 +8,8 @@ from array_api_compat import array_namespace
 
 from shardwise.layout.cut import Cut
 from shardwise.layout.layout import Shape
-from shardwise.prim.dispatch.operands import brought
-from shardwise.prim.dispatch.per_device import Place, worked
+from shardwise.prim.dispatch.operands import fetch_operands
+from shardwise.prim.dispatch.per_device import Place, map_shards
 from shardwise.prim.primitive import Primitive
 from shardwise.prim.relayout import cut_as
 from shardwise.prim.tensor import Tensor
@@ -20,20 +20,20 @@ def _expand(x: Tensor, *, at: tuple[int, ...]) -> Tensor:
     for position in sorted(at):
         cuts.insert(position, Cut())
         sizes.insert(position, 1)
-    return _changed(x, cuts, tuple(sizes))
+    return _change_shape(x, cuts, tuple(sizes))
 
 
 def _squeeze(x: Tensor, *, at: tuple[int, ...]) -> Tensor:
     kept = [k for k in range(x.ndim) if k not in at]
     whole = [Cut() if k in at else cut for k, cut in enumerate(x.layout.dims)]
-    (x,) = brought("squeeze", [x], [cut_as(x.layout, tuple(whole))])
+    (x,) = fetch_operands("squeeze", [x], [cut_as(x.layout, tuple(whole))])
     cuts = [x.layout.dims[k] for k in kept]
-    return _changed(x, cuts, tuple(x.shape[k] for k in kept))
+    return _change_shape(x, cuts, tuple(x.shape[k] for k in kept))
 
 
-def _changed(x: Tensor, cuts: list[Cut], shape: Shape) -> Tensor:
+def _change_shape(x: Tensor, cuts: list[Cut], shape: Shape) -> Tensor:
     # The layout follows from the operand's own, so that a tangent which is laid out otherwise is right too.
-    return worked(_in_shape, [x], cut_as(x.layout, tuple(cuts)), shape, view=True)
+    return map_shards(_in_shape, [x], cut_as(x.layout, tuple(cuts)), shape, view=True)
 
 
 def _in_shape(place: Place, array: Any) -> Any:
@@ -51,7 +51,7 @@ squeeze = Primitive("squeeze", _squeeze, lambda ct, out, x, *, at: (expand(ct, a
 def _permute(x: Tensor, *, order: tuple[int, ...]) -> Tensor:
     layout = cut_as(x.layout, tuple([x.layout.dims[k] for k in order]))
     shape = tuple(x.shape[k] for k in order)
-    return worked(lambda place, a: array_namespace(a).permute_dims(a, order), [x], layout, shape, view=True)
+    return map_shards(lambda place, a: array_namespace(a).permute_dims(a, order), [x], layout, shape, view=True)
 
 
 def _permute_vjp(ct: Tensor, out: Tensor, x: Tensor, *, order: tuple[int, ...]) -> tuple[Tensor, ...]:

@@ -20,23 +20,23 @@ from shardwise.layout.layout import Layout, Shape
 from shardwise.layout.placement import ReduceOp
 from shardwise.layout.tiling import Box
 from shardwise.plan.plan import plan_reshard
-from shardwise.prim.dispatch.operands import brought
-from shardwise.prim.dispatch.per_device import Place, worked
+from shardwise.prim.dispatch.operands import fetch_operands
+from shardwise.prim.dispatch.per_device import Place, map_shards
 from shardwise.prim.kernel import zeros
 from shardwise.prim.primitive import Primitive
 from shardwise.prim.relayout import relayout
-from shardwise.prim.tensor import Tensor, moved
+from shardwise.prim.tensor import Tensor, move_to
 from shardwise.prim.views.spans import Index, Span
 
 SMALL = 1 << 15  # bytes below which what a call costs counts more than what is copied
 
 
 @cache()
-def windowed(layout: Layout, shape: Shape, index: Index) -> Layout:
+def window_layout(layout: Layout, shape: Shape, index: Index) -> Layout:
     """Return the layout in which devices hold what they already have of a window.
 
     >>> from shardwise import DeviceMesh, P
-    >>> windowed(P("x").to_layout(1, DeviceMesh((2,), ("x",))), (8,), (Span(1, 4),))
+    >>> window_layout(P("x").to_layout(1, DeviceMesh((2,), ("x",))), (8,), (Span(1, 4),))
     Layout(mesh(x=2), [Cut('x', offsets=(0, 3, 4))])
     """
     dims = []
@@ -50,8 +50,8 @@ def windowed(layout: Layout, shape: Shape, index: Index) -> Layout:
 
 
 def _window(x: Tensor, *, index: Index) -> Tensor:
-    x = moved(x, x.layout.without_halo())
-    layout, shape = windowed(x.layout, x.shape, index), tuple([span.length for span in index])
+    x = move_to(x, x.layout.without_halo())
+    layout, shape = window_layout(x.layout, x.shape, index), tuple([span.length for span in index])
     spots = _spots(x.layout, x.shape, index)
 
     def kernel(place: Place, array: Any) -> Any:
@@ -61,7 +61,7 @@ def _window(x: Tensor, *, index: Index) -> Tensor:
             spots[place.device] = found
         return array[found]
 
-    return worked(kernel, [x], layout, shape, view=True)
+    return map_shards(kernel, [x], layout, shape, view=True)
 
 
 @cache()
@@ -76,7 +76,7 @@ def cutting(src: Layout, dst: Layout, shape: Shape, index: Index, dtype: np.dtyp
 
     Instead of views of the window, of which parts are copied, it copies parts of the arrays themselves.
     """
-    found = windowed(src, shape, index)
+    found = window_layout(src, shape, index)
     plan = plan_reshard(found, dst, tuple([span.length for span in index]), dtype)
     program = program_of(plan)
     if src.has_halo or len(program.stages) != 1 or program.order is not None:
@@ -127,8 +127,8 @@ def _within(y: Tensor, *, index: Index, layout: Layout, shape: Shape) -> Tensor:
     sums = y.layout.reduce_op in (ReduceOp.SUM, ReduceOp.AVG) and is_disjoint(y.layout.partial, layout.sharded_axes)
     if sums and y.mesh is layout.mesh:
         layout = Layout(layout.mesh, layout.dims, y.layout.partial, y.layout.reduce_op or "sum")
-    small = windowed(layout, shape, index)
-    (y,) = brought("x.at[...].add", [y], [small])
+    small = window_layout(layout, shape, index)
+    (y,) = fetch_operands("x.at[...].add", [y], [small])
     window = tuple(span.length for span in index)
 
     def kernel(place: Place, array: Any) -> Any:
@@ -136,7 +136,7 @@ def _within(y: Tensor, *, index: Index, layout: Layout, shape: Shape) -> Tensor:
         out[local_slices(index, small.box(window, place.device), place.box)] = array
         return out
 
-    return worked(kernel, [y], layout, shape)
+    return map_shards(kernel, [y], layout, shape)
 
 
 def _within_vjp(ct: Tensor, out: Tensor, y: Tensor, *, index: Index, **_: Any) -> tuple[Tensor, ...]:
