@@ -63,7 +63,7 @@ def test_an_elementwise_function_is_declared_in_one_place() -> None:
         assert row.name == name
         assert row.function is getattr(sw, name)
         assert row.function.__doc__
-        assert row.kernel is not None
+        assert row.work is not None
 
 
 @pytest.mark.parametrize(

@@ -17,19 +17,20 @@ from shardwise.ops.placement_args import number_dtype
 from shardwise.ops.reductions import dim_of
 from shardwise.prim.arithmetic import elementwise as rows
 from shardwise.prim.arithmetic.positions import iota
-from shardwise.prim.dispatch.decision import apply
+from shardwise.prim.dispatch.decision import row_of_work
 from shardwise.prim.dispatch.operands import may_carry
-from shardwise.prim.dispatch.rule import elementwise_rule
 from shardwise.prim.dispatch.solvers import is_quiet
 from shardwise.prim.face import public
 from shardwise.prim.movement.gathers import gather, positions
 from shardwise.prim.movement.mirror import mirror
-from shardwise.prim.primitive import Primitive
+from shardwise.prim.primitive import CONSTANT
 from shardwise.prim.relayout import relayout
+from shardwise.prim.rule import elementwise_rule
 from shardwise.prim.tensor import Tensor, asarray, host_array, together
 from shardwise.prim.views.shapes import expand, permute, squeeze
 from shardwise.prim.views.spans import Index, Span
 from shardwise.prim.views.windows import cutting, window, window_layout
+from shardwise.prim.work import Work
 
 
 @public(method=True)
@@ -359,10 +360,10 @@ class Flat:
         return permute(x, order=back) if back != tuple(range(x.ndim)) else x
 
 
-def _in_range(index: Tensor, *, size: int) -> Tensor:
+def _in_range(index: Tensor, *, size: int) -> Work:
     rule = elementwise_rule((index.shape,))
-    return apply("position", lambda a: positions(a, size), rule, [index], dtype=np.dtype("int64"))
+    return Work("position", lambda a: positions(a, size), rule, [index], dtype=np.dtype("int64"))
 
 
 # Indices counted from the start, checked against the size of their dim.
-_position = Primitive.constant("position", _in_range)
+_position = row_of_work("position", _in_range, **CONSTANT)

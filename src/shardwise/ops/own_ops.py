@@ -18,13 +18,14 @@ from shardwise.layout.placement import ReduceOp, check_dtype
 from shardwise.layout.tiling import Box
 from shardwise.ops.own_rules import Sizes, read_rule
 from shardwise.prim.arithmetic.reduce import reduce
-from shardwise.prim.dispatch.decision import apply
+from shardwise.prim.dispatch.decision import row_of_work
 from shardwise.prim.face import public
 from shardwise.prim.interpreters.batch import Lead
 from shardwise.prim.interpreters.local import reshape_array
 from shardwise.prim.kernel import zeros
 from shardwise.prim.primitive import Primitive
 from shardwise.prim.tensor import Tensor, asarray, together
+from shardwise.prim.work import Work
 
 Dtype = Any  # a dtype, or a function of those of the operands
 Leads = tuple[tuple[Lead, tuple[bool, ...]], ...]  # dims in front, the outermost first, and which operands have them
@@ -67,7 +68,7 @@ def custom_op(
             return check_dtype(dtype(*dtypes))
         return check_dtype(dtypes[0] if dtype is None else dtype)
 
-    def run(*operands: Tensor, leads: Leads = ()) -> Tensor:
+    def work(*operands: Tensor, leads: Leads = ()) -> Work:
         inner = []
         for i, x in enumerate(operands):
             front = sum(lead.count for lead, mapped in leads if mapped[i])
@@ -83,7 +84,7 @@ def custom_op(
             return _each_place(fn, name, arrays, leads, shape, out_dtype)
 
         how = written.rule(names, found)
-        return apply(name, kernel, how, operands, located=(RESULT,), dtype=out_dtype)
+        return Work(name, kernel, how, operands, located=(RESULT,), dtype=out_dtype)
 
     def back(ct: Tensor, out: Tensor, *operands: Tensor, leads: Leads = ()) -> tuple[Any, ...]:
         if not leads:
@@ -115,7 +116,7 @@ def custom_op(
     ) -> Tensor:
         return row(*operands, leads=((lead, mapped), *params.get("leads", ())))
 
-    row = Primitive(name, run, None if vjp is None else back, None if jvp is None else ahead, batch=batch)
+    row = row_of_work(name, work, None if vjp is None else back, None if jvp is None else ahead, batch=batch)
 
     @wraps(fn)
     def op(*operands: Any) -> Tensor:

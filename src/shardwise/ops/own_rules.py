@@ -10,7 +10,7 @@ from shardwise.errors import ArgumentError, BindingError, check_int, did_you_mea
 from shardwise.layout.cut import Cut
 from shardwise.layout.layout import Shape
 from shardwise.layout.placement import ReduceOp
-from shardwise.prim.dispatch.rule import Rule
+from shardwise.prim.rule import Rule
 
 Names = tuple[str, ...]
 Sizes = Mapping[str, int | Callable[..., int]]

@@ -12,11 +12,10 @@ from shardwise.engine.abstract import AbstractEngine
 from shardwise.engine.current import engine_context
 from shardwise.engine.log import trace_communication
 from shardwise.errors import ArgumentError
-from shardwise.layout.layout import Layout
 from shardwise.layout.notebook import Tabular
-from shardwise.layout.types import DistributedType
 from shardwise.plan.record import Record
 from shardwise.prim.face import public
+from shardwise.prim.inference import abstract
 from shardwise.prim.tensor import Tensor
 
 if TYPE_CHECKING:
@@ -87,21 +86,8 @@ def explain(fn: Callable[..., Any], *args: Any) -> Explanation:
         raise ArgumentError(f"explain takes a function and its arguments, got {type(fn).__name__}.")
     engine = AbstractEngine()
     with engine_context(engine), trace_communication() as log:
-        given = optree.tree_map(lambda leaf: abstract(leaf, engine), cast(Any, args))
-        result = fn(*given)
-    meshes = [leaf.mesh for leaf in optree.tree_leaves(cast(Any, given)) if isinstance(leaf, Tensor)]
+        operands = optree.tree_map(lambda leaf: abstract(leaf, engine), cast(Any, args))
+        result = fn(*operands)
+    meshes = [leaf.mesh for leaf in optree.tree_leaves(cast(Any, operands)) if isinstance(leaf, Tensor)]
     steps = tuple(record for record in log if record.bytes)
     return Explanation(steps, engine.peak, result, max((mesh.num_devices for mesh in meshes), default=1))
-
-
-def abstract(leaf: Any, engine: AbstractEngine) -> Any:
-    """Return a tensor without values in the place of a tensor or a type; anything else, arrays too, as it is."""
-    if isinstance(leaf, DistributedType):
-        return _blank(leaf.layout, cast(Any, leaf.shape), leaf.dtype, engine)
-    if isinstance(leaf, Tensor):
-        return _blank(leaf.layout, leaf.shape, leaf.dtype, engine)
-    return leaf
-
-
-def _blank(layout: Layout, shape: Any, dtype: Any, engine: AbstractEngine) -> Tensor:
-    return Tensor(engine.blank(layout, shape, dtype), layout, tuple(shape), dtype, engine)

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import ast
 from collections.abc import Callable
 from dataclasses import dataclass
+from inspect import Signature, signature
 from typing import Any, Literal
 
 from shardwise.prim.tensor import Tensor
@@ -29,6 +31,14 @@ def needs_out(i: int, j: int, operands: tuple[Any, ...], params: dict[str, Any])
     return j == OUT
 
 
+# What the row of a primitive says that is constant wherever it has a derivative.
+CONSTANT: dict[str, Any] = {
+    "vjp": lambda ct, out, *operands, **params: (None,) * len(operands),
+    "jvp": lambda *_, **params: None,
+    "needs": needs_nothing,
+}
+
+
 @dataclass(frozen=True)
 class Formula:
     """An elementwise op in the arithmetic of scalars, as Python writes it, of its operands x and y.
@@ -44,6 +54,16 @@ class Formula:
     ints: str | None = None
     of: Literal["result", "bool"] = "result"
 
+    @property
+    def operations(self) -> int:
+        """How many operations it takes for each element.
+
+        >>> Formula("x - x // y * y").operations
+        3
+        """
+        steps = (ast.BinOp, ast.UnaryOp, ast.Compare, ast.Call)
+        return sum(isinstance(part, steps) for part in ast.walk(ast.parse(self.text)))
+
 
 @dataclass(frozen=True, eq=False)
 class Primitive:
@@ -58,8 +78,10 @@ class Primitive:
     dims that the program does not see. Without it all operands are given those dims, and the parameters are shifted
     by their names (see `Lead`). `local` is a primitive of what devices hold inside `shard_map`, and of nothing else.
 
-    `lower` is how the compiler writes it. An elementwise primitive has a `kernel`, a function of arrays, which may have
-    leading dims for devices. `function` is the public function that it is, if it is one.
+    `work(*tensors, **params)` tells, of those that devices run each by itself, the `Work` that they do: kernel, factor
+    rule and operands; where it takes several steps, it returns their result. `effort` is how many operations each
+    combination of factors takes. `lower` is how the compiler writes it. `function` is the public function that it is,
+    if it is one.
 
     `needs(i, j, operands, params)` says whether the cotangent of operand i is made of the elements of operand j, or of
     the result, `OUT`: a tape keeps no others, and gives the `vjp` their outlines. Without it a linear primitive needs
@@ -74,18 +96,20 @@ class Primitive:
     batch: Callable[..., Tensor] | None = None
     local: Callable[..., Tensor] | None = None
     lower: Formula | None = None
-    kernel: Callable[..., Any] | None = None
+    work: Callable[..., Any] | None = None
+    effort: float = 1
     function: Callable[..., Any] | None = None
     needs: Needs | None = None
 
-    @staticmethod
-    def constant(name: str, run: Callable[..., Tensor]) -> Primitive:
-        """Return the row of a primitive that is constant wherever it has a derivative."""
+    @property
+    def signature(self) -> Signature:
+        """The parameters of the primitive: its operands, and by name what else it is told.
 
-        def vjp(ct: Tensor, out: Tensor, *operands: Any, **params: Any) -> Cotangents:
-            return (None,) * len(operands)
-
-        return Primitive(name, run, vjp, lambda *_, **params: None, needs=needs_nothing)
+        >>> from shardwise.prim.arithmetic.elementwise import astype
+        >>> list(astype.signature.parameters)
+        ['x', 'dtype']
+        """
+        return signature(self.work or self.run)
 
     def __repr__(self) -> str:
         return f"Primitive({self.name})"

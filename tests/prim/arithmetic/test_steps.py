@@ -5,14 +5,15 @@ import numpy as np
 from shardwise import Tensor, asarray, grad, jvp, shard_map, sum, vjp, vmap
 from shardwise.layout.mesh import DeviceMesh
 from shardwise.layout.spec import P
-from shardwise.prim.arithmetic.elementwise import add, elementwise, multiply
+from shardwise.prim.arithmetic.by_element import work_by_element
+from shardwise.prim.arithmetic.elementwise import add, multiply
 from shardwise.prim.arithmetic.steps import pull, push, row_of_steps
 
 M2 = DeviceMesh((2,), ("x",))
 # x² y, computed in one go.
 blend = row_of_steps(
     "blend",
-    lambda x, y: elementwise("blend", lambda a, b: a * a * b, (x, y)),
+    lambda x, y: work_by_element("blend", lambda a, b: a * a * b, (x, y)),
     lambda x, y: multiply(multiply(x, x), y),
 )
 X, Y = np.array([2.0, 3.0]), np.array([5.0, 7.0])

@@ -8,7 +8,7 @@ import pytest
 from shardwise import Cut, DeviceMesh, Layout, ReduceOp
 from shardwise.layout.axis import overlap
 from shardwise.prim.dispatch.candidates import MOST, Candidate, candidates
-from shardwise.prim.dispatch.rule import Linear, Rule
+from shardwise.prim.rule import Linear, Rule
 from tests.plan.cases import all_layouts, mesh_of
 from tests.prim.cases import spread
 

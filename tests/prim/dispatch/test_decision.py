@@ -26,7 +26,7 @@ from shardwise import (
 from shardwise.engine.job import RESULT
 from shardwise.prim.dispatch.candidates import Candidate
 from shardwise.prim.dispatch.decision import apply, passing, recut_for_reach
-from shardwise.prim.dispatch.rule import Rule, elementwise_rule
+from shardwise.prim.rule import Rule, elementwise_rule
 from tests.plan.cases import mesh_of
 from tests.prim.cases import assert_holds, spread
 

@@ -19,7 +19,7 @@ from shardwise.layout.layout import Layout, Shape
 from shardwise.layout.mesh import DeviceMesh
 from shardwise.layout.placement import ReduceOp, reductions_of
 from shardwise.plan.plan import plan_reshard
-from shardwise.prim.dispatch.rule import Dims, Factor
+from shardwise.prim.rule import Dims, Factor
 
 MOST = 256  # candidates that are looked at
 

@@ -20,7 +20,7 @@ from shardwise.ir.types import is_static, shape_of
 from shardwise.layout.placement import ReduceOp
 from shardwise.prim.arithmetic.contract import contraction_rule
 from shardwise.prim.arithmetic.reduce import reduction_rule
-from shardwise.prim.dispatch.rule import Dims, Factor, Rule, elementwise_rule
+from shardwise.prim.rule import Dims, Factor, Rule, elementwise_rule
 
 
 @seal

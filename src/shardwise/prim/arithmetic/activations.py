@@ -13,13 +13,15 @@ from shardwise.engine.arrays import FLOAT32, cast, dtype_of, is_low, is_torch
 from shardwise.prim.arithmetic.elementwise import add, logaddexp, multiply, subtract, tanh
 from shardwise.prim.arithmetic.steps import Steps, pull, row_of_steps
 from shardwise.prim.bind import in_one_go
-from shardwise.prim.dispatch.decision import apply
-from shardwise.prim.dispatch.rule import elementwise_rule
-from shardwise.prim.primitive import OUT, Primitive
+from shardwise.prim.dispatch.decision import row_of_work
+from shardwise.prim.primitive import OUT
 from shardwise.prim.relayout import resolve
+from shardwise.prim.rule import elementwise_rule
 from shardwise.prim.tensor import Tensor, settle
+from shardwise.prim.work import Work
 
 Kernel = Callable[..., Any]
+EFFORT = 4  # operations for each element, give or take
 
 
 def widen_kernel(kernel: Kernel) -> Kernel:
@@ -45,22 +47,24 @@ def _activation(
     # `slope(ct, x)` is a cotangent, or a tangent, times the slope at x or, `by_out`, where the value is x.
     forward, back = widen_kernel(kernel), widen_kernel(slope)
 
-    def run(x: Tensor) -> Tensor:
-        return apply(name, forward, elementwise_rule((x.shape,)), [x])
+    def work(x: Tensor) -> Work:
+        return Work(name, forward, elementwise_rule((x.shape,)), [x], takes_lead=True)
 
-    def run_back(ct: Tensor, x: Tensor) -> Tensor:
-        return apply(name, back, elementwise_rule((ct.shape, x.shape), "first"), [ct, settle(x)])
+    def work_back(ct: Tensor, x: Tensor) -> Work:
+        rule = elementwise_rule((ct.shape, x.shape), "first")
+        return Work(name, back, rule, [ct, settle(x)], takes_lead=True)
 
     def pull_steps(ct: Tensor, x: Tensor) -> Any:
         return pull(steps, ct, (resolve(x),), {})[0]
 
-    times_slope = row_of_steps(f"{name}_slope", run_back, slope_steps or pull_steps)
-    row = Primitive(
+    times_slope = row_of_steps(f"{name}_slope", work_back, slope_steps or pull_steps, effort=EFFORT)
+    row = row_of_work(
         name,
-        run,
+        work,
         lambda ct, out, x: (times_slope(ct, out if by_out else x),),
         lambda tangents, out, x: times_slope(tangents[0], out if by_out else x),
         needs=lambda i, j, operands, params: (j == OUT) == by_out,
+        effort=EFFORT,
     )
 
     def function(x: Tensor) -> Tensor:

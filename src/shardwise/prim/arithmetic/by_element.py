@@ -13,12 +13,13 @@ from shardwise.caches import cache
 from shardwise.engine.arrays import is_foreign, is_torch
 from shardwise.prim.arithmetic.broadcast import broadcast, unbroadcast
 from shardwise.prim.arithmetic.uses import values_used
-from shardwise.prim.dispatch.decision import apply
-from shardwise.prim.dispatch.rule import Linear, elementwise_rule, is_integer
+from shardwise.prim.dispatch.decision import row_of_work
 from shardwise.prim.face import public, rename
 from shardwise.prim.kernel import alike
 from shardwise.prim.primitive import Cotangents, Formula, Primitive
+from shardwise.prim.rule import Linear, elementwise_rule, is_integer
 from shardwise.prim.tensor import Tensor, asarray, together
+from shardwise.prim.work import Work
 
 Derivative = Callable[..., Any] | float | None  # of the operands and the result; a number; or zero
 NUMBERS = (float, int, complex, bool)
@@ -28,11 +29,11 @@ def kernel_of(name: str) -> Callable[..., Any]:
     """Return the function of this name in whatever library the arrays belong to."""
     ours = getattr(np, name)
 
-    def kernel(*arrays: Any) -> Any:
+    def kernel(*arrays: Any, **memory: Any) -> Any:
         for array in arrays:
             if type(array) is not np.ndarray and is_torch(array):
-                return _of_torch(name)(*arrays)
-        return ours(*arrays)
+                return _of_torch(name)(*arrays, **memory)
+        return ours(*arrays, **memory)
 
     return kernel
 
@@ -44,24 +45,29 @@ def _of_torch(name: str) -> Callable[..., Any]:
     return getattr(torch, name)
 
 
-def elementwise(
-    name: str, kernel: Callable[..., Any], operands: tuple[Any, ...], linear: Linear = None, monotone: bool = False
-) -> Tensor:
-    """Return what a kernel makes of tensors and numbers, element by element."""
+def work_by_element(
+    name: str,
+    kernel: Callable[..., Any],
+    operands: tuple[Any, ...],
+    linear: Linear = None,
+    monotone: bool = False,
+    takes_out: bool = False,
+) -> Work:
+    """Return the work of a kernel of tensors and numbers, element by element; plain numbers are computed at once."""
     tensors = [x for x in operands if isinstance(x, Tensor)]
     if not tensors:  # a derivative may come to a plain number
         return kernel(*operands).item()
     if len(tensors) == len(operands):
         # A divisor may hold a zero, which nobody looks for: what it divides is resolved.
         rule = elementwise_rule(tuple([x.shape for x in tensors]), None if linear == "first" else linear, monotone)
-        return apply(name, kernel, rule, tensors, by_element=True)
+        return Work(name, kernel, rule, tensors, takes_lead=True, takes_out=takes_out)
     # A number added to a pending sum would be added once per contribution, so only factors and divisors pass.
     passes = linear == "each" or (linear == "first" and isinstance(operands[0], Tensor))
     if passes and tensors[0].layout.partial:
         passes = all(_passes(x, tensors[0].dtype, linear) for x in operands if not isinstance(x, Tensor))
     rule = elementwise_rule(tuple([x.shape for x in tensors]), "first" if passes else None)
     dtype = next((x.dtype for x in tensors if is_foreign(x.dtype)), tensors[0].dtype)
-    return apply(name, _fill_in(kernel, operands, dtype), rule, tensors, by_element=True)
+    return Work(name, _fill_in(kernel, operands, dtype), rule, tensors, takes_lead=True, takes_out=takes_out)
 
 
 def _passes(number: Any, dtype: np.dtype, linear: Linear) -> bool:
@@ -81,18 +87,20 @@ def _fill_in(kernel: Callable[..., Any], operands: tuple[Any, ...], dtype: np.dt
     # The kernel of the operands that are tensors, given those that are numbers.
     if is_foreign(dtype):
 
-        def odd(*arrays: Any) -> Any:
+        def odd(*arrays: Any, **memory: Any) -> Any:
             left = iter(arrays)
-            return kernel(*alike([next(left) if isinstance(x, Tensor) else x for x in operands], dtype))
+            return kernel(*alike([next(left) if isinstance(x, Tensor) else x for x in operands], dtype), **memory)
 
         return odd
     if len(operands) == 2:
         x, y = operands
-        return (lambda a: kernel(a, y)) if isinstance(x, Tensor) else (lambda a: kernel(x, a))
+        if isinstance(x, Tensor):
+            return lambda a, **memory: kernel(a, y, **memory)
+        return lambda a, **memory: kernel(x, a, **memory)
 
-    def call(*arrays: Any) -> Any:
+    def call(*arrays: Any, **memory: Any) -> Any:
         left = iter(arrays)
-        return kernel(*[next(left) if isinstance(x, Tensor) else x for x in operands])
+        return kernel(*[next(left) if isinstance(x, Tensor) else x for x in operands], **memory)
 
     return call
 
@@ -152,7 +160,8 @@ def _declare(
     function.__doc__ = describe(name, what, example)
     method = method or (operator is None and not attribute)
     function = public(method=method, attribute=attribute, operator=operator)(function)
-    return pointwise(name, kernel or kernel_of(name), derivatives, function=function, **how)
+    takes_out = kernel is None and isinstance(getattr(np, name), np.ufunc)
+    return pointwise(name, kernel or kernel_of(name), derivatives, function=function, takes_out=takes_out, **how)
 
 
 def describe(name: str, what: str, example: str) -> str:
@@ -189,6 +198,7 @@ def pointwise(
     back: Callable[[Tensor, Tensor], Tensor] | None = None,
     lower: str | Formula | None = None,
     function: Callable[..., Any] | None = None,
+    takes_out: bool = False,
 ) -> Primitive:
     """Return the primitive of an elementwise op, with the derivative by each operand.
 
@@ -197,10 +207,10 @@ def pointwise(
     derivative of an op that is linear over the real numbers, and so its own tangent map.
     """
 
-    def run(*operands: Any) -> Tensor:
+    def work(*operands: Any) -> Work:
         if check is not None:
             check(*operands)
-        return elementwise(name, kernel, operands, linear, monotone)
+        return work_by_element(name, kernel, operands, linear, monotone, takes_out)
 
     def vjp(ct: Tensor, out: Tensor, *operands: Any) -> Cotangents:
         return tuple(
@@ -223,13 +233,10 @@ def pointwise(
         return callable(derivative) and j in values_used(derivative, tuple([isinstance(x, Tensor) for x in operands]))
 
     formula = Formula(lower) if isinstance(lower, str) else lower
+    about: dict[str, Any] = {"lower": formula, "function": function, "effort": formula.operations if formula else 1}
     if back is not None:
-        return Primitive(
-            name, run, lambda ct, out, x: (back(ct, x),), linear=True, lower=formula, kernel=kernel, function=function
-        )
-    return Primitive(
-        name, run, vjp, jvp, batch=batch_by_element, lower=formula, kernel=kernel, function=function, needs=needs
-    )
+        return row_of_work(name, work, lambda ct, out, x: (back(ct, x),), linear=True, **about)
+    return row_of_work(name, work, vjp, jvp, batch=batch_by_element, needs=needs, **about)
 
 
 def batch_by_element(row: Primitive, lead: Any, mapped: Any, operands: Any, params: Any) -> Tensor:

@@ -16,13 +16,14 @@ from shardwise.layout.placement import ReduceOp
 from shardwise.prim.arithmetic.broadcast import broadcast
 from shardwise.prim.arithmetic.by_element import as_in
 from shardwise.prim.arithmetic.elementwise import add, in_bytes
-from shardwise.prim.dispatch.decision import apply
-from shardwise.prim.dispatch.rule import Rule
+from shardwise.prim.dispatch.decision import row_of_work
 from shardwise.prim.kernel import in_room, makes_products
 from shardwise.prim.primitive import Cotangents, Primitive, needs_others
 from shardwise.prim.relayout import resolve
+from shardwise.prim.rule import Rule
 from shardwise.prim.tensor import Tensor
 from shardwise.prim.views.shapes import expand
+from shardwise.prim.work import Work
 
 
 @cache()
@@ -32,8 +33,8 @@ def contraction_rule(terms: tuple[str, ...], out: str) -> Rule:
     return Rule(tuple(map(tuple, terms)), tuple(out), reduced, linear="each", dense=True)
 
 
-def _contract(*operands: Tensor, terms: tuple[str, ...], out: str) -> Tensor:
-    return apply(_name(terms, out), _kernel(terms, out), contraction_rule(terms, out), [in_bytes(x) for x in operands])
+def _contract(*operands: Tensor, terms: tuple[str, ...], out: str) -> Work:
+    return Work(_name(terms, out), _kernel(terms, out), contraction_rule(terms, out), [in_bytes(x) for x in operands])
 
 
 @cache()
@@ -151,4 +152,4 @@ def _batch(row: Primitive, lead: Any, mapped: Any, operands: Any, params: Any) -
     return contract(*operands, terms=wide, out=front + out)
 
 
-contract = Primitive("einsum", _contract, _contract_vjp, _contract_jvp, batch=_batch, needs=needs_others)
+contract = row_of_work("einsum", _contract, _contract_vjp, _contract_jvp, batch=_batch, needs=needs_others, effort=2)

@@ -26,12 +26,13 @@ from shardwise.layout.layout import Shape
 from shardwise.layout.placement import ReduceOp
 from shardwise.layout.tiling import Box, DimTiling
 from shardwise.prim.arithmetic.elementwise import add
-from shardwise.prim.dispatch.decision import apply
-from shardwise.prim.dispatch.rule import Cuts, Rule
+from shardwise.prim.dispatch.decision import row_of_work
 from shardwise.prim.kernel import in_room, makes_products, zeros
 from shardwise.prim.primitive import Cotangents, Primitive, needs_others
+from shardwise.prim.rule import Cuts, Rule
 from shardwise.prim.tensor import Tensor
 from shardwise.prim.views.reshaping import reshape
+from shardwise.prim.work import Work
 
 Interval = tuple[int, int]
 
@@ -94,6 +95,11 @@ class Reached:
     def shape(self) -> Shape:
         """The shape of the result."""
         return getattr(self.form, self.missing)
+
+    @property
+    def places(self) -> int:
+        """The products that the sums are made of: a window of every group for each element of y."""
+        return prod(self.form.y) * prod(self.form.w[1:])
 
     def cuts(self, operands: Any, out: Cuts) -> tuple[Any, Cuts] | None:
         """Return the cuts that operands and result really have, or None if groups would be torn apart."""
@@ -185,7 +191,7 @@ def _round_once(kernel: Any, first: Any, second: Any, count: int, own: bool = Tr
     return cast(kernel(*wide), dtype)
 
 
-def _convolve(x: Tensor, w: Tensor, *, form: Form) -> Tensor:
+def _convolve(x: Tensor, w: Tensor, *, form: Form) -> Work:
     def kernel(held: Box, box: Box, a: Any, b: Any) -> Any:
         shape = tuple(stop - start for start, stop in box)
         if 0 in shape:
@@ -195,7 +201,7 @@ def _convolve(x: Tensor, w: Tensor, *, form: Form) -> Tensor:
         part, valid = _cut_out(a, list(held[2:]), wanted), partial(_valid, sizes=shape[2:], form=form, groups=groups)
         return _round_once(valid, part, b, prod(b.shape[1:]))
 
-    return apply("conv", kernel, _rule(form, "y"), [x, w], located=(0, RESULT), dtype=x.dtype)
+    return Work("conv", kernel, _rule(form, "y"), [x, w], located=(0, RESULT), dtype=x.dtype)
 
 
 def _valid(x: Any, w: Any, sizes: Shape, form: Form, groups: int) -> Any:
@@ -220,7 +226,7 @@ def _valid(x: Any, w: Any, sizes: Shape, form: Form, groups: int) -> Any:
     return np.ascontiguousarray(_each_group(one, groups, windows, w, (1, 0), 1))
 
 
-def _deconvolve(w: Tensor, y: Tensor, *, form: Form) -> Tensor:
+def _deconvolve(w: Tensor, y: Tensor, *, form: Form) -> Work:
     def kernel(held: Box, box: Box, b: Any, c: Any) -> Any:
         shape = tuple(stop - start for start, stop in box)
         if 0 in shape:
@@ -234,7 +240,7 @@ def _deconvolve(w: Tensor, y: Tensor, *, form: Form) -> Tensor:
 
         return _round_once(multiply, part, b, prod(b.shape), own=False)
 
-    return apply("conv", kernel, _rule(form, "x"), [w, y], located=(1, RESULT), dtype=y.dtype)
+    return Work("conv", kernel, _rule(form, "x"), [w, y], located=(1, RESULT), dtype=y.dtype)
 
 
 def _spread(w: Any, y: Any, part: list[Interval], box: Box, form: Form) -> Any:
@@ -257,7 +263,7 @@ def _spread(w: Any, y: Any, part: list[Interval], box: Box, form: Form) -> Any:
     return out[(slice(None), slice(None), *cut)]
 
 
-def _correlate(x: Tensor, y: Tensor, *, form: Form) -> Tensor:
+def _correlate(x: Tensor, y: Tensor, *, form: Form) -> Work:
     def kernel(held: Box, given: Box, box: Box, a: Any, c: Any) -> Any:
         shape = tuple(stop - start for start, stop in box)
         if 0 in c.shape or 0 in shape:
@@ -270,7 +276,7 @@ def _correlate(x: Tensor, y: Tensor, *, form: Form) -> Tensor:
 
         return _round_once(multiply, part, c, prod(c.shape) // c.shape[1])
 
-    return apply("conv", kernel, _rule(form, "w"), [x, y], located=(0, 1, RESULT), dtype=x.dtype)
+    return Work("conv", kernel, _rule(form, "w"), [x, y], located=(0, 1, RESULT), dtype=x.dtype)
 
 
 def _match_windows(x: Any, y: Any, form: Form) -> Any:
@@ -299,12 +305,14 @@ def _jvp(row: str) -> Any:
     return jvp
 
 
-def _row(name: str, run: Any, first: Any, second: Any) -> Primitive:
+def _row(name: str, work: Any, first: Any, second: Any) -> Primitive:
     def vjp(ct: Tensor, out: Tensor, a: Tensor, b: Tensor, *, form: Form) -> Cotangents:
         return partial(first, ct, a, b, form), partial(second, ct, a, b, form)
 
     missing = {"convolve": "y", "deconvolve": "x", "correlate": "w"}[name]
-    return Primitive(name, run, vjp, _jvp(name), batch=partial(_batch, missing=missing), needs=needs_others)
+    return row_of_work(
+        name, work, vjp, _jvp(name), batch=partial(_batch, missing=missing), needs=needs_others, effort=2
+    )
 
 
 def _batch(row: Primitive, lead: Any, mapped: Any, operands: Any, params: Any, missing: str) -> Tensor:

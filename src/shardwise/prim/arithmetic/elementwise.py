@@ -17,13 +17,15 @@ from shardwise.errors import BindingError
 from shardwise.layout.placement import kind_of
 from shardwise.prim.arithmetic.by_element import (
     binary,
-    elementwise,
     kernel_of,
     pointwise,
     unary,
+    work_by_element,
 )
+from shardwise.prim.dispatch.decision import row_of_work
 from shardwise.prim.primitive import Formula, Primitive, needs_nothing
 from shardwise.prim.tensor import Tensor
+from shardwise.prim.work import Work
 
 
 def power(x: Any, y: Any) -> Any:
@@ -291,8 +293,8 @@ where = pointwise(
 )
 
 
-def _astype(x: Tensor, *, dtype: np.dtype) -> Tensor:
-    return elementwise("astype", lambda a: _cast(a, dtype), (x,))
+def _astype(x: Tensor, *, dtype: np.dtype) -> Work:
+    return work_by_element("astype", lambda a: _cast(a, dtype), (x,))
 
 
 def _cast(array: Any, dtype: np.dtype) -> Any:
@@ -311,7 +313,7 @@ def _astype_jvp(tangents: Any, out: Tensor, x: Tensor, *, dtype: np.dtype) -> Te
     return astype(tangents[0], dtype=dtype) if dtype.kind not in "biu" else None
 
 
-astype = Primitive("astype", _astype, _astype_vjp, _astype_jvp, needs=needs_nothing)
+astype = row_of_work("astype", _astype, _astype_vjp, _astype_jvp, needs=needs_nothing)
 
 
 def widen(x: Tensor) -> Tensor:

@@ -12,7 +12,7 @@ from shardwise.layout.layout import Layout
 from shardwise.prim.arithmetic.positions import INDEX
 from shardwise.prim.dispatch.operands import carry, fetch_operands
 from shardwise.prim.dispatch.per_device import Place, map_shards
-from shardwise.prim.primitive import Primitive
+from shardwise.prim.primitive import CONSTANT, Primitive
 from shardwise.prim.tensor import Tensor
 
 
@@ -64,4 +64,4 @@ def _along(array: Any, index: Any, dim: int) -> Any:
 
 
 # Where the k largest elements along a dim are, largest first.
-largest = Primitive.constant("largest", _largest)
+largest = Primitive("largest", _largest, **CONSTANT)

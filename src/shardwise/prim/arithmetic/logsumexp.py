@@ -14,13 +14,14 @@ from shardwise.prim.arithmetic.elementwise import add, exp, isfinite, log, multi
 from shardwise.prim.arithmetic.reduce import reduce, spread
 from shardwise.prim.arithmetic.steps import row_of_steps
 from shardwise.prim.bind import in_one_go
-from shardwise.prim.dispatch.decision import apply
+from shardwise.prim.dispatch.decision import row_of_work
 from shardwise.prim.dispatch.operands import whole
-from shardwise.prim.dispatch.rule import Rule, elementwise_rule
 from shardwise.prim.kernel import wide_sum
-from shardwise.prim.primitive import Primitive
+from shardwise.prim.primitive import CONSTANT, Primitive
+from shardwise.prim.rule import Rule, elementwise_rule
 from shardwise.prim.tensor import Tensor, settle
 from shardwise.prim.views.shapes import expand
+from shardwise.prim.work import Work
 
 Dims = tuple[int, ...]
 
@@ -66,9 +67,15 @@ def _sum_of_exponentials(array: Any, top: Any, dims: Dims) -> Any:
     return wide_sum(terms, dims) if is_low(dtype_of(array)) else np.add.reduce(terms, axis=dims)
 
 
-def _log_of_sum(x: Tensor, top: Tensor, *, dims: Dims) -> Tensor:
-    kernel = partial(_sum_of_exponentials, dims=dims)
-    return log(apply("sum", kernel, row_sum_rule(x.ndim, dims, 2), [x, top]))
+# The sums over dims of exp(x - top); a constant to derivatives.
+sum_of_exponentials = row_of_work(
+    "sum_of_exponentials",
+    lambda x, top, *, dims: Work(
+        "sum", partial(_sum_of_exponentials, dims=dims), row_sum_rule(x.ndim, dims, 2), [x, top]
+    ),
+    **CONSTANT,
+    effort=3,
+)
 
 
 def _scale(ct: Any, array: Any, top: Any, level: Any) -> Any:
@@ -82,9 +89,9 @@ def _scale(ct: Any, array: Any, top: Any, level: Any) -> Any:
     return cast(out, dtype_of(ct))
 
 
-def _times_shares(ct: Tensor, x: Tensor, top: Tensor, level: Tensor) -> Tensor:
+def _times_shares(ct: Tensor, x: Tensor, top: Tensor, level: Tensor) -> Work:
     rule = elementwise_rule((ct.shape, x.shape, top.shape, level.shape), "first")
-    return apply("logsumexp", _scale, rule, [ct, settle(x), top, level])
+    return Work("logsumexp", _scale, rule, [ct, settle(x), top, level])
 
 
 # What is given, per element or per row, times the shares of a sum of exponentials: exp(x - top - level).
@@ -92,6 +99,7 @@ times_shares = row_of_steps(
     "times_shares",
     _times_shares,
     lambda ct, x, top, level: multiply(ct, exp(subtract(subtract(widen(x), top), level))),
+    effort=4,
 )
 
 
@@ -104,4 +112,4 @@ def _jvp(tangents: Any, out: Tensor, x: Tensor, top: Tensor, *, dims: Dims) -> T
 
 
 # The logarithm of the sum of exp(x - top), for a constant that has the dims with one element each.
-log_of_sum = Primitive("log_of_sum", _log_of_sum, _vjp, _jvp)
+log_of_sum = Primitive("log_of_sum", lambda x, top, *, dims: log(sum_of_exponentials(x, top, dims=dims)), _vjp, _jvp)

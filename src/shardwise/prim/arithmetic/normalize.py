@@ -15,13 +15,14 @@ from shardwise.prim.arithmetic.elementwise import add, divide, multiply, narrow,
 from shardwise.prim.arithmetic.logsumexp import row_sum_rule, sum_over
 from shardwise.prim.arithmetic.softmax import is_whole
 from shardwise.prim.arithmetic.steps import pull, row_of_steps
-from shardwise.prim.dispatch.decision import apply
+from shardwise.prim.dispatch.decision import row_of_work
 from shardwise.prim.dispatch.operands import whole
-from shardwise.prim.dispatch.rule import elementwise_rule
 from shardwise.prim.kernel import wide_sum
-from shardwise.prim.primitive import Cotangents, Primitive
+from shardwise.prim.primitive import CONSTANT, Cotangents, Primitive
+from shardwise.prim.rule import elementwise_rule
 from shardwise.prim.tensor import Tensor, settle
 from shardwise.prim.views.shapes import expand
+from shardwise.prim.work import Work
 
 Dims = tuple[int, ...]
 
@@ -77,13 +78,13 @@ def _squares(array: Any, mean: Any = None, *, dims: Dims) -> Any:
     return wide_sum(array, dims) if wide is FLOAT32 else np.add.reduce(array, axis=dims)
 
 
-def _sum_of_squares(x: Tensor, *mean: Tensor, dims: Dims) -> Tensor:
+def _sum_of_squares(x: Tensor, *mean: Tensor, dims: Dims) -> Work:
     rule = row_sum_rule(x.ndim, dims, 1 + len(mean))
-    return apply("sum", partial(_squares, dims=dims), rule, [x, *mean])
+    return Work("sum", partial(_squares, dims=dims), rule, [x, *mean])
 
 
 # The sums of squares over dims of values, or of how far they are from a mean; a constant to derivatives.
-sum_of_squares = Primitive.constant("sum_of_squares", _sum_of_squares)
+sum_of_squares = row_of_work("sum_of_squares", _sum_of_squares, **CONSTANT, effort=3)
 
 
 @cache(entries=256)
@@ -143,14 +144,14 @@ def _means(array: Any, dims: Dims, room: np.dtype | None) -> Any:
 # -- rows ------------------------------------------------------------------------------------------------
 
 
-def _apply(kernel: Any, operands: Any, linear: Any = None) -> Tensor:
+def _work(kernel: Any, operands: Any, linear: Any = None) -> Work:
     tensors = [v for v in operands if isinstance(v, Tensor)]
-    return apply("normalize", kernel, elementwise_rule(tuple([v.shape for v in tensors]), linear), tensors)
+    return Work("normalize", kernel, elementwise_rule(tuple([v.shape for v in tensors]), linear), tensors)
 
 
-def _scale_rows(x: Tensor, *stats: Any, dims: Dims, eps: float, dtype: np.dtype) -> Tensor:
+def _scale_rows(x: Tensor, *stats: Any, dims: Dims, eps: float, dtype: np.dtype) -> Work:
     operands = (settle(x), *stats)
-    return _apply(_scaling(tuple([isinstance(v, Tensor) for v in operands]), dtype), operands)
+    return _work(_scaling(tuple([isinstance(v, Tensor) for v in operands]), dtype), operands)
 
 
 def _scale_rows_vjp(
@@ -188,12 +189,12 @@ def _scale_rows_jvp(
     return narrow(total, out.dtype)
 
 
-def _centre_rows(ct: Tensor, x: Tensor, mean: Any, size: Tensor, weight: Any, **how: Any) -> Tensor:
+def _centre_rows(ct: Tensor, x: Tensor, mean: Any, size: Tensor, weight: Any, **how: Any) -> Work | Tensor:
     dims, dtype = how["dims"], how["dtype"]
     operands = (ct, settle(x), mean, size, weight)
     if is_whole(ct, dims) and is_whole(x, dims):
         kernel = _centring(tuple([isinstance(v, Tensor) for v in operands]), dims, dtype)
-        return _apply(kernel, operands, "first")
+        return _work(kernel, operands, "first")
     places = tuple(k % x.ndim for k in dims)
     scaled, near = multiply(widen(ct), weight), _near(settle(x), mean, size, dims=dims, eps=how["eps"])
     out = subtract(scaled, multiply(near, mean_over(x, multiply(scaled, near), places, x.dtype)))
@@ -218,13 +219,14 @@ def _batch(first: int, row: Primitive, lead: Any, mapped: Any, operands: Any, pa
 
 # Values less the mean of their row, divided by its size, times a weight plus a bias. Mean and size are functions of
 # the values, which their derivative is aware of. Where there is no mean, weight or bias, a number stands for it.
-scale_rows = Primitive(
+scale_rows = row_of_work(
     "scale_rows",
     _scale_rows,
     _scale_rows_vjp,
     _scale_rows_jvp,
     batch=partial(_batch, 1),
     needs=lambda i, j, operands, params: j in {0: (0, 1, 2, 3), 3: (0, 1, 2)}.get(i, ()),
+    effort=4,
 )
 # A cotangent (or a tangent) times the derivative of that by the values: the matrix is symmetric but for the weight.
-centre_rows = row_of_steps("centre_rows", _centre_rows, _centre_rows_steps, batch=partial(_batch, 2))
+centre_rows = row_of_steps("centre_rows", _centre_rows, _centre_rows_steps, batch=partial(_batch, 2), effort=8)

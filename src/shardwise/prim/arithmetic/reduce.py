@@ -15,13 +15,13 @@ from shardwise.errors import BindingError, DerivativeError
 from shardwise.layout.placement import ReduceOp
 from shardwise.prim.arithmetic.broadcast import broadcast
 from shardwise.prim.arithmetic.elementwise import add, astype, divide, equal, in_bytes, multiply, narrow, widen
-from shardwise.prim.dispatch.decision import apply
-from shardwise.prim.dispatch.rule import Rule
+from shardwise.prim.dispatch.decision import row_of_work
 from shardwise.prim.kernel import full, sum_over, wide_sum
-from shardwise.prim.primitive import Primitive
 from shardwise.prim.relayout import pending_in, resolve
+from shardwise.prim.rule import Rule
 from shardwise.prim.tensor import Tensor
 from shardwise.prim.views.shapes import expand
+from shardwise.prim.work import Work
 
 NAMES = {
     ReduceOp.SUM: "sum",
@@ -58,14 +58,14 @@ def reduction_rule(rank: int, dims: tuple[int, ...], op: ReduceOp) -> Rule:
     )
 
 
-def _reduce(x: Tensor, *, dims: tuple[int, ...], op: ReduceOp, wide: bool = False) -> Tensor:
+def _reduce(x: Tensor, *, dims: tuple[int, ...], op: ReduceOp, wide: bool = False) -> Work:
     if op in (ReduceOp.MAX, ReduceOp.MIN) and any(x.shape[k] == 0 for k in dims):
         raise BindingError(f"{NAMES[op]} over an empty dim has no value: shape {x.shape}, dims {dims}.")
 
     if op in (ReduceOp.MAX, ReduceOp.MIN):
         x = in_bytes(x)
     kernel = partial(wide_sum, dims=dims) if wide else _kernel(dims, op)
-    return apply(NAMES[op], kernel, reduction_rule(x.ndim, dims, op), [x])
+    return Work(NAMES[op], kernel, reduction_rule(x.ndim, dims, op), [x])
 
 
 @cache()
@@ -144,4 +144,4 @@ def _needs(i: int, j: int, operands: Any, params: Any) -> bool:
 
 
 # A sum of small floats, or of float32, may be asked for `wide`: in float32, and as exact as that.
-reduce = Primitive("reduce", _reduce, _reduce_vjp, _reduce_jvp, needs=_needs)
+reduce = row_of_work("reduce", _reduce, _reduce_vjp, _reduce_jvp, needs=_needs)

@@ -13,14 +13,16 @@ from shardwise.engine.arrays import FLOAT32, FLOAT64, cast, dtype_of, is_low, is
 from shardwise.prim.arithmetic.elementwise import exp, multiply, narrow, subtract, widen
 from shardwise.prim.arithmetic.logsumexp import sum_over
 from shardwise.prim.arithmetic.steps import Steps, row_of_steps
-from shardwise.prim.dispatch.decision import apply
-from shardwise.prim.dispatch.rule import Rule
+from shardwise.prim.dispatch.decision import row_of_work
 from shardwise.prim.primitive import Primitive, needs_out
+from shardwise.prim.rule import Rule
 from shardwise.prim.tensor import Tensor
 from shardwise.prim.views.shapes import expand
+from shardwise.prim.work import Work
 
 Dims = tuple[int, ...]
 Kernel = Callable[..., Any]
+EFFORT = 5  # operations for each element
 
 
 @cache()
@@ -116,12 +118,12 @@ def _along(kernel: Kernel, dims: Dims) -> Kernel:
 
 def _back(name: str, kernel: Kernel, steps: Steps) -> Primitive:
     # The cotangent, given that of the result and the result: in one go, unless the former is in pieces along the dims.
-    def run(ct: Tensor, out: Tensor, *, dims: Dims) -> Tensor:
+    def work(ct: Tensor, out: Tensor, *, dims: Dims) -> Work | Tensor:
         if not is_whole(ct, dims):
             return steps(ct, out, dims=dims)
-        return apply(name, _along(kernel, dims), softmax_rule(out.ndim, dims, 2), [ct, out])
+        return Work(name, _along(kernel, dims), softmax_rule(out.ndim, dims, 2), [ct, out])
 
-    return row_of_steps(f"{name}_back", run, steps)
+    return row_of_steps(f"{name}_back", work, steps, effort=EFFORT)
 
 
 def _softmax_steps(ct: Tensor, out: Tensor, *, dims: Dims) -> Tensor:
@@ -144,17 +146,19 @@ def _log_softmax_jvp(tangents: Any, out: Tensor, x: Tensor, *, dims: Dims) -> Te
 
 softmax_back = _back("softmax", _softmax_back, _softmax_steps)
 log_softmax_back = _back("log_softmax", _log_softmax_back, _log_softmax_steps)
-softmax = Primitive(
+softmax = row_of_work(
     "softmax",
-    lambda x, *, dims: apply("softmax", _along(_softmax, dims), softmax_rule(x.ndim, dims), [x]),
+    lambda x, *, dims: Work("softmax", _along(_softmax, dims), softmax_rule(x.ndim, dims), [x]),
     lambda ct, out, x, *, dims: (softmax_back(ct, out, dims=dims),),
     lambda tangents, out, x, *, dims: softmax_back(tangents[0], out, dims=dims),
     needs=needs_out,
+    effort=EFFORT,
 )
-log_softmax = Primitive(
+log_softmax = row_of_work(
     "log_softmax",
-    lambda x, *, dims: apply("log_softmax", _along(_log_softmax, dims), softmax_rule(x.ndim, dims), [x]),
+    lambda x, *, dims: Work("log_softmax", _along(_log_softmax, dims), softmax_rule(x.ndim, dims), [x]),
     lambda ct, out, x, *, dims: (log_softmax_back(ct, out, dims=dims),),
     _log_softmax_jvp,
     needs=needs_out,
+    effort=EFFORT,
 )

@@ -8,8 +8,10 @@ from typing import Any
 from shardwise.layout.placement import kind_of
 from shardwise.prim.arithmetic.elementwise import add
 from shardwise.prim.bind import Node, Traced, new_level, pull_back
+from shardwise.prim.dispatch.decision import row_of_work
 from shardwise.prim.primitive import Primitive
 from shardwise.prim.tensor import Tensor
+from shardwise.prim.work import Work
 
 Steps = Callable[..., Tensor]
 
@@ -44,7 +46,7 @@ def push(steps: Steps, tangents: Sequence[Tensor | None], operands: Sequence[Any
     return out.tangent if isinstance(out, Traced) and out.level == level else None
 
 
-def row_of_steps(name: str, run: Callable[..., Tensor], steps: Steps, **more: Any) -> Primitive:
+def row_of_steps(name: str, work: Callable[..., Work | Tensor], steps: Steps, **more: Any) -> Primitive:
     """Return the row of a primitive that is computed in one go and differentiated, unless `more` says how, by steps.
 
     >>> from shardwise import asarray, grad, sum
@@ -59,4 +61,4 @@ def row_of_steps(name: str, run: Callable[..., Tensor], steps: Steps, **more: An
     def jvp(tangents: Sequence[Tensor | None], out: Tensor, *operands: Any, **params: Any) -> Any:
         return push(steps, tangents, operands, params)
 
-    return Primitive(name, run, **({"vjp": vjp, "jvp": jvp} | more))
+    return row_of_work(name, work, **({"vjp": vjp, "jvp": jvp} | more))

@@ -13,7 +13,7 @@ from shardwise.layout.cut import Cut
 from shardwise.layout.layout import Layout, Shape
 from shardwise.layout.mesh import DeviceMesh
 from shardwise.layout.placement import ReduceOp
-from shardwise.prim.dispatch.rule import Factor, Rule
+from shardwise.prim.rule import Factor, Rule
 
 MOST = 256  # candidates that are looked at
 

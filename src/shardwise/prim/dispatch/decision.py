@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from operator import attrgetter
+from typing import Any, cast
 
 import numpy as np
 
@@ -19,10 +20,12 @@ from shardwise.layout.cut import Cut
 from shardwise.layout.layout import Layout, Shape
 from shardwise.layout.mesh import DeviceMesh
 from shardwise.prim.dispatch.candidates import Candidate, candidates
-from shardwise.prim.dispatch.rule import Reach, Rule, is_integer
 from shardwise.prim.dispatch.solvers import Question, Solver, current_solver, report
 from shardwise.prim.kernel import alike
+from shardwise.prim.primitive import Cotangents, Primitive
+from shardwise.prim.rule import Reach, Rule, is_integer
 from shardwise.prim.tensor import Tensor, operand
+from shardwise.prim.work import Work
 
 _LAYOUT, _SHAPE, _DTYPE, _ARRAYS = map(attrgetter, ("layout", "shape", "dtype", "kept"))
 
@@ -37,27 +40,37 @@ class Decision:
     question: Question
 
 
-def apply(
+def row_of_work(
     name: str,
-    kernel: Callable[..., Array],
-    rule: Rule,
-    operands: Sequence[Tensor],
-    *,
-    located: tuple[int, ...] = (),
-    dtype: np.dtype | None = None,
-    by_element: bool = False,
-) -> Tensor:
-    """Return what a kernel makes of operands, each device working on what it holds.
+    work: Callable[..., Work | Tensor],
+    vjp: Callable[..., Cotangents] | None = None,
+    jvp: Callable[..., Tensor | None] | None = None,
+    **more: Any,
+) -> Primitive:
+    """Return the row of a primitive that is one piece of work, or that takes several steps where one will not do.
 
-    With `located` the kernel is first told the boxes of its arrays of those operands (or of the RESULT). The dtype
-    of the result is given where the kernel cannot be asked for it with single elements. A kernel that works
-    `by_element` may be called on the arrays of several devices as one.
+    >>> from shardwise import asarray
+    >>> from shardwise.prim.rule import elementwise_rule
+    >>> cube = row_of_work("cube", lambda x: Work("cube", lambda a: a**3, elementwise_rule((x.shape,)), [x]))
+    >>> cube(asarray([2.0])).item()
+    8.0
     """
+
+    def run(*operands: Any, **params: Any) -> Tensor:
+        todo = work(*operands, **params)
+        return apply(todo) if type(todo) is Work else cast(Tensor, todo)
+
+    return Primitive(name, run, vjp, jvp, work=work, **more)
+
+
+def apply(work: Work) -> Tensor:
+    """Return what the kernel of some work makes of its operands, each device working on what it holds."""
+    name, kernel, rule, operands, located, dtype, takes_lead, _ = work
     layouts = tuple(map(_LAYOUT, operands))
     shapes = tuple(map(_SHAPE, operands))
     dtypes = tuple(map(_DTYPE, operands))
     solver = current_solver()
-    decision = _decision(name, rule, layouts, shapes, dtypes, solver, located, by_element)
+    decision = _decision(name, rule, layouts, shapes, dtypes, solver, located, takes_lead)
     if solver.on_reshard != "silent":  # said at every call, not only when the decision is made
         report(decision.question, decision.way, solver)
     if layouts != decision.way.operands:
@@ -102,7 +115,7 @@ def _decision(
     dtypes: tuple[np.dtype, ...],
     solver: Solver,
     located: tuple[int, ...],
-    by_element: bool,
+    takes_lead: bool,
 ) -> Decision:
     shape = rule.shape(shapes)
     mesh = _mesh(layouts)
@@ -113,13 +126,13 @@ def _decision(
         ways = [way for way in map(partial(recut_for_reach, rule.reach), ways) if way is not None]
     way = solver.choose(question, ways)
     stores = tuple(storage_of(layout, s) for layout, s in zip(way.operands, shapes, strict=True))
-    return Decision(way, Job(storage_of(way.out, shape), stores, located, by_element), question)
+    return Decision(way, Job(storage_of(way.out, shape), stores, located, takes_lead), question)
 
 
 def passing(rule: Rule, layouts: Sequence[Layout], dtypes: Sequence[np.dtype], solver: Solver) -> Rule:
     """Return a rule as pending sums of these dtypes may pass through it; values are never looked at.
 
-    >>> from shardwise.prim.dispatch.rule import elementwise_rule
+    >>> from shardwise.prim.rule import elementwise_rule
     >>> from shardwise.prim.dispatch.solvers import GreedyReshard
     >>> mesh, kinds = DeviceMesh((2,), ("x",)), [np.dtype("float32")] * 2
     >>> product = elementwise_rule(((4,), (4,)), "each")

@@ -21,11 +21,12 @@ from shardwise.layout.cut import Cut
 from shardwise.layout.layout import Shape
 from shardwise.layout.placement import ReduceOp
 from shardwise.layout.tiling import Box
-from shardwise.prim.dispatch.decision import apply
-from shardwise.prim.dispatch.rule import Factor, Rule
+from shardwise.prim.dispatch.decision import row_of_work
 from shardwise.prim.kernel import full, zeros
 from shardwise.prim.primitive import Primitive
+from shardwise.prim.rule import Factor, Rule
 from shardwise.prim.tensor import Tensor
+from shardwise.prim.work import Work
 
 Names = tuple[Factor, ...]
 
@@ -120,7 +121,7 @@ def back_in_front(array: Any, dim: int, batch: int) -> Any:
     return array.permute(order) if is_torch(array) else array.transpose(order)
 
 
-def _gather(x: Tensor, indices: Tensor, *, dim: int, along: bool, merged: int = 1, batch: int = 0) -> Tensor:
+def _gather(x: Tensor, indices: Tensor, *, dim: int, along: bool, merged: int = 1, batch: int = 0) -> Work:
     sizes = x.shape[dim : dim + merged]
 
     def kernel(box: Box, array: Any, index: Any) -> Any:
@@ -142,7 +143,7 @@ def _gather(x: Tensor, indices: Tensor, *, dim: int, along: bool, merged: int = 
         return np.where(here, found, nothing)
 
     rule = gather_rule(x.ndim, indices.ndim, dim, along, _reduction(x.dtype), merged, batch)
-    return apply("take", kernel, rule, [x, indices], located=(0,), dtype=x.dtype)
+    return Work("take", kernel, rule, [x, indices], located=(0,), dtype=x.dtype)
 
 
 def _pick(array: Any, index: Any, dim: int, along: bool, batch: int) -> Any:
@@ -186,7 +187,7 @@ def _batch_gather(row: Primitive, lead: Any, mapped: Any, operands: Any, params:
 
 # The elements of a dim (or of some `merged` ones, taken as a row) at these indices: for all the rest of the value
 # (NumPy's take), or `along` one dim (its take_along_axis).
-gather = Primitive("take", _gather, _gather_vjp, _gather_jvp, batch=_batch_gather, needs=_needs_indices)
+gather = row_of_work("take", _gather, _gather_vjp, _gather_jvp, batch=_batch_gather, needs=_needs_indices)
 
 
 # -- sums at an index ----------------------------------------------------------------------------------
@@ -205,7 +206,7 @@ def scatter_rule(
 
 def _scatter(
     values: Tensor, indices: Tensor, *, dim: int, along: bool, sizes: Shape, cuts: tuple[Cut, ...], batch: int = 0
-) -> Tensor:
+) -> Work:
     merged = len(sizes)
     rank = values.ndim if along else values.ndim - indices.ndim + batch + merged
 
@@ -220,7 +221,7 @@ def _scatter(
         return cast(out, values.dtype).reshape(shape)
 
     rule = scatter_rule(rank, indices.ndim, dim, along, cuts, sizes, batch)
-    return apply("scatter", kernel, rule, [values, indices], located=(RESULT,), dtype=values.dtype)
+    return Work("scatter", kernel, rule, [values, indices], located=(RESULT,), dtype=values.dtype)
 
 
 def _add_at(out: Any, array: Any, inside: Any, local: Any, dim: int, along: bool, batch: int) -> Any:
@@ -273,4 +274,4 @@ def _batch_scatter(row: Primitive, lead: Any, mapped: Any, operands: Any, params
 
 # Values added up at these indices of a dim (or of some, taken as a row) of these sizes, cut in this way if that is
 # cheapest.
-scatter = Primitive("scatter", _scatter, _scatter_vjp, _scatter_jvp, batch=_batch_scatter, needs=_needs_indices)
+scatter = row_of_work("scatter", _scatter, _scatter_vjp, _scatter_jvp, batch=_batch_scatter, needs=_needs_indices)

@@ -11,18 +11,19 @@ from shardwise.layout.layout import Layout, Shape
 from shardwise.layout.tiling import Box
 from shardwise.prim.arithmetic.elementwise import astype, equal, multiply
 from shardwise.prim.arithmetic.positions import iota
-from shardwise.prim.dispatch.decision import apply
+from shardwise.prim.dispatch.decision import row_of_work
 from shardwise.prim.dispatch.operands import fetch_operands
 from shardwise.prim.dispatch.per_device import Place, map_shards
-from shardwise.prim.dispatch.rule import Rule
 from shardwise.prim.movement.gathers import back_in_front, gather, in_a_row, local_positions, positions, side_by_side
 from shardwise.prim.movement.parts import zeros_like
 from shardwise.prim.primitive import Primitive, needs_nothing
 from shardwise.prim.relayout import relayout
+from shardwise.prim.rule import Rule
 from shardwise.prim.tensor import Tensor
 from shardwise.prim.views.shapes import expand
 from shardwise.prim.views.spans import Index
 from shardwise.prim.views.windows import local_slices, window, window_layout
+from shardwise.prim.work import Work
 
 
 def _zeros(like: Tensor) -> Tensor:
@@ -70,7 +71,7 @@ def _rule(rank: int, picked: int, dim: int, merged: int, batch: int) -> Rule:
     return Rule((own, values, (*own[:batch], *index)), own, whole=frozenset(index))
 
 
-def _write_at(x: Tensor, values: Tensor, indices: Tensor, *, dim: int, merged: int = 1, batch: int = 0) -> Tensor:
+def _write_at(x: Tensor, values: Tensor, indices: Tensor, *, dim: int, merged: int = 1, batch: int = 0) -> Work:
     sizes = x.shape[dim : dim + merged]
 
     def kernel(box: Box, array: Any, new: Any, index: Any) -> Any:
@@ -85,7 +86,7 @@ def _write_at(x: Tensor, values: Tensor, indices: Tensor, *, dim: int, merged: i
         return _put(out, new, inside, local, dim).reshape(array.shape)
 
     rule = _rule(x.ndim, indices.ndim, dim, merged, batch)
-    return apply("write_at", kernel, rule, [x, values, indices], located=(0,), dtype=x.dtype)
+    return Work("write_at", kernel, rule, [x, values, indices], located=(0,), dtype=x.dtype)
 
 
 def _put(array: Any, new: Any, inside: Any, local: Any, dim: int) -> Any:
@@ -127,7 +128,7 @@ def _batch_write_at(row: Primitive, lead: Any, mapped: Any, operands: Any, param
 
 # A value with the elements at some indices of a dim (or of some, taken as a row) replaced; where an index is
 # repeated, the last one counts.
-write_at = Primitive(
+write_at = row_of_work(
     "write_at",
     _write_at,
     _write_at_vjp,

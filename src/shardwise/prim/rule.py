@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from math import prod
 from typing import Literal, Protocol
 
 import numpy as np
@@ -28,6 +29,11 @@ class Reach(Protocol):
     @property
     def shape(self) -> Shape:
         """The shape of the result."""
+        ...
+
+    @property
+    def places(self) -> int:
+        """How many combinations of places of the operands and the result there are."""
         ...
 
     def cuts(self, operands: Sequence[Cuts], out: Cuts) -> tuple[Sequence[Cuts], Cuts] | None:
@@ -66,6 +72,14 @@ class Rule:
             return self.reach.shape
         sizes = self.sizes(shapes)
         return tuple(1 if factor is None else sizes[factor] for factor in self.out)
+
+    def places(self, shapes: tuple[Shape, ...]) -> int:
+        """Return how many combinations of factors there are.
+
+        >>> Rule((("m", "k"), ("k", "n")), ("m", "n"), (("k", ReduceOp.SUM),)).places(((2, 3), (3, 4)))
+        24
+        """
+        return self.reach.places if self.reach is not None else prod(self.sizes(shapes).values())
 
     def sizes(self, shapes: tuple[Shape, ...]) -> dict[Factor, int]:
         """Return the size of every factor, after checking that the operands agree."""

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from shardwise import BindingError, Cut, ReduceOp
-from shardwise.prim.dispatch.rule import Rule, elementwise_rule
+from shardwise.prim.rule import Rule, elementwise_rule
 
 MATMUL = Rule((("m", "k"), ("k", "n")), ("m", "n"), (("k", ReduceOp.SUM),), linear="each")
 
