@@ -11,7 +11,6 @@ from shardwise.prim.arithmetic.elementwise import add, exp, hypot
 from shardwise.prim.arithmetic.reduce import reduce
 from shardwise.prim.inference import cost_of, infer
 from shardwise.prim.movement.joins import concat
-from shardwise.prim.work import Work
 from tests.prim.steps import Step, steps_of_all, watch
 
 pytestmark = pytest.mark.filterwarnings("ignore::RuntimeWarning")
@@ -64,4 +63,3 @@ def test_the_cost_of_a_convolution_is_that_of_its_windows() -> None:
     (step,) = [step for step in steps if step.row is convolve]
     assert step.out.shape == (2, 6, 4)
     assert cost_of(step.row, *step.operands, **step.params).operations == 2 * (2 * 6 * 4) * (2 * 3)
-    assert isinstance(step.row.work(*step.operands, **step.params), Work)

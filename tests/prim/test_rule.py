@@ -44,12 +44,13 @@ def test_a_factor_that_is_offered_brings_its_size() -> None:
 
 def test_what_reaches_over_ends_knows_its_own_shape() -> None:
     class Six:
-        shape = (6,)
+        shape, places = (6,), 12
 
         def cuts(self, operands: Any, out: Any) -> Any:
             return operands, out
 
-    assert Rule((("a",),), ("a",), reach=Six()).shape(((4,),)) == (6,)
+    rule = Rule((("a",),), ("a",), reach=Six())
+    assert (rule.shape(((4,),)), rule.places(((4,),))) == ((6,), 12)
 
 
 SIZES = [(), (0,), (1,), (2,), (3,), (1, 1), (2, 1), (1, 3), (2, 3), (0, 1), (0, 3), (1, 0), (2, 1, 3), (1, 1, 1)]

@@ -11,7 +11,8 @@ from shardwise.engine.storage import MOST_ELEMENTS
 from shardwise.errors import ArgumentError, BindingError, as_int, as_tuple, check_ints
 from shardwise.layout.placement import joint_dtype, kind_of
 from shardwise.prim.arithmetic import elementwise as rows
-from shardwise.prim.arithmetic.convolve import Form, Slide, convolve
+from shardwise.prim.arithmetic.convolve import convolve
+from shardwise.prim.arithmetic.slides import Convolution, Slide
 from shardwise.prim.face import public
 from shardwise.prim.tensor import Tensor, together
 
@@ -69,7 +70,7 @@ def conv(
     dtype = np.dtype("int8") if dtype.kind == "V" and kind_of(dtype) in "iu" else dtype
     x, w = (v if v.dtype == dtype else rows.astype(v, dtype=dtype) for v in (x, w))
     y = (x.shape[0], w.shape[0], *(slide.result for slide in slides))
-    return convolve(x, w, form=Form(x.shape, w.shape, y, tuple(slides), groups))
+    return convolve(x, w, form=Convolution(x.shape, w.shape, y, tuple(slides), groups))
 
 
 def _several(given: int | Sequence[int], count: int, what: str) -> tuple[int, ...]:

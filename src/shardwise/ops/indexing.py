@@ -15,6 +15,7 @@ from shardwise.layout.cut import Cut
 from shardwise.layout.layout import Layout, Shape, check_shape
 from shardwise.ops.placement_args import number_dtype
 from shardwise.ops.reductions import dim_of
+from shardwise.prim import forms
 from shardwise.prim.arithmetic import elementwise as rows
 from shardwise.prim.arithmetic.positions import iota
 from shardwise.prim.dispatch.decision import row_of_work
@@ -366,4 +367,8 @@ def _in_range(index: Tensor, *, size: int) -> Work:
 
 
 # Indices counted from the start, checked against the size of their dim.
-_position = row_of_work("position", _in_range, **CONSTANT)
+def _position_form(out: Tensor, index: Tensor, *, size: int) -> forms.Form:
+    return forms.by_element(out, forms.position("x", size), [index], [out.dtype])
+
+
+_position = row_of_work("position", _in_range, **CONSTANT, lower=_position_form)

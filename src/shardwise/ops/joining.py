@@ -103,7 +103,7 @@ def _cheapest(parts: Sequence[Tensor], dim: int) -> Layout:
     spread = [x.layout for x in parts if not x.mesh.is_single] or [parts[0].layout]
     pending = {(layout.partial, layout.reduce_op) for layout in spread}
     keep = len(pending) == 1 and len(spread) == len(parts)  # all terms of one and the same reduction
-    ways = dict.fromkeys(_joint(layout if keep else layout.resolved(), dim) for layout in spread)
+    layouts = dict.fromkeys(_joint(layout if keep else layout.resolved(), dim) for layout in spread)
     starts = [sum(s[dim] for s in shapes[:i]) for i in range(len(shapes))]
     indices = [whole_but(shape, dim, Span(start, s[dim])) for start, s in zip(starts, shapes, strict=True)]
 
@@ -111,7 +111,7 @@ def _cheapest(parts: Sequence[Tensor], dim: int) -> Layout:
         moves = zip(parts, indices, strict=True)
         return sum(plan_reshard(x.layout, window_layout(way, shape, i), x.shape, x.dtype).estimate for x, i in moves)
 
-    return min(ways, key=cost)
+    return min(layouts, key=cost)
 
 
 def _joint(layout: Layout, dim: int) -> Layout:
@@ -274,10 +274,10 @@ def pad(x: Any, pad_width: Any, /, *, mode: PadMode = "constant", constant_value
         size = x.shape[dim]
         most = {"edge": max(low, high) if size else 0, "reflect": max(0, size - 1), "wrap": size}[mode]
         _needs(x, dim, most, low, high, mode)
-    ways = tuple(stretches(size, low, high, mode) for size, (low, high) in zip(x.shape, widths, strict=True))
+    around = tuple(stretches(size, low, high, mode) for size, (low, high) in zip(x.shape, widths, strict=True))
     plain = x.layout.resolved().without_halo()
     cuts = [Cut(c.axes) if w != (0, 0) else c for c, w in zip(plain.dims, widths, strict=True)]
-    return surround(x, ways=ways, layout=Layout(x.mesh, cuts)) if any(map(any, widths)) else x
+    return surround(x, stretches=around, layout=Layout(x.mesh, cuts)) if any(map(any, widths)) else x
 
 
 def _filling(value: Any) -> Any:

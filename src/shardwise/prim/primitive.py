@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-import ast
 from collections.abc import Callable
 from dataclasses import dataclass
 from inspect import Signature, signature
-from typing import Any, Literal
+from typing import Any
 
+from shardwise.prim.forms import Form, Formula
 from shardwise.prim.tensor import Tensor
 
 Cotangents = tuple[Tensor | Callable[[], Tensor] | None, ...]
 OUT = -1  # the result, where operands are numbered
+# How the compiler writes a primitive: a formula of its operands, or a function of result, operands and parameters.
+Lowering = Formula | Callable[..., Form]
 # Whether the cotangent of operand i is made of the elements of operand j, or of the result.
 Needs = Callable[[int, int, tuple[Any, ...], dict[str, Any]], bool]
 
@@ -31,38 +33,14 @@ def needs_out(i: int, j: int, operands: tuple[Any, ...], params: dict[str, Any])
     return j == OUT
 
 
+# The names of the primitives that the compiler can write.
+WRITTEN: set[str] = set()
 # What the row of a primitive says that is constant wherever it has a derivative.
 CONSTANT: dict[str, Any] = {
     "vjp": lambda ct, out, *operands, **params: (None,) * len(operands),
     "jvp": lambda *_, **params: None,
     "needs": needs_nothing,
 }
-
-
-@dataclass(frozen=True)
-class Formula:
-    """An elementwise op in the arithmetic of scalars, as Python writes it, of its operands x and y.
-
-    `ints` is what it is of integers, where that differs. It is computed in the dtype of the result, or in bool; what
-    compares is computed in the dtype of the operands.
-
-    >>> Formula("abs(x) < inf", ints="True")
-    Formula(text='abs(x) < inf', ints='True', of='result')
-    """
-
-    text: str
-    ints: str | None = None
-    of: Literal["result", "bool"] = "result"
-
-    @property
-    def operations(self) -> int:
-        """How many operations it takes for each element.
-
-        >>> Formula("x - x // y * y").operations
-        3
-        """
-        steps = (ast.BinOp, ast.UnaryOp, ast.Compare, ast.Call)
-        return sum(isinstance(part, steps) for part in ast.walk(ast.parse(self.text)))
 
 
 @dataclass(frozen=True, eq=False)
@@ -95,11 +73,15 @@ class Primitive:
     linear: bool = False
     batch: Callable[..., Tensor] | None = None
     local: Callable[..., Tensor] | None = None
-    lower: Formula | None = None
+    lower: Lowering | None = None
     work: Callable[..., Any] | None = None
     effort: float = 1
     function: Callable[..., Any] | None = None
     needs: Needs | None = None
+
+    def __post_init__(self) -> None:
+        if self.lower is not None:
+            WRITTEN.add(self.name)
 
     @property
     def signature(self) -> Signature:
@@ -110,6 +92,20 @@ class Primitive:
         ['x', 'dtype']
         """
         return signature(self.work or self.run)
+
+    def form(self, out: Tensor, /, *operands: Any, **params: Any) -> Form:
+        """Return how the compiler writes the primitive of operands, given the type of its result.
+
+        >>> from shardwise import asarray
+        >>> from shardwise.prim.arithmetic.elementwise import sqrt
+        >>> x = asarray([4.0])
+        >>> sqrt.form(x, x).body
+        'sqrt(x)'
+        """
+        if isinstance(self.lower, Formula):
+            return self.lower.form(out, *operands)
+        assert self.lower is not None, f"the compiler cannot write {self.name}"
+        return self.lower(out, *operands, **params)
 
     def __repr__(self) -> str:
         return f"Primitive({self.name})"

@@ -10,10 +10,10 @@ import shardwise as sw
 from shardwise import Cut, DeviceMesh, Layout, P, ReduceOp, shard
 from shardwise.errors import ProgramError
 from shardwise.ir import print_module, trace
-from shardwise.ir.tracing.lowering import FORMULAS, LOWERINGS, lower
+from shardwise.ir.tracing.lowering import lower
 from shardwise.prim.arithmetic.reduce import reduce
 from shardwise.prim.bind import Node
-from shardwise.prim.primitive import Primitive
+from shardwise.prim.primitive import WRITTEN, Primitive
 from tests.ir.tracing.test_tracer import same
 
 MESH = DeviceMesh((2, 2), ("x", "y"))
@@ -69,6 +69,18 @@ def test_products_of_mixed_dtypes_are_made_in_that_of_the_result(a: str, b: str)
     same(lambda x, y: sw.einsum("ij,jk->ik", x, y), x, y)
 
 
+def test_sums_and_products_of_truths_are_or_and_and() -> None:
+    x, y = (shard(np.array(v, bool), MESH, P("x")) for v in ([1, 1, 0, 0], [1, 0, 1, 0]))
+    same(lambda x, y: x + y, x, y)
+    same(lambda x, y: x * y, x, y)
+    same(lambda x, y: sw.einsum("i,i->", x, y), x, y)
+
+
+def test_letters_may_be_those_of_operands() -> None:
+    x, y = spread((4, 2), "x"), spread((2, 4), None, "y")
+    same(lambda x, y: sw.einsum("xy,yz->zx", x, y), x, y)
+
+
 def test_a_product_of_matrices_is_one_op_where_it_is_one() -> None:
     x, y = spread((4, 2), "x", dtype="float32"), spread((2, 4), None, "y", dtype="float32")
     for terms, one in (("ij,jk->ik", True), ("ij,jk->ki", False), ("ij,kj->ik", False), ("ij,ji->i", False)):
@@ -121,7 +133,8 @@ def test_a_row_that_is_not_known_is_refused_by_name() -> None:
         lower(nothing, node, [])
     text = str(caught.value)
     assert text.startswith("conjure cannot be written as ops on whole tensors, so it cannot be traced.\n  rows: ")
-    assert all(name in text for name in (*FORMULAS, *LOWERINGS, "relayout"))
+    assert all(name in text for name in (*WRITTEN, "relayout"))
+    assert {"add", "tanh", "where", "take", "einsum", "fold", "convolve", "reshape", "pad"} < WRITTEN
 
 
 def test_what_is_lowered_is_printed_with_names_that_are_read() -> None:

@@ -13,7 +13,7 @@ import shardwise as sw
 from shardwise import AbstractEngine, DeviceMesh, P, engine_context, grad, jvp, shard, stop_gradient, value_and_grad
 from shardwise.errors import ProgramError
 from shardwise.ir import execute, parse_module, print_module, trace, verify
-from shardwise.ir.tracing.lowering import FORMULAS
+from tests.ir.tracing.test_formulas import FORMULAS
 
 MESH = DeviceMesh((2, 2), ("x", "y"))
 RNG = np.random.default_rng(0)

@@ -9,7 +9,8 @@ import numpy as np
 import pytest
 
 from shardwise import Cut, DeviceMesh, Layout, P, asarray, conv, grad, jvp, shard
-from shardwise.prim.arithmetic.convolve import Form, Reached, Slide, convolve, correlate, deconvolve, reaching
+from shardwise.prim.arithmetic.convolve import Reached, convolve, correlate, deconvolve, reaching
+from shardwise.prim.arithmetic.slides import Convolution, Slide
 from tests.plan.cases import mesh_of
 
 MESH = mesh_of(2, 2)
@@ -23,7 +24,7 @@ def slides(sizes: Any, widths: Any, strides: Any, dilations: Any, pads: Any) -> 
     return tuple(out)
 
 
-def terms(form: Form) -> Iterator[tuple[tuple[int, ...], ...]]:
+def terms(form: Convolution) -> Iterator[tuple[tuple[int, ...], ...]]:
     """Every (index of x, index of w, index of y) whose values are multiplied."""
     inside = form.y[1] // form.groups
     for n, o in product(range(form.y[0]), range(form.y[1])):
@@ -36,7 +37,7 @@ def terms(form: Form) -> Iterator[tuple[tuple[int, ...], ...]]:
                         yield (n, channel, *at), (o, c, *k), (n, o, *t)
 
 
-def oracle(form: Form, x: Any = None, w: Any = None, y: Any = None) -> np.ndarray:
+def oracle(form: Convolution, x: Any = None, w: Any = None, y: Any = None) -> np.ndarray:
     """What the missing one of three values is multiplied with."""
     known = [x, w, y]
     missing = next(i for i, value in enumerate(known) if value is None)
@@ -47,14 +48,14 @@ def oracle(form: Form, x: Any = None, w: Any = None, y: Any = None) -> np.ndarra
     return out
 
 
-def form_of(random: Random) -> Form:
+def form_of(random: Random) -> Convolution:
     space, groups = random.choice([1, 1, 2]), random.choice([1, 1, 2])
     widths, strides, dilations = ([random.randint(1, n) for _ in range(space)] for n in (3, 3, 2))
     sizes = [random.randint(3, 8) for _ in range(space)]
     pads = [(random.randint(0, 3), random.randint(0, 3)) for _ in range(space)]
     found = slides(sizes, widths, strides, dilations, pads)
     batch, channels, outs = random.randint(1, 2), random.randint(1, 2), groups * random.randint(1, 2)
-    return Form(
+    return Convolution(
         (batch, groups * channels, *sizes),
         (outs, channels, *widths),
         (batch, outs, *(s.result for s in found)),
@@ -166,7 +167,7 @@ def test_groups_are_not_torn_apart() -> None:
         (6, (x, y), True),
         (1, (y,), True),
     ):
-        form = Form((1, 12, 8), (12, 12 // groups, 3), (1, 12, 8), (slide,), groups)
+        form = Convolution((1, 12, 8), (12, 12 // groups, 3), (1, 12, 8), (slide,), groups)
         channels = [Cut(), Cut(axes), Cut()]
         found = Reached(form, "y").cuts([channels, [Cut(axes), Cut(), Cut()]], channels)
         assert (found is not None) == fits
@@ -176,7 +177,7 @@ def test_groups_are_not_torn_apart() -> None:
 
 @pytest.mark.parametrize("missing", ["x", "w", "y"])
 def test_space_is_cut_where_the_result_or_what_it_is_made_of_is(missing: str) -> None:
-    form = Form((1, 1, 8), (1, 1, 3), (1, 1, 8), slides([8], [3], [1], [1], [(1, 1)]), 1)
+    form = Convolution((1, 1, 8), (1, 1, 3), (1, 1, 8), slides([8], [3], [1], [1], [(1, 1)]), 1)
     space = [Cut(), Cut(), Cut((MESH.axis("x"),))]
     known = {"x": space, "w": [Cut()] * 3, "y": space}
     found = Reached(form, missing).cuts([known[c] for c in "xwy" if c != missing], known[missing])
@@ -189,7 +190,7 @@ def test_space_is_cut_where_the_result_or_what_it_is_made_of_is(missing: str) ->
 
 
 def test_a_result_without_elements() -> None:
-    form = Form((1, 1, 2), (1, 1, 3), (1, 1, 0), slides([2], [3], [1], [1], [(0, 0)]), 1)
+    form = Convolution((1, 1, 2), (1, 1, 3), (1, 1, 0), slides([2], [3], [1], [1], [(0, 0)]), 1)
     x, w = asarray(np.ones(form.x)), asarray(np.ones(form.w))
     got = convolve(x, w, form=form)
     assert got.shape == (1, 1, 0)
@@ -224,7 +225,7 @@ def test_small_floats_are_added_up_with_room(seed: int, dtype: str, library: str
 
 @pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
 def test_many_small_floats_are_rounded_once(dtype: str) -> None:
-    form = Form((1, 4000, 3), (1, 4000, 1), (1, 1, 3), slides((3,), (1,), (1,), (1,), [(0, 0)]), 1)
+    form = Convolution((1, 4000, 3), (1, 4000, 1), (1, 1, 3), slides((3,), (1,), (1,), (1,), [(0, 0)]), 1)
     x, w = np.ones((1, 4000, 3), dtype), np.ones((1, 4000, 1), dtype)
     made = convolve(shard(x, MESH, Layout(MESH, [None] * 3)), shard(w, MESH, Layout(MESH, [None] * 3)), form=form)
     assert made.numpy().astype("float64").ravel().tolist() == [float(np.array(4000).astype(dtype))] * 3

@@ -25,14 +25,21 @@ from shardwise import (
 )
 from shardwise.engine.job import RESULT
 from shardwise.prim.dispatch.candidates import Candidate
-from shardwise.prim.dispatch.decision import apply, passing, recut_for_reach
+from shardwise.prim.dispatch.decision import apply as run_work
+from shardwise.prim.dispatch.decision import passing, recut_for_reach
 from shardwise.prim.rule import Rule, elementwise_rule
+from shardwise.prim.tensor import Tensor
+from shardwise.prim.work import Work
 from tests.plan.cases import mesh_of
 from tests.prim.cases import assert_holds, spread
 
 MESH = mesh_of(2, 3)
 ADD = Rule((("a", "b"), ("a", "b")), ("a", "b"), linear="joint")
 TOTAL = Rule((("a", "b"),), ("b",), (("a", ReduceOp.SUM),), linear="joint")
+
+
+def apply(*of: Any, **more: Any) -> Tensor:
+    return run_work(Work(*of, **more))
 
 
 def test_operands_are_brought_together_and_each_device_works_by_itself() -> None:
@@ -156,7 +163,7 @@ def test_a_reshard_of_an_operand_is_all_that_moves() -> None:
 class Shifted:
     """Reaches one element further than it owns, or has no way."""
 
-    shape = (6,)
+    shape, places = (6,), 6
 
     def __init__(self, possible: bool) -> None:
         self.possible = possible
@@ -318,7 +325,7 @@ def test_operands_of_one_library_stay_in_it() -> None:
 class Unsplit:
     """An op that cannot reach over the ends of shards at all."""
 
-    shape = (3,)
+    shape, places = (3,), 3
 
     def cuts(self, operands: Any, out: Any) -> Any:
         return None if any(cut.axes for dims in operands for cut in dims) else (operands, out)

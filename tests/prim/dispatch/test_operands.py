@@ -170,7 +170,7 @@ def test_a_solver_is_told_which_op_it_is_asked_about(name):
 def test_every_question_about_one_op_has_its_name(name):
     calls = {
         "flip": lambda: sw.flip(X),
-        "pad": lambda: surround(X, ways=(stretches(8, 1, 1, "wrap"),), layout=X.layout),
+        "pad": lambda: surround(X, stretches=(stretches(8, 1, 1, "wrap"),), layout=X.layout),
         "cumulative_sum": lambda: cumulate(X, dim=0, reverse=False),
         "topk": lambda: sw.topk(X, 2),
     }

@@ -23,7 +23,7 @@ def test_an_element_that_is_needed_again_and_again_is_sent_once():
     mesh = DeviceMesh((2,), ("x",))
     x = shard(np.arange(4.0), mesh, P("x"))
     # Twelve elements: the second device has six of the last seven, all of them the last element, which it has.
-    made, size = sent(lambda: surround(x, ways=(stretches(4, 0, 8, "edge"),), layout=P("x").to_layout(1, mesh)))
+    made, size = sent(lambda: surround(x, stretches=(stretches(4, 0, 8, "edge"),), layout=P("x").to_layout(1, mesh)))
     assert made.numpy().tolist() == [0.0, 1.0, 2.0, *[3.0] * 9]
     assert size == 2 * 8  # the first device lacks two elements, though it has one of them thrice
 
@@ -39,7 +39,7 @@ def test_each_device_holds_its_part_of_what_numpy_pads(mode, dims):
     for (n, a, b), (m, c, d) in zip(SIZES, SIZES[::-1], strict=True):
         value = np.arange(float(n * m)).reshape(n, m)
         ways = (stretches(n, a, b, mode), stretches(m, c, d, mode))
-        made = surround(shard(value, MESH, layout), ways=ways, layout=layout)
+        made = surround(shard(value, MESH, layout), stretches=ways, layout=layout)
         assert_holds(made, layout, np.pad(value, ((a, b), (c, d)), mode=mode))
 
 
@@ -50,7 +50,7 @@ def test_what_comes_back_is_added_up(mode):
     ways = (stretches(5, 2, 3, mode), stretches(2, 1, 1, mode))
     weight = np.random.default_rng(0).integers(-5, 6, (10, 4)).astype("float64")
     made = shard(weight, MESH, layout)
-    got = grad(lambda x: (surround(x, ways=ways, layout=layout) * made).sum())(shard(value, MESH, layout))
+    got = grad(lambda x: (surround(x, stretches=ways, layout=layout) * made).sum())(shard(value, MESH, layout))
     # Each element has the sum of the weights of the places where it stands.
     where = np.pad(np.arange(10).reshape(5, 2), ((2, 3), (1, 1)), mode=mode)
     want = np.zeros(10)
@@ -83,7 +83,7 @@ def test_only_what_a_device_lacks_is_sent():
     x = shard(np.arange(8.0), mesh, P("x"))
     for mode in ("edge", "reflect", "wrap"):
         ways, layout = (stretches(8, 2, 2, mode),), P("x").to_layout(1, mesh)
-        _, size = sent(lambda ways=ways, layout=layout: surround(x, ways=ways, layout=layout))
+        _, size = sent(lambda ways=ways, layout=layout: surround(x, stretches=ways, layout=layout))
         where = np.pad(np.arange(8), 2, mode=mode)
         lacking = 0
         for device in range(4):

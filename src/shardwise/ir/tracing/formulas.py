@@ -1,21 +1,20 @@
-"""Formulas: elementwise primitives as ops on scalars, from the text that stands in the table of primitives."""
+"""Formulas: the arithmetic of scalars that stands in the table of primitives, as ops."""
 
 from __future__ import annotations
 
 import ast
-from collections.abc import Sequence
 from math import inf
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
-from xdsl.dialects import arith, math
-from xdsl.dialects.builtin import IntegerType
+from xdsl.dialects import arith, linalg, math, tensor
+from xdsl.dialects.builtin import IndexType, IntegerType
 from xdsl.ir import SSAValue
 
 from shardwise.caches import cache
 from shardwise.errors import ProgramError
 from shardwise.ir.tracing.emitter import Emitter, element_of
-from shardwise.prim.primitive import Formula
+from shardwise.prim.forms import BOOL, INDEX
 
 # What a function or an operator is, of floats and of ints; ints that are whole already need no rounding.
 OPS: dict[str, tuple[Any, Any]] = {
@@ -61,7 +60,6 @@ ROUNDINGS: dict[str, Any] = {
     "roundeven": math.RoundEvenOp,
 }
 COMPARISONS = {"Eq": "eq", "NotEq": "ne", "Lt": "lt", "LtE": "le", "Gt": "gt", "GtE": "ge"}
-BOOL = np.dtype(bool)
 
 
 @cache(entries=256)
@@ -74,18 +72,13 @@ def parse(text: str) -> ast.expr:
     return ast.parse(text, mode="eval").body
 
 
-def compares(formula: Formula) -> bool:
-    """Whether what a formula gives is true or false, whatever its operands are."""
-    return isinstance(parse(formula.text), ast.Compare)
-
-
-def is_single(formula: Formula) -> bool:
+def is_single(text: str) -> bool:
     """Whether a formula is one op of its operands as they are, which tensors may have too.
 
-    >>> [is_single(Formula(text)) for text in ("x * y", "exp(x)", "x * x + y", "abs(x)")]
+    >>> [is_single(text) for text in ("x * y", "exp(x)", "x * x + y", "abs(x)")]
     [True, True, False, False]
     """
-    tree = parse(formula.text)
+    tree = parse(text)
     if isinstance(tree, ast.BinOp):
         parts, name = [tree.left, tree.right], type(tree.op).__name__
     elif isinstance(tree, ast.Call) and isinstance(tree.func, ast.Name):
@@ -95,52 +88,97 @@ def is_single(formula: Formula) -> bool:
     return name in OPS and name != "abs" and [getattr(part, "id", "") for part in parts] == ["x", "y"][: len(parts)]
 
 
-def compute(e: Emitter, formula: Formula, operands: Sequence[SSAValue], dtype: np.dtype) -> SSAValue:
-    """Return the value of a formula, given its operands in one dtype."""
-    text = formula.ints if formula.ints is not None and not _is_float(dtype) else formula.text
-    return _value(e, parse(text), dict(zip("xy", operands, strict=False)), dtype)
+class Scalar(NamedTuple):
+    """A scalar that the compiler computes with, and its dtype."""
+
+    value: SSAValue
+    dtype: np.dtype
 
 
-def _value(e: Emitter, tree: ast.expr, names: dict[str, SSAValue], dtype: np.dtype) -> SSAValue:
-    def value(part: ast.expr) -> SSAValue:
-        return _value(e, part, names, dtype)
+class Scope(NamedTuple):
+    """What a formula computes with: scalars by name, loops by name, and a tensor whose elements it picks."""
+
+    scalars: dict[str, Scalar]
+    loops: tuple[str, ...] = ()
+    table: Scalar | None = None
+
+
+def compute(e: Emitter, text: str, scope: Scope, dtype: np.dtype) -> Scalar:
+    """Return the value of a formula; numbers in it that meet nothing else are of a dtype."""
+    return _value(e, parse(text), scope, dtype)
+
+
+def _value(e: Emitter, tree: ast.expr, scope: Scope, dtype: np.dtype) -> Scalar:
+    def value(part: ast.expr) -> Scalar:
+        return _value(e, part, scope, dtype)
+
+    def pair(left: ast.expr, right: ast.expr) -> tuple[SSAValue, SSAValue, np.dtype]:
+        # A number takes the dtype of what it meets.
+        if _is_number(left):
+            y = value(right)
+            return _value(e, left, scope, y.dtype).value, y.value, y.dtype
+        x = value(left)
+        return x.value, _value(e, right, scope, x.dtype).value, x.dtype
 
     match tree:
         case ast.Name(id="inf"):
-            return e.scalar(inf, dtype)
-        case ast.Name(id=name):
-            return names[name]
+            return Scalar(e.scalar(inf, dtype), dtype)
+        case ast.Name(id=name) if name in scope.scalars:
+            return scope.scalars[name]
+        case ast.Name(id=name) if name in scope.loops:
+            place = e.add(linalg.ops.IndexOp(scope.loops.index(name)))
+            return Scalar(e.add(arith.IndexCastOp(place, element_of(INDEX))), INDEX)
         case ast.Constant(value=bool() as truth):
-            return e.scalar(truth, BOOL)
+            return Scalar(e.scalar(truth, BOOL), BOOL)
         case ast.Constant(value=number):
-            return e.scalar(number, dtype)
+            return Scalar(e.scalar(number, dtype), dtype)
         case ast.UnaryOp(op=ast.UAdd(), operand=part):
             return value(part)
         case ast.UnaryOp(op=ast.USub(), operand=ast.Constant(value=int() | float() as number)):
-            return e.scalar(-number, dtype)
-        case ast.UnaryOp(op=ast.USub(), operand=part) if _is_float(dtype):
-            return e.add(arith.NegfOp(value(part)))
+            return Scalar(e.scalar(-number, dtype), dtype)
         case ast.UnaryOp(op=ast.USub(), operand=part):
-            return e.add(arith.SubiOp(e.scalar(0, dtype), value(part)))
-        case ast.BinOp(left=left, op=ast.FloorDiv(), right=right) if _is_float(dtype):
-            return e.add(math.FloorOp(e.add(arith.DivfOp(value(left), value(right)))))
+            x = value(part)
+            zero = None if _is_float(x.dtype) else e.scalar(0, x.dtype)
+            return Scalar(e.add(arith.NegfOp(x.value) if zero is None else arith.SubiOp(zero, x.value)), x.dtype)
         case ast.BinOp(left=left, op=ast.FloorDiv(), right=right):
-            return e.add(arith.FloorDivSIOp(value(left), value(right)))
+            x, y, kind = pair(left, right)
+            if _is_float(kind):
+                return Scalar(e.add(math.FloorOp(e.add(arith.DivfOp(x, y)))), kind)
+            return Scalar(e.add(arith.FloorDivSIOp(x, y)), kind)
         case ast.BinOp(left=left, op=op, right=right):
-            return e.add(_op(type(op).__name__, dtype)(value(left), value(right)))
+            x, y, kind = pair(left, right)
+            return Scalar(e.add(op_of(type(op).__name__, kind)(x, y)), kind)
         case ast.Compare(left=left, ops=[how], comparators=[right]):
-            return compare(e, value(left), value(right), dtype, COMPARISONS[type(how).__name__])
-        case ast.Call(func=ast.Name(id="where"), args=parts):
-            return e.add(arith.SelectOp(*map(value, parts)))
+            x, y, kind = pair(left, right)
+            return Scalar(compare(e, x, y, kind, COMPARISONS[type(how).__name__]), BOOL)
+        case ast.Call(func=ast.Name(id="where"), args=[truth, left, right]):
+            chosen, (x, y, kind) = value(truth), pair(left, right)
+            return Scalar(e.add(arith.SelectOp(chosen.value, x, y)), kind)
         case ast.Call(func=ast.Name(id=name), args=[part]) if name in ROUNDINGS:
-            return e.add(ROUNDINGS[name](value(part))) if _is_float(dtype) else value(part)
-        case ast.Call(func=ast.Name(id=name), args=parts):
-            return e.add(_op(name, dtype)(*map(value, parts)))
+            x = value(part)
+            return Scalar(e.add(ROUNDINGS[name](x.value)), x.dtype) if _is_float(x.dtype) else x
+        case ast.Call(func=ast.Name(id=name), args=[part]):
+            x = value(part)
+            return Scalar(e.add(op_of(name, x.dtype)(x.value)), x.dtype)
+        case ast.Call(func=ast.Name(id=name), args=[left, right]):
+            x, y, kind = pair(left, right)
+            return Scalar(e.add(op_of(name, kind)(x, y)), kind)
+        case ast.Subscript(value=ast.Name(id="table"), slice=ast.Tuple(elts=parts)) if scope.table is not None:
+            places = [e.add(arith.IndexCastOp(_value(e, part, scope, INDEX).value, IndexType())) for part in parts]
+            return Scalar(
+                e.add(tensor.ExtractOp(scope.table.value, places, element_of(scope.table.dtype))), scope.table.dtype
+            )
     raise AssertionError(f"a formula has no {ast.unparse(tree)}")
 
 
-def _op(name: str, dtype: np.dtype) -> Any:
-    floats, ints = OPS[name]
+def _is_number(tree: ast.expr) -> bool:
+    names = {part.id for part in ast.walk(tree) if isinstance(part, ast.Name)}
+    return not names - {"inf"} and not isinstance(tree, ast.Call)
+
+
+def op_of(name: str, dtype: np.dtype) -> Any:
+    """Return the op of a name in a dtype: the sum and the product of what is true or false are or and and."""
+    floats, ints = OPS[{"Add": "BitOr", "Mult": "BitAnd"}.get(name, name) if dtype.kind == "b" else name]
     op = floats if _is_float(dtype) else ints
     if op is None:
         raise ProgramError(f"{(floats or ints).name} has no counterpart for {dtype}.")

@@ -11,8 +11,10 @@ from shardwise.caches import cache
 from shardwise.errors import BindingError
 from shardwise.layout.layout import Layout, Shape
 from shardwise.layout.placement import ReduceOp
+from shardwise.prim import forms
 from shardwise.prim.dispatch.operands import fetch_operands
 from shardwise.prim.dispatch.per_device import map_shards
+from shardwise.prim.forms import Form
 from shardwise.prim.kernel import sum_over
 from shardwise.prim.primitive import Primitive
 from shardwise.prim.relayout import cut_as, resolve
@@ -74,6 +76,12 @@ def _sum_to_vjp(ct: Tensor, out: Tensor, x: Tensor, *, shape: Shape) -> tuple[Te
     return (broadcast(ct, layout=x.layout.resolved().without_halo(), shape=x.shape),)
 
 
+def _sum_to_form(out: Tensor, x: Tensor, *, shape: Shape) -> Form:
+    lead = x.ndim - len(shape)
+    dims = [k for k in range(x.ndim) if k < lead or shape[k - lead] != x.shape[k]]
+    return forms.reshape(forms.reduce(x, dims, ReduceOp.SUM), shape)
+
+
 def _batch_broadcast(row: Primitive, lead: Any, mapped: Any, operands: Any, params: Any) -> Tensor:
     return broadcast(lead.align(operands[0], len(params["shape"])), **lead.shift(params))
 
@@ -87,9 +95,16 @@ def _batch_sum_to(row: Primitive, lead: Any, mapped: Any, operands: Any, params:
 
 
 # The value repeated along dims of size one and new leading dims, in a layout of the larger shape.
-broadcast = Primitive("broadcast", _broadcast, _broadcast_vjp, linear=True, batch=_batch_broadcast)
+broadcast = Primitive(
+    "broadcast",
+    _broadcast,
+    _broadcast_vjp,
+    linear=True,
+    batch=_batch_broadcast,
+    lower=lambda out, x, *, layout, shape: forms.broadcast(x, shape),
+)
 # The sums that bring a value back to a shape which broadcasts to its own.
-sum_to = Primitive("sum_to", _sum_to, _sum_to_vjp, linear=True, batch=_batch_sum_to)
+sum_to = Primitive("sum_to", _sum_to, _sum_to_vjp, linear=True, batch=_batch_sum_to, lower=_sum_to_form)
 
 
 def unbroadcast(x: Tensor, like: Any) -> Tensor:

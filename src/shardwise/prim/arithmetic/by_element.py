@@ -15,8 +15,9 @@ from shardwise.prim.arithmetic.broadcast import broadcast, unbroadcast
 from shardwise.prim.arithmetic.uses import values_used
 from shardwise.prim.dispatch.decision import row_of_work
 from shardwise.prim.face import public, rename
+from shardwise.prim.forms import Formula
 from shardwise.prim.kernel import alike
-from shardwise.prim.primitive import Cotangents, Formula, Primitive
+from shardwise.prim.primitive import Cotangents, Lowering, Primitive
 from shardwise.prim.rule import Linear, elementwise_rule, is_integer
 from shardwise.prim.tensor import Tensor, asarray, together
 from shardwise.prim.work import Work
@@ -196,7 +197,7 @@ def pointwise(
     monotone: bool = False,
     check: Callable[..., None] | None = None,
     back: Callable[[Tensor, Tensor], Tensor] | None = None,
-    lower: str | Formula | None = None,
+    lower: str | Lowering | None = None,
     function: Callable[..., Any] | None = None,
     takes_out: bool = False,
 ) -> Primitive:
@@ -233,7 +234,7 @@ def pointwise(
         return callable(derivative) and j in values_used(derivative, tuple([isinstance(x, Tensor) for x in operands]))
 
     formula = Formula(lower) if isinstance(lower, str) else lower
-    about: dict[str, Any] = {"lower": formula, "function": function, "effort": formula.operations if formula else 1}
+    about: dict[str, Any] = {"lower": formula, "function": function, "effort": getattr(formula, "operations", 1)}
     if back is not None:
         return row_of_work(name, work, lambda ct, out, x: (back(ct, x),), linear=True, **about)
     return row_of_work(name, work, vjp, jvp, batch=batch_by_element, needs=needs, **about)

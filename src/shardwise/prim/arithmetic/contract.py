@@ -17,6 +17,7 @@ from shardwise.prim.arithmetic.broadcast import broadcast
 from shardwise.prim.arithmetic.by_element import as_in
 from shardwise.prim.arithmetic.elementwise import add, in_bytes
 from shardwise.prim.dispatch.decision import row_of_work
+from shardwise.prim.forms import Form, Loops, Read, as_form
 from shardwise.prim.kernel import in_room, makes_products
 from shardwise.prim.primitive import Cotangents, Primitive, needs_others
 from shardwise.prim.relayout import resolve
@@ -142,6 +143,15 @@ def _contract_jvp(tangents: Any, result: Tensor, *operands: Tensor, terms: tuple
     return total
 
 
+def _form(result: Tensor, *operands: Tensor, terms: tuple[str, ...], out: str) -> Form:
+    # The letters of the result first; the others are summed over.
+    letters = (*out, *dict.fromkeys(c for term in terms for c in term if c not in out))
+    reads = [Read(as_form(x), tuple(term), result.dtype) for x, term in zip(operands, terms, strict=True)]
+    product = " * ".join("xyzuvw"[: len(terms)])
+    body = f"total + {product}" if len(letters) > len(out) else product
+    return Loops(result.shape, result.dtype, letters, tuple(reads), body)
+
+
 LETTERS = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"
 
 
@@ -152,4 +162,6 @@ def _batch(row: Primitive, lead: Any, mapped: Any, operands: Any, params: Any) -
     return contract(*operands, terms=wide, out=front + out)
 
 
-contract = row_of_work("einsum", _contract, _contract_vjp, _contract_jvp, batch=_batch, needs=needs_others, effort=2)
+contract = row_of_work(
+    "einsum", _contract, _contract_vjp, _contract_jvp, batch=_batch, needs=needs_others, effort=2, lower=_form
+)

@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from itertools import pairwise, product
 from math import prod
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from array_api_compat import array_namespace
@@ -26,6 +26,13 @@ from shardwise.layout.layout import Shape
 from shardwise.layout.placement import ReduceOp
 from shardwise.layout.tiling import Box, DimTiling
 from shardwise.prim.arithmetic.elementwise import add
+from shardwise.prim.arithmetic.slides import (
+    Convolution,
+    Interval,
+    convolution_form,
+    correlation_form,
+    deconvolution_form,
+)
 from shardwise.prim.dispatch.decision import row_of_work
 from shardwise.prim.kernel import in_room, makes_products, zeros
 from shardwise.prim.primitive import Cotangents, Primitive, needs_others
@@ -33,40 +40,6 @@ from shardwise.prim.rule import Cuts, Rule
 from shardwise.prim.tensor import Tensor
 from shardwise.prim.views.reshaping import reshape
 from shardwise.prim.work import Work
-
-Interval = tuple[int, int]
-
-
-class Slide(NamedTuple):
-    """How a kernel of `width` slides along one dim: sizes before and after, and where it stands."""
-
-    size: int
-    width: int
-    result: int
-    stride: int
-    dilation: int
-    low: int
-
-    def before(self, start: int, stop: int) -> Interval:
-        """Return the elements that a part of the result reaches, which may lie outside."""
-        first = start * self.stride - self.low
-        return first, max(first, (stop - 1) * self.stride + (self.width - 1) * self.dilation + 1 - self.low)
-
-    def after(self, start: int, stop: int) -> Interval:
-        """Return the part of the result that is reached from some elements, which may be larger than it is."""
-        first = -((self.dilation * (self.width - 1) - self.low - start) // self.stride)
-        return first, max(first, (stop - 1 + self.low) // self.stride + 1)
-
-
-@dataclass(frozen=True)
-class Form:
-    """One convolution: the shapes of x, w and y, and how the kernel slides along each dim of space."""
-
-    x: Shape
-    w: Shape
-    y: Shape
-    slides: tuple[Slide, ...]
-    groups: int
 
 
 def reaching(cut: Cut, size: int, wanted: list[Interval]) -> Cut:
@@ -88,7 +61,7 @@ def reaching(cut: Cut, size: int, wanted: list[Interval]) -> Cut:
 class Reached:
     """The cuts of a convolution or one of its adjoints; `missing` says which of x, w and y is made of the others."""
 
-    form: Form
+    form: Convolution
     missing: str
 
     @property
@@ -131,7 +104,7 @@ def _channels(cuts: Cuts) -> list[Cut]:
 
 
 @cache(entries=1024)
-def _rule(form: Form, missing: str) -> Rule:
+def _rule(form: Convolution, missing: str) -> Rule:
     space = tuple(f"s{k}" for k in range(len(form.slides)))
     window = (None,) * len(space)
     if form.groups == 1:
@@ -161,7 +134,7 @@ def _cut_out(array: Any, held: list[Interval], wanted: list[Interval]) -> Any:
     return out
 
 
-def _positions(form: Form) -> Any:
+def _positions(form: Convolution) -> Any:
     return product(*(range(slide.width) for slide in form.slides))
 
 
@@ -177,7 +150,7 @@ def _each_group(kernel: Any, groups: int, first: Any, second: Any, dims: tuple[i
     return array_namespace(first).concat(parts, axis=out)
 
 
-def _local_groups(form: Form, channels: int) -> int:
+def _local_groups(form: Convolution, channels: int) -> int:
     # A device that has only some of the channels has as many of the groups.
     return max(1, form.groups * channels // form.y[1]) if form.groups > 1 else 1
 
@@ -191,7 +164,7 @@ def _round_once(kernel: Any, first: Any, second: Any, count: int, own: bool = Tr
     return cast(kernel(*wide), dtype)
 
 
-def _convolve(x: Tensor, w: Tensor, *, form: Form) -> Work:
+def _convolve(x: Tensor, w: Tensor, *, form: Convolution) -> Work:
     def kernel(held: Box, box: Box, a: Any, b: Any) -> Any:
         shape = tuple(stop - start for start, stop in box)
         if 0 in shape:
@@ -204,7 +177,7 @@ def _convolve(x: Tensor, w: Tensor, *, form: Form) -> Work:
     return Work("conv", kernel, _rule(form, "y"), [x, w], located=(0, RESULT), dtype=x.dtype)
 
 
-def _valid(x: Any, w: Any, sizes: Shape, form: Form, groups: int) -> Any:
+def _valid(x: Any, w: Any, sizes: Shape, form: Convolution, groups: int) -> Any:
     strides, dilations = ([getattr(slide, name) for slide in form.slides] for name in ("stride", "dilation"))
     if is_torch(x):
         import torch
@@ -226,7 +199,7 @@ def _valid(x: Any, w: Any, sizes: Shape, form: Form, groups: int) -> Any:
     return np.ascontiguousarray(_each_group(one, groups, windows, w, (1, 0), 1))
 
 
-def _deconvolve(w: Tensor, y: Tensor, *, form: Form) -> Work:
+def _deconvolve(w: Tensor, y: Tensor, *, form: Convolution) -> Work:
     def kernel(held: Box, box: Box, b: Any, c: Any) -> Any:
         shape = tuple(stop - start for start, stop in box)
         if 0 in shape:
@@ -243,7 +216,7 @@ def _deconvolve(w: Tensor, y: Tensor, *, form: Form) -> Work:
     return Work("conv", kernel, _rule(form, "x"), [w, y], located=(1, RESULT), dtype=y.dtype)
 
 
-def _spread(w: Any, y: Any, part: list[Interval], box: Box, form: Form) -> Any:
+def _spread(w: Any, y: Any, part: list[Interval], box: Box, form: Convolution) -> Any:
     # Every place of the kernel adds its multiple of y to every stride-th element of x.
     xp = array_namespace(y)
     reached = [slide.before(*p) for slide, p in zip(form.slides, part, strict=True)]
@@ -263,7 +236,7 @@ def _spread(w: Any, y: Any, part: list[Interval], box: Box, form: Form) -> Any:
     return out[(slice(None), slice(None), *cut)]
 
 
-def _correlate(x: Tensor, y: Tensor, *, form: Form) -> Work:
+def _correlate(x: Tensor, y: Tensor, *, form: Convolution) -> Work:
     def kernel(held: Box, given: Box, box: Box, a: Any, c: Any) -> Any:
         shape = tuple(stop - start for start, stop in box)
         if 0 in c.shape or 0 in shape:
@@ -279,7 +252,7 @@ def _correlate(x: Tensor, y: Tensor, *, form: Form) -> Work:
     return Work("conv", kernel, _rule(form, "w"), [x, y], located=(0, 1, RESULT), dtype=x.dtype)
 
 
-def _match_windows(x: Any, y: Any, form: Form) -> Any:
+def _match_windows(x: Any, y: Any, form: Convolution) -> Any:
     xp = array_namespace(x)
     summed = (0, *range(2, y.ndim))
     terms = []
@@ -296,7 +269,7 @@ def _match_windows(x: Any, y: Any, form: Form) -> Any:
 
 
 def _jvp(row: str) -> Any:
-    def jvp(tangents: Any, out: Tensor, first: Tensor, second: Tensor, *, form: Form) -> Tensor:
+    def jvp(tangents: Any, out: Tensor, first: Tensor, second: Tensor, *, form: Convolution) -> Tensor:
         terms = [(tangents[0], second)] if tangents[0] is not None else []
         terms += [(first, tangents[1])] if tangents[1] is not None else []
         tangents = [ROWS[row](a, b, form=form) for a, b in terms]
@@ -306,13 +279,16 @@ def _jvp(row: str) -> Any:
 
 
 def _row(name: str, work: Any, first: Any, second: Any) -> Primitive:
-    def vjp(ct: Tensor, out: Tensor, a: Tensor, b: Tensor, *, form: Form) -> Cotangents:
+    def vjp(ct: Tensor, out: Tensor, a: Tensor, b: Tensor, *, form: Convolution) -> Cotangents:
         return partial(first, ct, a, b, form), partial(second, ct, a, b, form)
 
-    missing = {"convolve": "y", "deconvolve": "x", "correlate": "w"}[name]
-    return row_of_work(
-        name, work, vjp, _jvp(name), batch=partial(_batch, missing=missing), needs=needs_others, effort=2
-    )
+    missing, lower = {
+        "convolve": ("y", convolution_form),
+        "deconvolve": ("x", deconvolution_form),
+        "correlate": ("w", correlation_form),
+    }[name]
+    batch = partial(_batch, missing=missing)
+    return row_of_work(name, work, vjp, _jvp(name), batch=batch, needs=needs_others, effort=2, lower=lower)
 
 
 def _batch(row: Primitive, lead: Any, mapped: Any, operands: Any, params: Any, missing: str) -> Tensor:
@@ -327,7 +303,7 @@ def _batch(row: Primitive, lead: Any, mapped: Any, operands: Any, params: Any, m
     else:
         first, shapes = 1, {c: (s[0], many * s[1], *s[2:]) for c, s in (("x", form.x), ("y", form.y))}
         shapes["w"] = (many * form.w[0], *form.w[1:])
-        new = Form(shapes["x"], shapes["w"], shapes["y"], form.slides, form.groups * many)
+        new = Convolution(shapes["x"], shapes["w"], shapes["y"], form.slides, form.groups * many)
         ready = []
         for c, x in zip(names, lead.spread_all(mapped, operands), strict=True):
             ready.append(reshape(x if c == "w" else lead.behind(x, 1), shape=shapes[c]))

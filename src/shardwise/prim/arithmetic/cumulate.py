@@ -12,6 +12,7 @@ from shardwise.layout.layout import Layout
 from shardwise.layout.placement import ReduceOp
 from shardwise.prim.dispatch.operands import carry, fetch_operands
 from shardwise.prim.dispatch.per_device import Place, map_shards
+from shardwise.prim.forms import Form, Loops, Read, as_form, loops_of
 from shardwise.prim.kernel import full
 from shardwise.prim.primitive import Primitive
 from shardwise.prim.relayout import relayout
@@ -82,5 +83,13 @@ def _cumulate_vjp(ct: Tensor, out: Tensor, x: Tensor, *, dim: int, reverse: bool
     return (relayout(back, layout=x.layout.resolved().without_halo()),)
 
 
+def _form(out: Tensor, x: Tensor, *, dim: int, reverse: bool) -> Form:
+    # Each element is the sum of those before it, which one more loop goes over.
+    names = loops_of(x.ndim)
+    at = tuple(["s" if k == dim else name for k, name in enumerate(names)])
+    body = f"total + where(s {'>=' if reverse else '<='} {names[dim]}, x, 0)"
+    return Loops(x.shape, x.dtype, (*names, "s"), (Read(as_form(x), at, x.dtype),), body)
+
+
 # The sums of all elements up to each, from the start of a dim or from its end.
-cumulate = Primitive("cumulative_sum", _cumulate, _cumulate_vjp, linear=True)
+cumulate = Primitive("cumulative_sum", _cumulate, _cumulate_vjp, linear=True, lower=_form)

@@ -15,6 +15,7 @@ import numpy as np
 from shardwise.engine.arrays import accumulator, is_low, is_torch
 from shardwise.errors import BindingError
 from shardwise.layout.placement import kind_of
+from shardwise.prim import forms
 from shardwise.prim.arithmetic.by_element import (
     binary,
     kernel_of,
@@ -23,7 +24,8 @@ from shardwise.prim.arithmetic.by_element import (
     work_by_element,
 )
 from shardwise.prim.dispatch.decision import row_of_work
-from shardwise.prim.primitive import Formula, Primitive, needs_nothing
+from shardwise.prim.forms import Formula
+from shardwise.prim.primitive import Primitive, needs_nothing
 from shardwise.prim.tensor import Tensor
 from shardwise.prim.work import Work
 
@@ -290,6 +292,7 @@ where = pointwise(
     "where",
     kernel_of("where"),
     (None, lambda c, x, y, o: astype(c, dtype=o.dtype), lambda c, x, y, o: 1.0 - astype(c, dtype=o.dtype)),
+    lower=lambda out, *cxy: forms.by_element(out, "where(x, y, z)", cxy, [forms.BOOL, out.dtype, out.dtype]),
 )
 
 
@@ -313,7 +316,14 @@ def _astype_jvp(tangents: Any, out: Tensor, x: Tensor, *, dtype: np.dtype) -> Te
     return astype(tangents[0], dtype=dtype) if dtype.kind not in "biu" else None
 
 
-astype = row_of_work("astype", _astype, _astype_vjp, _astype_jvp, needs=needs_nothing)
+astype = row_of_work(
+    "astype",
+    _astype,
+    _astype_vjp,
+    _astype_jvp,
+    needs=needs_nothing,
+    lower=lambda out, x, *, dtype: forms.convert(x, dtype),
+)
 
 
 def widen(x: Tensor) -> Tensor:

@@ -13,6 +13,7 @@ from shardwise.caches import cache
 from shardwise.engine.arrays import FLOAT32, FLOAT64, accumulator, cast, dtype_of, identity, is_low, is_torch
 from shardwise.errors import BindingError, DerivativeError
 from shardwise.layout.placement import ReduceOp
+from shardwise.prim import forms
 from shardwise.prim.arithmetic.broadcast import broadcast
 from shardwise.prim.arithmetic.elementwise import add, astype, divide, equal, in_bytes, multiply, narrow, widen
 from shardwise.prim.dispatch.decision import row_of_work
@@ -143,5 +144,9 @@ def _needs(i: int, j: int, operands: Any, params: Any) -> bool:
     return params["op"] is not ReduceOp.SUM
 
 
+def _form(out: Tensor, x: Tensor, *, dims: tuple[int, ...], op: ReduceOp, wide: bool = False) -> forms.Form:
+    return forms.reduce(x, dims, op, out.dtype)
+
+
 # A sum of small floats, or of float32, may be asked for `wide`: in float32, and as exact as that.
-reduce = row_of_work("reduce", _reduce, _reduce_vjp, _reduce_jvp, needs=_needs)
+reduce = row_of_work("reduce", _reduce, _reduce_vjp, _reduce_jvp, needs=_needs, lower=_form)

@@ -20,10 +20,12 @@ from shardwise.layout.cut import Cut
 from shardwise.layout.layout import Layout, Shape
 from shardwise.layout.tiling import DimTiling
 from shardwise.plan.plan import plan_reshard
+from shardwise.prim import forms
 from shardwise.prim.arithmetic.broadcast import sum_to
 from shardwise.prim.arithmetic.elementwise import add
 from shardwise.prim.dispatch.operands import fetch_operands, may_send
 from shardwise.prim.dispatch.per_device import Place, map_shards
+from shardwise.prim.forms import Form
 from shardwise.prim.movement.mirror import mirror
 from shardwise.prim.primitive import Primitive
 from shardwise.prim.relayout import lay_out
@@ -51,9 +53,9 @@ def stretches(size: int, low: int, high: int, mode: Mode) -> Stretches:
     return tuple(part for part in (before, Stretch(size, 0, 1), after) if part.length)
 
 
-def _elements(ways: Stretches) -> np.ndarray:
+def _elements(stretches: Stretches) -> np.ndarray:
     # Which element of the dim each element of the result is.
-    runs = [part.first + part.step * np.arange(part.length) for part in ways]
+    runs = [part.first + part.step * np.arange(part.length) for part in stretches]
     return np.concatenate(runs) if runs else np.zeros(0, int)
 
 
@@ -73,8 +75,8 @@ class Round(NamedTuple):
     picks: Picks  # of what parts have
 
 
-def _dim(own: DimTiling, target: DimTiling, ways: Stretches) -> Dim:
-    elements = _elements(ways)
+def _dim(own: DimTiling, target: DimTiling, stretches: Stretches) -> Dim:
+    elements = _elements(stretches)
     needs = [np.unique(elements[slice(*target.interval(part))]) for part in range(target.parts)]
     rounds: list[list[Interval]] = []
     for part, need in enumerate(needs):
@@ -119,27 +121,27 @@ def _as_slice(index: np.ndarray) -> Any:
 
 
 @cache(entries=1024)
-def _dims(src: Layout, dst: Layout, shape: Shape, ways: tuple[Stretches, ...]) -> tuple[Dim, ...]:
-    tilings = zip(src.tiling(shape).dims, dst.tiling(surrounded_shape(ways)).dims, ways, strict=True)
+def _dims(src: Layout, dst: Layout, shape: Shape, stretches: tuple[Stretches, ...]) -> tuple[Dim, ...]:
+    tilings = zip(src.tiling(shape).dims, dst.tiling(surrounded_shape(stretches)).dims, stretches, strict=True)
     return tuple(_dim(own, target, some) for own, target, some in tilings)
 
 
-def surrounded_shape(ways: Sequence[Stretches]) -> Shape:
+def surrounded_shape(stretches: Sequence[Stretches]) -> Shape:
     """Return the shape of a value with elements before and after it."""
-    return tuple(sum(part.length for part in some) for some in ways)
+    return tuple(sum(part.length for part in some) for some in stretches)
 
 
-def _surround(x: Tensor, *, ways: tuple[Stretches, ...], layout: Layout) -> Tensor:
+def _surround(x: Tensor, *, stretches: tuple[Stretches, ...], layout: Layout) -> Tensor:
     (x,) = fetch_operands("pad", [x], [x.layout.resolved().without_halo()])
-    own, shape = x.layout, surrounded_shape(ways)
-    dims = _dims(own, layout, x.shape, ways)
+    own, shape = x.layout, surrounded_shape(stretches)
+    dims = _dims(own, layout, x.shape, stretches)
     parts, plans = [], []
     for rounds in product(*(dim.rounds for dim in dims)):
         sizes = tuple(r.size for r in rounds)
         here, there = _cut(own, [r.before for r in rounds]), _cut(layout, [r.after for r in rounds])
         parts.append((map_shards(_picking(own, [r.picks for r in rounds]), [x], here, sizes), there))
         plans.append(plan_reshard(here, there, sizes, x.dtype))
-    may_send("pad", x, [k for k, some in enumerate(ways) if len(some) > 1], *plans)
+    may_send("pad", x, [k for k, some in enumerate(stretches) if len(some) > 1], *plans)
     counts = [len(dim.rounds) for dim in dims]
     pick = _picking(layout, [dim.picks for dim in dims])
 
@@ -173,18 +175,20 @@ def _pick(array: Any, index: Any, dim: int) -> Any:
     return np.take(array, index, dim)
 
 
-def _surround_vjp(ct: Tensor, out: Tensor, x: Tensor, *, ways: tuple[Stretches, ...], layout: Layout) -> tuple[Tensor]:
-    for dim, some in enumerate(ways):
+def _surround_vjp(
+    ct: Tensor, out: Tensor, x: Tensor, *, stretches: tuple[Stretches, ...], layout: Layout
+) -> tuple[Tensor]:
+    for dim, some in enumerate(stretches):
         if len(some) > 1:
             ct = _sum_repeats(ct, dim, some, x.shape[dim])
     return (lay_out(ct, x.layout.resolved().without_halo()),)
 
 
-def _sum_repeats(ct: Tensor, dim: int, ways: Stretches, size: int) -> Tensor:
+def _sum_repeats(ct: Tensor, dim: int, stretches: Stretches, size: int) -> Tensor:
     # Whatever is repeated gets the sum of what comes back.
     whole = tuple(size if k == dim else n for k, n in enumerate(ct.shape))
     start, total = 0, None
-    for part in ways:
+    for part in stretches:
         term = window(ct, index=whole_but(ct.shape, dim, Span(start, part.length)))
         start += part.length
         if part == Stretch(size, 0, 1):
@@ -201,5 +205,22 @@ def _sum_repeats(ct: Tensor, dim: int, ways: Stretches, size: int) -> Tensor:
     return total
 
 
+def _form(out: Tensor, x: Tensor, *, stretches: tuple[Stretches, ...], layout: Layout) -> Form:
+    form = forms.as_form(x)
+    for dim, some in enumerate(stretches):
+        if len(some) > 1:
+            form = forms.concat([_stretch(form, dim, part) for part in some], dim)
+    return form
+
+
+def _stretch(form: Form, dim: int, part: Stretch) -> Form:
+    span, shape = part.span, form.shape
+    starts = [span.start * (k == dim) for k in range(len(shape))]
+    some = forms.take_slice(form, starts, [*shape[:dim], span.length, *shape[dim + 1 :]])
+    if part.step < 0:
+        return forms.reverse(some, (dim,))
+    return some if part.step else forms.broadcast(some, (*shape[:dim], part.length, *shape[dim + 1 :]))
+
+
 # The value with its dims made of stretches of its elements, in this layout, which cuts them by the same axes.
-surround = Primitive("surround", _surround, _surround_vjp, linear=True)
+surround = Primitive("surround", _surround, _surround_vjp, linear=True, lower=_form)

@@ -15,7 +15,9 @@ from shardwise.layout.axis import Axis, without
 from shardwise.layout.cut import Cut
 from shardwise.layout.layout import Layout, Shape
 from shardwise.prim.dispatch.per_device import Place, map_shards
+from shardwise.prim.forms import Form
 from shardwise.prim.movement.shards import batch_shards, cut_into, lengths_of_terms
+from shardwise.prim.movement.terms import rearrange
 from shardwise.prim.primitive import Primitive
 from shardwise.prim.relayout import relayout
 from shardwise.prim.tensor import Tensor, move_to
@@ -168,9 +170,19 @@ def _exchange_vjp(
     return (exchange_blocks(here, dim=dim, axes=axes),)
 
 
+def _exchange_form(out: Tensor, x: Tensor, *, dim: int, axes: tuple[Axis, ...], back_to: Layout | None = None) -> Form:
+    how = blocks(back_to or x.layout.resolved(), x.shape, dim, axes)
+    lengths = {(at, i): length for at, pieces in enumerate(how.pieces) for i, length in enumerate(pieces)}
+    before = [(at, i) for at in how.numbers for i in range(how.members)]
+    after = [(at - at % how.members + i, at % how.members) for at, i in before]
+    return rearrange(x, dim, lengths, *((before, after) if back_to is None else (after, before)))
+
+
 # Each device cuts its part of a dim into one piece for each member of its group, sends them their pieces and joins
 # what comes along the same dim; or the way back, to what was laid out as `back_to`.
-exchange_blocks = Primitive("exchange_blocks", _exchange, _exchange_vjp, linear=True, batch=batch_shards)
+exchange_blocks = Primitive(
+    "exchange_blocks", _exchange, _exchange_vjp, linear=True, batch=batch_shards, lower=_exchange_form
+)
 
 
 # -- slices of a dim, stacked along a new one ------------------------------------------------------------

@@ -16,12 +16,13 @@ import numpy as np
 from shardwise.caches import cache
 from shardwise.engine.arrays import cast, identity, is_torch, room_for
 from shardwise.engine.job import RESULT
-from shardwise.errors import RangeError
+from shardwise.errors import ProgramError, RangeError
 from shardwise.layout.cut import Cut
 from shardwise.layout.layout import Shape
 from shardwise.layout.placement import ReduceOp
 from shardwise.layout.tiling import Box
 from shardwise.prim.dispatch.decision import row_of_work
+from shardwise.prim.forms import INDEX, Form, Loops, Read, as_form, position
 from shardwise.prim.kernel import full, zeros
 from shardwise.prim.primitive import Primitive
 from shardwise.prim.rule import Factor, Rule
@@ -175,6 +176,24 @@ def _gather_jvp(tangents: Any, out: Tensor, x: Tensor, indices: Tensor, **how: A
     return None if tangents[0] is None else gather(tangents[0], indices, **how)
 
 
+def _loops_at_one(
+    name: str, rank: int, picked: int, dim: int, along: bool, merged: int, batch: int
+) -> tuple[Names, Names, Names]:
+    if merged > 1 or batch:
+        raise ProgramError(
+            f"{name} at several arrays of indices cannot be traced.\n  index one dim at a time: x[i][j]."
+        )
+    return _names(rank, picked, dim, along, 1, 0)
+
+
+def _gather_form(
+    out: Tensor, x: Tensor, indices: Tensor, *, dim: int, along: bool, merged: int = 1, batch: int = 0
+) -> Form:
+    own, index, loops = _loops_at_one("take", x.ndim, indices.ndim, dim, along, merged, batch)
+    spots = ", ".join([position("x", x.shape[dim]) if k == dim else name for k, name in enumerate(own)])
+    return Loops(out.shape, x.dtype, loops, (Read(as_form(indices), index, INDEX),), f"table[{spots}]", as_form(x))
+
+
 def _batch_gather(row: Primitive, lead: Any, mapped: Any, operands: Any, params: Any) -> Tensor:
     (x, indices), dim, batch = operands, params["dim"], params.get("batch", 0)
     if mapped == (True, False) and not params["along"] and not batch:
@@ -187,7 +206,9 @@ def _batch_gather(row: Primitive, lead: Any, mapped: Any, operands: Any, params:
 
 # The elements of a dim (or of some `merged` ones, taken as a row) at these indices: for all the rest of the value
 # (NumPy's take), or `along` one dim (its take_along_axis).
-gather = row_of_work("take", _gather, _gather_vjp, _gather_jvp, batch=_batch_gather, needs=_needs_indices)
+gather = row_of_work(
+    "take", _gather, _gather_vjp, _gather_jvp, batch=_batch_gather, needs=_needs_indices, lower=_gather_form
+)
 
 
 # -- sums at an index ----------------------------------------------------------------------------------
@@ -264,6 +285,17 @@ def _scatter_jvp(tangents: Any, out: Tensor, values: Tensor, indices: Tensor, **
     return None if tangents[0] is None else scatter(tangents[0], indices, **how)
 
 
+def _scatter_form(
+    out: Tensor, values: Tensor, indices: Tensor, *, dim: int, along: bool, sizes: Shape, batch: int = 0, **_: Any
+) -> Form:
+    # Each element is the sum of the values whose index is its position: no value has to know where it goes.
+    own, index, loops = _loops_at_one("scatter", len(out.shape), indices.ndim, dim, along, len(sizes), batch)
+    summed = tuple([name for name in index if name not in own])
+    reads = (Read(as_form(values), loops, values.dtype), Read(as_form(indices), index, INDEX))
+    body = f"total + where({position('y', sizes[0])} == {own[dim]}, x, 0)"
+    return Loops(out.shape, values.dtype, (*own, *summed), reads, body)
+
+
 def _batch_scatter(row: Primitive, lead: Any, mapped: Any, operands: Any, params: Any) -> Tensor:
     dim, batch = params["dim"] + lead.count, params.get("batch", 0)
     if mapped == (True, False) and not params["along"] and not batch:
@@ -274,4 +306,6 @@ def _batch_scatter(row: Primitive, lead: Any, mapped: Any, operands: Any, params
 
 # Values added up at these indices of a dim (or of some, taken as a row) of these sizes, cut in this way if that is
 # cheapest.
-scatter = row_of_work("scatter", _scatter, _scatter_vjp, _scatter_jvp, batch=_batch_scatter, needs=_needs_indices)
+scatter = row_of_work(
+    "scatter", _scatter, _scatter_vjp, _scatter_jvp, batch=_batch_scatter, needs=_needs_indices, lower=_scatter_form
+)

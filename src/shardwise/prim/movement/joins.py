@@ -8,6 +8,7 @@ from typing import Any
 from array_api_compat import array_namespace
 
 from shardwise.layout.layout import Layout, Shape
+from shardwise.prim import forms
 from shardwise.prim.dispatch.operands import fetch_operands
 from shardwise.prim.dispatch.per_device import Place, map_shards
 from shardwise.prim.kernel import full
@@ -64,8 +65,12 @@ def _concat_jvp(tangents: Any, out: Tensor, *parts: Tensor, dim: int, layout: La
     return concat(*terms, dim=dim, layout=layout.resolved())
 
 
+def _concat_form(out: Tensor, *parts: Tensor, dim: int, layout: Layout) -> forms.Form:
+    return forms.concat(parts, dim)
+
+
 # Values of one dtype side by side along a dim, in this layout.
-concat = Primitive("concat", _concat, _concat_vjp, _concat_jvp, needs=needs_nothing)
+concat = Primitive("concat", _concat, _concat_vjp, _concat_jvp, needs=needs_nothing, lower=_concat_form)
 
 
 # -- padding -------------------------------------------------------------------------------------------
@@ -109,5 +114,9 @@ def _pad_jvp(tangents: Any, out: Tensor, x: Tensor, *, widths: Widths, value: An
     return pad(tangents[0], widths=widths, value=0, layout=layout.resolved())
 
 
+def _pad_form(out: Tensor, x: Tensor, *, widths: Widths, value: Any, layout: Layout) -> forms.Form:
+    return forms.place(x, forms.full(out.shape, value, out.dtype), [low for low, _ in widths])
+
+
 # The value with a constant around it, in this layout.
-pad = Primitive("pad", _pad, _pad_vjp, _pad_jvp, needs=needs_nothing)
+pad = Primitive("pad", _pad, _pad_vjp, _pad_jvp, needs=needs_nothing, lower=_pad_form)

@@ -13,6 +13,7 @@ from shardwise.layout.cut import Cut
 from shardwise.layout.device import Device
 from shardwise.layout.layout import Layout, Shape
 from shardwise.layout.mesh import DeviceMesh
+from shardwise.prim import forms
 from shardwise.prim.dispatch.per_device import make_arrays, map_shards, take_shards
 from shardwise.prim.kernel import zeros
 from shardwise.prim.outline import blank_of
@@ -106,9 +107,15 @@ def _own(x: Tensor) -> Tensor:
     return map_shards(lambda place, a: array_namespace(a).asarray(a, copy=True), [x], x.layout, x.shape)
 
 
+def _take_part_form(out: Tensor, x: Tensor, *, part: int, dim: int) -> forms.Form:
+    return forms.take_slice(x, [start for start, _ in x.layout.box(x.shape, part)], out.shape)
+
+
 # Tensors on single devices seen as the shards of one along a dim; and one shard as a tensor on its device.
-join = Primitive("join", _join, _join_vjp, _join_jvp, needs=needs_nothing)
-take_part = Primitive("take_part", _take_part, _take_part_vjp, linear=True)
+join = Primitive(
+    "join", _join, _join_vjp, _join_jvp, needs=needs_nothing, lower=lambda out, *xs, dim: forms.concat(xs, dim)
+)
+take_part = Primitive("take_part", _take_part, _take_part_vjp, linear=True, lower=_take_part_form)
 
 
 def _batch_stack(row: Primitive, lead: Any, mapped: Any, operands: Any, params: Any) -> Tensor:
@@ -119,8 +126,25 @@ def _batch_unstack(row: Primitive, lead: Any, mapped: Any, operands: Any, params
     return unstack_part(lead.behind(operands[0], 1), **params)
 
 
+def _stack_form(out: Tensor, *parts: Tensor) -> forms.Form:
+    return forms.concat([forms.reshape(x, (1, *x.shape)) for x in parts], 0)
+
+
+def _unstack_form(out: Tensor, x: Tensor, *, part: int, count: int) -> forms.Form:
+    one = forms.take_slice(x, [part, *[0] * len(out.shape)], (1, *out.shape))
+    return forms.reshape(one, out.shape)
+
+
 # Tensors on one device along a new leading dim; and one of them again.
-stack_parts = Primitive("stack_parts", _stack, _stack_vjp, _stack_jvp, batch=_batch_stack, needs=needs_nothing)
-unstack_part = Primitive("unstack_part", _unstack, _unstack_vjp, linear=True, batch=_batch_unstack)
+stack_parts = Primitive(
+    "stack_parts", _stack, _stack_vjp, _stack_jvp, batch=_batch_stack, needs=needs_nothing, lower=_stack_form
+)
+unstack_part = Primitive("unstack_part", _unstack, _unstack_vjp, linear=True, batch=_batch_unstack, lower=_unstack_form)
 # The same value in arrays of its own.
-own_copy = Primitive("own_copy", _own, lambda ct, out, x: (relayout(ct, layout=x.layout.resolved()),), linear=True)
+own_copy = Primitive(
+    "own_copy",
+    _own,
+    lambda ct, out, x: (relayout(ct, layout=x.layout.resolved()),),
+    linear=True,
+    lower=lambda out, x: forms.as_form(x),
+)

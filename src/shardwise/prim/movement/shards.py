@@ -24,6 +24,7 @@ from shardwise.layout.placement import ReduceOp
 from shardwise.prim.arithmetic.elementwise import add, astype, divide, equal, multiply, narrow, pow, widen
 from shardwise.prim.dispatch.per_device import Place, map_shards, take_shards
 from shardwise.prim.kernel import zeros
+from shardwise.prim.movement.terms import Sources, average_form, fold_form, permutation_form, unfold_form
 from shardwise.prim.primitive import Primitive
 from shardwise.prim.relayout import relayout, resolve
 from shardwise.prim.tensor import Tensor
@@ -247,9 +248,15 @@ fold = Primitive(
     _fold_jvp,
     batch=batch_shards,
     needs=lambda i, j, operands, params: params["op"] not in (ReduceOp.SUM, ReduceOp.AVG),
+    lower=fold_form,
 )
 unfold = Primitive(
-    "unfold", lambda x, *, layout, shape: relabel(x, layout, shape), _unfold_vjp, linear=True, batch=batch_shards
+    "unfold",
+    lambda x, *, layout, shape: relabel(x, layout, shape),
+    _unfold_vjp,
+    linear=True,
+    batch=batch_shards,
+    lower=unfold_form,
 )
 
 
@@ -265,13 +272,11 @@ average = Primitive(
     lambda ct, out, x, *, axes: (average(relayout(ct, layout=x.layout), axes=axes),),
     linear=True,
     batch=batch_shards,
+    lower=average_form,
 )
 
 
 # -- permutations --------------------------------------------------------------------------------------
-
-
-Sources = tuple[int | None, ...]  # per device, the one whose shard it receives
 
 
 def _permute(x: Tensor, *, sources: Sources) -> Tensor:
@@ -320,7 +325,9 @@ def _permute_vjp(ct: Tensor, out: Tensor, x: Tensor, *, sources: Sources) -> tup
     return (permute_shards(relayout(ct, layout=x.layout.resolved()), sources=tuple(back)),)
 
 
-permute_shards = Primitive("permute_shards", _permute, _permute_vjp, linear=True, batch=batch_shards)
+permute_shards = Primitive(
+    "permute_shards", _permute, _permute_vjp, linear=True, batch=batch_shards, lower=permutation_form
+)
 
 
 # -- linear maps of what each device holds ---------------------------------------------------------------

@@ -14,6 +14,7 @@ from shardwise.prim.arithmetic.positions import iota
 from shardwise.prim.dispatch.decision import row_of_work
 from shardwise.prim.dispatch.operands import fetch_operands
 from shardwise.prim.dispatch.per_device import Place, map_shards
+from shardwise.prim.forms import Form, place
 from shardwise.prim.movement.gathers import back_in_front, gather, in_a_row, local_positions, positions, side_by_side
 from shardwise.prim.movement.parts import zeros_like
 from shardwise.prim.primitive import Primitive, needs_nothing
@@ -56,8 +57,12 @@ def _write_jvp(tangents: Any, out: Tensor, x: Tensor, values: Tensor, *, index: 
     return write(first, second, index=index)
 
 
+def _write_form(out: Tensor, x: Tensor, values: Tensor, *, index: Index) -> Form:
+    return place(values, x, [span.start for span in index], [span.step for span in index])
+
+
 # A value with a window of it replaced.
-write = Primitive("write", _write, _write_vjp, _write_jvp, needs=needs_nothing)
+write = Primitive("write", _write, _write_vjp, _write_jvp, needs=needs_nothing, lower=_write_form)
 
 
 # -- at indices ----------------------------------------------------------------------------------------

@@ -21,6 +21,7 @@ from shardwise.layout.cut import Cut
 from shardwise.layout.layout import Layout, Shape
 from shardwise.layout.tiling import Box
 from shardwise.plan.plan import plan_reshard
+from shardwise.prim import forms
 from shardwise.prim.dispatch.operands import fetch_operands, may_send
 from shardwise.prim.dispatch.per_device import Place, map_shards
 from shardwise.prim.primitive import Primitive
@@ -245,4 +246,6 @@ def _batch(row: Primitive, lead: Any, mapped: Any, operands: Any, params: Any) -
 
 
 # The value in another shape, element for element in row-major order; if it is one dim, cut in this way.
-reshape = Primitive("reshape", _reshape, _reshape_vjp, linear=True, batch=_batch)
+reshape = Primitive(
+    "reshape", _reshape, _reshape_vjp, linear=True, batch=_batch, lower=lambda out, x, **_: forms.reshape(x, out.shape)
+)

@@ -8,6 +8,7 @@ from array_api_compat import array_namespace
 
 from shardwise.layout.cut import Cut
 from shardwise.layout.layout import Shape
+from shardwise.prim import forms
 from shardwise.prim.dispatch.operands import fetch_operands
 from shardwise.prim.dispatch.per_device import Place, map_shards
 from shardwise.prim.primitive import Primitive
@@ -40,9 +41,13 @@ def _in_shape(place: Place, array: Any) -> Any:
     return array.reshape(place.shape)
 
 
+def _form(out: Tensor, x: Tensor, *, at: tuple[int, ...]) -> forms.Form:
+    return forms.reshape(x, out.shape)
+
+
 # The value with dims of size one at these positions of the result; and without those at these positions.
-expand = Primitive("expand", _expand, lambda ct, out, x, *, at: (squeeze(ct, at=at),), linear=True)
-squeeze = Primitive("squeeze", _squeeze, lambda ct, out, x, *, at: (expand(ct, at=at),), linear=True)
+expand = Primitive("expand", _expand, lambda ct, out, x, *, at: (squeeze(ct, at=at),), linear=True, lower=_form)
+squeeze = Primitive("squeeze", _squeeze, lambda ct, out, x, *, at: (expand(ct, at=at),), linear=True, lower=_form)
 
 
 # -- order of dims ---------------------------------------------------------------------------------------
@@ -62,4 +67,6 @@ def _permute_vjp(ct: Tensor, out: Tensor, x: Tensor, *, order: tuple[int, ...]) 
 
 
 # The value with its dims in another order.
-permute = Primitive("permute_dims", _permute, _permute_vjp, linear=True)
+permute = Primitive(
+    "permute_dims", _permute, _permute_vjp, linear=True, lower=lambda out, x, *, order: forms.transpose(x, order)
+)

@@ -20,8 +20,10 @@ from shardwise.layout.layout import Layout, Shape
 from shardwise.layout.placement import ReduceOp
 from shardwise.layout.tiling import Box
 from shardwise.plan.plan import plan_reshard
+from shardwise.prim import forms
 from shardwise.prim.dispatch.operands import fetch_operands
 from shardwise.prim.dispatch.per_device import Place, map_shards
+from shardwise.prim.forms import Form
 from shardwise.prim.kernel import zeros
 from shardwise.prim.primitive import Primitive
 from shardwise.prim.relayout import relayout
@@ -143,6 +145,16 @@ def _within_vjp(ct: Tensor, out: Tensor, y: Tensor, *, index: Index, **_: Any) -
     return (relayout(window(ct, index=index), layout=y.layout.resolved()),)
 
 
+def _window_form(out: Tensor, x: Tensor, *, index: Index) -> Form:
+    starts, sizes, steps = zip(*index, strict=True) if index else ((), (), ())
+    return forms.take_slice(x, starts, sizes, steps)
+
+
+def _within_form(out: Tensor, y: Tensor, *, index: Index, layout: Layout, shape: Shape) -> Form:
+    starts, steps = [span.start for span in index], [span.step for span in index]
+    return forms.place(y, forms.full(shape, 0, y.dtype), starts, steps)
+
+
 # The elements of a window, each on the device that has it; and a value as the window of one that is zero elsewhere.
-window = Primitive("window", _window, _window_vjp, linear=True)
-within = Primitive("within", _within, _within_vjp, linear=True)
+window = Primitive("window", _window, _window_vjp, linear=True, lower=_window_form)
+within = Primitive("within", _within, _within_vjp, linear=True, lower=_within_form)
