@@ -14,7 +14,7 @@ class PlacedBox:
 
     box: Box
     sources: tuple[int, ...]
-    moved: dict[str, int] = field(default_factory=dict)
+    moved: dict[str, int] = field(default_factory=dict[str, int])
 
     def count(self, other: PlacedBox) -> None:
         """Take over what another box is between devices."""
@@ -31,7 +31,7 @@ def merge_neighbours(parts: Sequence[PlacedBox]) -> list[PlacedBox]:
     boxes = list(parts)
     rank = len(boxes[0].box) if boxes else 0
     for dim in reversed(range(rank)):
-        out = []
+        out: list[PlacedBox] = []
         for row in _rows(boxes, dim, by_source=True):
             for part in row:
                 last = out[-1] if part is not row[0] else None

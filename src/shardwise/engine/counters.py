@@ -15,7 +15,7 @@ class Counters:
     ({'all_gather': 64}, 64)
     """
 
-    bytes_moved: dict[str, int] = field(default_factory=dict)
+    bytes_moved: dict[str, int] = field(default_factory=dict[str, int])
     bytes_sent: int = 0  # to other processes
     copies: int = 0
     bytes_copied: int = 0

@@ -275,7 +275,11 @@ class _StageBuilder:
             sizes[kind] = sizes.get(kind, 0) + size
 
     def stage(self, steps: Sequence[Step], op: ReduceOp | None, filling: ReduceOp | None) -> Stage:
-        takes, fresh, blank, joins, reduces = [], [], [], [], []
+        takes: list[Take] = []
+        joins: list[Join] = []
+        reduces: list[Reduce] = []
+        fresh: list[int] = []
+        blank: list[int] = []
         free: dict[str, int] = {}
         contents = [self._boxes(parts) for parts in self.parts]
         wholes, views = self._wholes(contents)
@@ -324,7 +328,8 @@ class _StageBuilder:
         for out, boxes in enumerate(contents):
             if len(boxes) == 1 and len(boxes[0].sources) > 1 and boxes[0].box == self.after.boxes[out]:
                 alike.setdefault(boxes[0].sources, []).append((out, boxes[0]))
-        wholes, views = [], []
+        wholes: list[PlacedBox] = []
+        views: list[Take] = []
         for sources, group in alike.items():
             spans = zip(*(part.box for _, part in group), strict=True)
             box = tuple((min(start for start, _ in span), max(stop for _, stop in span)) for span in spans)

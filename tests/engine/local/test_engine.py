@@ -313,7 +313,7 @@ def test_as_many_help_as_there_are_threads_and_pieces(monkeypatch: pytest.Monkey
 
         monkeypatch.setattr(engine._workers, "submit", submit)
 
-        def verb(part: int, counters: Counters, done: list[int] = done) -> None:
+        def verb(part: int, counters: Counters, *, done: list[int] = done) -> None:
             done.append(part)
             counters.copies += 1
             counters.kernel_calls += 2

@@ -9,11 +9,13 @@ from concurrent.futures import ThreadPoolExecutor
 from functools import cached_property
 from math import prod
 from time import perf_counter
+from typing import TypeVarTuple
 
 import numpy as np
 
 from shardwise.engine.arrays import (
     Array,
+    as_array,
     empty_like,
     identity,
     in_memory,
@@ -41,6 +43,7 @@ BLOCK = 1 << 19  # bytes of a result that are reduced at a time, so that they st
 WIDE = 1 << 15  # bytes above which copies go by runs of elements
 
 BYTE = np.dtype(np.uint8)
+Arguments = TypeVarTuple("Arguments")
 
 
 class LocalEngine:
@@ -153,7 +156,7 @@ class LocalEngine:
         else:
             outs = [kernel(*[arrays[i] for arrays, i in zip(operands, sources, strict=True)]) for sources in works]
         if not job.out.shape:  # NumPy makes scalars of some 0-d arrays, and each shard may take its own way
-            outs = [np.asarray(array) if isinstance(array, np.generic) else array for array in outs]
+            outs = list(map(as_array, outs))
         return outs if job.order is None else [outs[i] for i in job.order]
 
     def each(
@@ -186,7 +189,7 @@ class LocalEngine:
         if order is not None:
             tiles = tiles_of(arrays)
             return tuple([tiles[i] for i in order])
-        return tuple(arrays) if type(arrays) is list else arrays
+        return tuple(arrays) if isinstance(arrays, list) else arrays
 
     def _run_logged(self, stage: Stage, arrays: Sequence[Array], dtype: np.dtype) -> Sequence[Array]:
         moved, start = dict(self.counters.bytes_moved), perf_counter()
@@ -322,7 +325,7 @@ class LocalEngine:
     def _piece(self, stage: Stage) -> int:
         return min(PIECE, max(1, stage.size // (4 * self.threads)))
 
-    def _share(self, verb: Callable[..., None], parts: Sequence[tuple]) -> None:
+    def _share(self, verb: Callable[[*Arguments, Counters], None], parts: Sequence[tuple[*Arguments]]) -> None:
         # Whoever is free takes the next piece, so that a core that is busy elsewhere holds nothing up.
         left = deque(parts)
         helpers = [self._workers.submit(_drain, verb, left) for _ in range(min(self.threads, len(parts)) - 1)]
@@ -335,7 +338,7 @@ class LocalEngine:
             self.counters.add(counted)
 
 
-def _drain(verb: Callable[..., None], left: deque[tuple]) -> Counters:
+def _drain(verb: Callable[[*Arguments, Counters], None], left: deque[tuple[*Arguments]]) -> Counters:
     counters = Counters()
     while left:
         try:
