@@ -121,9 +121,9 @@ class DistributedEngine:
         self.counters.bytes_allocated += self.pool.allocated - before
         return torch_view(out) if is_torch(like) else out  # torch on the host uses the pool too
 
-    # -- work --------------------------------------------------------------------------------------
+    # -- kernels --------------------------------------------------------------------------------------
 
-    def work(
+    def run_kernel(
         self,
         kernel: Callable[..., Array],
         operands: Sequence[Sequence[Array]],
@@ -132,7 +132,7 @@ class DistributedEngine:
     ) -> LocalShards:
         """Return the arrays that a kernel makes, each of one array per operand."""
         outs: dict[int, Array] = {}
-        for index, sources, boxes in _own_work(job, self.addressable(job.out.layout.mesh)):
+        for index, sources, boxes in _own_calls(job, self.addressable(job.out.layout.mesh)):
             array = kernel(*boxes, *[arrays[i] for arrays, i in zip(operands, sources, strict=False)])
             outs[index] = as_array(array)
         self.counters.kernel_calls += len(outs)
@@ -264,10 +264,10 @@ def _own_arrays(storage: Storage, devices: tuple[int, ...]) -> list[tuple[int, i
 
 
 @cache()
-def _own_work(job: Job, devices: tuple[int, ...]) -> list[tuple[int, tuple[int, ...], tuple[Box, ...]]]:
+def _own_calls(job: Job, devices: tuple[int, ...]) -> list[tuple[int, tuple[int, ...], tuple[Box, ...]]]:
     # The arrays that some devices make, each with the arrays of the operands and the boxes that it is made of.
-    works = [(index, job.sources(device)) for index, device in _own_arrays(job.out, devices)]
-    return [(index, sources, job.boxes_of(sources)) for index, sources in works]
+    pairs = [(index, job.sources(device)) for index, device in _own_arrays(job.out, devices)]
+    return [(index, sources, job.boxes_of(sources)) for index, sources in pairs]
 
 
 def _cut(arrays: Arrays, part: Part) -> Array:
