@@ -147,8 +147,8 @@ def test_kernels_are_counted_for_each_array_and_asked_for_their_dtype() -> None:
     layout, engine = Layout(DeviceMesh((4,), ("x",)), [("x",)]), AbstractEngine()
     arrays = engine.blank(layout, (8,), INT)
     job = Job(arrays.storage, (arrays.storage, arrays.storage))
-    assert engine.work(np.true_divide, [arrays, arrays], job).dtype == np.float64
-    assert engine.work(np.true_divide, [arrays, arrays], job, np.dtype("int8")).dtype == np.int8
+    assert engine.run_kernel(np.true_divide, [arrays, arrays], job).dtype == np.float64
+    assert engine.run_kernel(np.true_divide, [arrays, arrays], job, np.dtype("int8")).dtype == np.int8
     assert engine.counters.kernel_calls == 8
 
 

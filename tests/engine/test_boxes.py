@@ -37,7 +37,7 @@ def sources(parts: list[PlacedBox]) -> dict[tuple[int, ...], set[int]]:
 
 
 def total(parts: list[PlacedBox]) -> int:
-    return sum(sum(part.moved.values()) for part in parts)
+    return sum(sum(part.traffic.values()) for part in parts)
 
 
 @given(placed_lists())
@@ -74,7 +74,7 @@ def test_joined_boxes_fill_their_outer_box_in_order(parts: list[PlacedBox]) -> N
 def test_what_is_received_without_a_copy_is_counted_with_the_box_it_lies_in() -> None:
     sums, copy = PlacedBox(((0, 4),), (1, 2), {"reduce_scatter": 3}), PlacedBox(((1, 2),), (), {"all_gather": 5})
     (part,) = make_disjoint([sums, copy])
-    assert part.moved == {"reduce_scatter": 3, "all_gather": 5}
+    assert part.traffic == {"reduce_scatter": 3, "all_gather": 5}
 
 
 def test_a_scalar_is_a_box_without_dims() -> None:

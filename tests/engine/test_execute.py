@@ -192,7 +192,7 @@ def test_a_reduction_of_few_terms_is_made_once_too(count: int) -> None:
 
 def test_a_stage_knows_its_bytes_its_memory_and_what_it_moves() -> None:
     (stage,) = program_of(plan_reshard(layout("x"), layout(None, "x"), SHAPE, "float32")).stages
-    assert (stage.size, stage.copies, stage.moved) == (BYTES, 64, (("all_to_all", BYTES * 7 // 8),))
+    assert (stage.size, stage.copies, stage.traffic) == (BYTES, 64, (("all_to_all", BYTES * 7 // 8),))
     assert stage.memory == (BYTES, tuple(range(0, BYTES, BYTES // 8)))
     assert stage.is_joined
     assert not stage.is_lone
@@ -203,7 +203,7 @@ def test_a_stage_knows_its_bytes_its_memory_and_what_it_moves() -> None:
     assert odd.empties == (3, 4, 5, 6, 7)
     assert odd.regrid is None
     (view,) = program_of(plan_reshard(layout(), layout("x"), SHAPE, "float32")).stages
-    assert (view.size, view.copies, view.moved, view.fresh, view.memory[0]) == (0, 0, (), (), 0)
+    assert (view.size, view.copies, view.traffic, view.fresh, view.memory[0]) == (0, 0, (), (), 0)
     assert [take.source for take in view.takes] == [0] * 8
 
 

@@ -170,7 +170,7 @@ def test_threads_share_one_copy(threads: int, monkeypatch: pytest.MonkeyPatch) -
     assert np.array_equal(y.numpy(), data)
     alone = Counters()
     for stage in program.stages:
-        for kind, size in stage.moved:
+        for kind, size in stage.traffic:
             alone.count_moved(kind, size)
     assert engine.counters.bytes_moved == alone.bytes_moved
 

@@ -19,11 +19,11 @@ def test_every_array_of_a_result_is_made_of_what_its_holder_holds(data, mesh, le
     out = storage_of(P(tuple(mesh.axis_names)).to_layout(1, mesh), (mesh.num_devices,))
     job = Job(out, tuple(operands))
     pairs = {tuple(s.index(d) for s in operands) for d in range(mesh.num_devices)}
-    assert set(job.works) == pairs
-    assert len(job.works) == len(pairs)
-    order = job.order or tuple(range(out.count))
+    assert set(job.distinct_sources) == pairs
+    assert len(job.distinct_sources) == len(pairs)
+    picks = job.picks or tuple(range(out.count))
     for index, device in enumerate(out.firsts):
-        assert job.works[order[index]] == tuple(s.index(device) for s in operands)
+        assert job.distinct_sources[picks[index]] == tuple(s.index(device) for s in operands)
 
 
 @given(st.data(), host_meshes(), SHAPES)
@@ -34,8 +34,8 @@ def test_a_kernel_is_told_the_box_of_an_operand_or_of_the_result(data, mesh, sha
     for located in (0, RESULT):
         job = Job(store, (store,), (located,))
         assert set(job.boxes) == {(box,) for box in boxes}
-        assert len(job.boxes) == len(job.works) == store.count
-        assert job.order is None
+        assert len(job.boxes) == len(job.distinct_sources) == store.count
+        assert job.picks is None
 
 
 def test_devices_that_hold_equal_arrays_work_once():
@@ -43,7 +43,7 @@ def test_devices_that_hold_equal_arrays_work_once():
     store = x.storage
     engine = LocalEngine()
     seen = []
-    made = engine.work(lambda a: seen.append(len(a)) or a + 1, [x.arrays], Job(store, (store,)))
+    made = engine.run_kernel(lambda a: seen.append(len(a)) or a + 1, [x.arrays], Job(store, (store,)))
     assert seen == [2, 2]
     assert np.array_equal(np.concatenate(list(made)), value + 1)
     assert engine.counters.kernel_calls == 2
@@ -52,9 +52,9 @@ def test_devices_that_hold_equal_arrays_work_once():
 def test_two_arrays_of_a_result_may_come_of_one_piece_of_work():
     whole, split = storage_of(P().to_layout(1, MESH), (4,)), storage_of(P("y").to_layout(1, MESH), (2,))
     job = Job(split, (whole,))
-    assert job.works == ((0,),)
-    assert job.order == (0, 0)
+    assert job.distinct_sources == ((0,),)
+    assert job.picks == (0, 0)
     told = Job(split, (whole,), (RESULT,))  # told where its result lies, it is not the same work any more
-    assert told.works == ((0, 0), (0, 1))
+    assert told.distinct_sources == ((0, 0), (0, 1))
     assert told.boxes == ((((0, 1),),), (((1, 2),),))
-    assert told.order is None
+    assert told.picks is None

@@ -24,7 +24,7 @@ ENGINES = {"local": LocalEngine(), "abstract": AbstractEngine(), "torch": Distri
 
 
 def test_these_are_the_verbs() -> None:
-    assert VERBS == ["addressable", "process", "read", "place", "empty", "work", "each", "apply", "run"]
+    assert VERBS == ["addressable", "process", "read", "place", "empty", "run_kernel", "each", "apply", "run"]
 
 
 @pytest.mark.parametrize("name", ENGINES)
@@ -85,11 +85,11 @@ class OwnEngine:
         self.calls.add("empty")
         return self._inner.empty(shape, dtype, like)
 
-    def work(
+    def run_kernel(
         self, kernel: Callable[..., Any], operands: Sequence[Sequence[Any]], job: Job, dtype: np.dtype | None = None
     ) -> Sequence[Any]:
-        self.calls.add("work")
-        return self._inner.work(kernel, operands, job, dtype)
+        self.calls.add("run_kernel")
+        return self._inner.run_kernel(kernel, operands, job, dtype)
 
     def each(
         self,
@@ -160,5 +160,5 @@ def test_an_engine_of_ones_own_runs_everything(mesh: DeviceMesh, holds_all: bool
         kernel = sw.shard_map(lambda a: sw.all_reduce(a, reduce_axes="x"), mesh, P("x"), P())
         np.testing.assert_allclose(kernel(x).numpy(), VALUE[:3] + VALUE[3:])
         assert "own" not in repr(x)
-    assert engine.calls >= {"addressable", "read", "place", "work", "each", "run"}
+    assert engine.calls >= {"addressable", "read", "place", "run_kernel", "each", "run"}
     assert engine.counters.total > 0

@@ -12,7 +12,7 @@ from weakref import finalize
 import numpy as np
 
 from shardwise.caches import cache
-from shardwise.engine.counters import Counters
+from shardwise.engine.counters import Counters, add_up
 from shardwise.engine.execute import Program, Stage, StepNote, notes
 from shardwise.engine.job import Job
 from shardwise.engine.log import Record, active_logs, user_line
@@ -83,7 +83,7 @@ class AbstractEngine:
     >>> storage = arrays.storage
     >>> engine.each(storage, np.dtype(float), lambda which, device: None)[0], engine.peak
     (AbstractArray(shape=(2,), dtype=dtype('float64')), 32)
-    >>> engine.work(np.negative, [arrays], Job(storage, (storage,)))[1].shape
+    >>> engine.run_kernel(np.negative, [arrays], Job(storage, (storage,)))[1].shape
     (2,)
     >>> engine.run(program_of(plan_reshard(P("x"), P(), (4,), "float64", mesh=mesh)), arrays)[0].shape
     (4,)
@@ -126,7 +126,7 @@ class AbstractEngine:
         self.counters.bytes_allocated += out.nbytes
         return out
 
-    def work(
+    def run_kernel(
         self, kernel: Callable[..., Any], operands: Sequence[Sequence[Any]], job: Job, dtype: np.dtype | None = None
     ) -> AbstractArrays:
         """Return the arrays that a kernel would make; their dtype by asking it about single elements."""
@@ -183,33 +183,30 @@ class AbstractEngine:
             for stage in program.stages:
                 self._count(stage, (stage.dtype or program.dtype).itemsize)
         else:
-            for note, total in _traffic(program):
+            for note, total in _bytes_by_step(program):
                 self._record((note,), {note.kind: total})
         return self._make_arrays(program.target, program.dtype)
 
     def _count(self, stage: Stage, itemsize: int) -> None:
-        counters, moved = self.counters, dict(stage.free)
+        counters, traffic = self.counters, dict(stage.view_traffic)
         for job in (*stage.joins, *stage.reduces):
-            for kind, size in job.moved:
-                moved[kind] = moved.get(kind, 0) + size
+            add_up(traffic, job.traffic)
         counters.copies += sum(len(join.terms) for join in stage.joins)
         counters.bytes_copied += sum(join.size for join in stage.joins)
         counters.kernel_calls += len(stage.reduces)
         counters.bytes_allocated += sum(prod(stage.shapes[i]) for i in stage.fresh) * itemsize
-        self._record(stage.steps, moved)
+        self._record(stage.steps, traffic)
 
-    def _record(self, steps: Sequence[StepNote], moved: dict[str, int]) -> None:
-        for kind, size in moved.items():
-            if size:
-                self.counters.count_moved(kind, size)
+    def _record(self, steps: Sequence[StepNote], traffic: dict[str, int]) -> None:
+        add_up(self.counters.bytes_moved, ((kind, size) for kind, size in traffic.items() if size))
         for log in active_logs():
             line, now = user_line(), perf_counter()
-            log.records += [Record(*note, moved.get(note.kind, 0), 0.0, line, now) for note in steps]
+            log.records += [Record(*note, traffic.get(note.kind, 0), 0.0, line, now) for note in steps]
 
 
 @cache()
-def _traffic(program: Program) -> tuple[tuple[StepNote, int], ...]:
-    # Worked out once for each program: on a large mesh that takes longer than all the rest.
+def _bytes_by_step(program: Program) -> tuple[tuple[StepNote, int], ...]:
+    # Counted once for each program: on a large mesh that takes longer than all the rest.
     assert program.plan is not None
     return tuple((notes([step])[0], _total(step)) for step in program.plan.steps)
 

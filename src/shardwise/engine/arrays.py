@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from typing import Any
+from collections.abc import Callable, Iterator, Sequence
+from typing import TYPE_CHECKING, Any
 
 import ml_dtypes
 import numpy as np
@@ -13,6 +13,9 @@ from shardwise.caches import cache
 from shardwise.errors import ArgumentError, EngineError
 from shardwise.layout.device import Accelerator, Device, accelerator_count
 from shardwise.layout.placement import FLOAT32, ReduceOp, accumulator, kind_of
+
+if TYPE_CHECKING:
+    import torch
 
 Array = Any  # a NumPy array or a torch tensor
 
@@ -27,6 +30,8 @@ UFUNCS: dict[ReduceOp, np.ufunc] = {
     ReduceOp.BXOR: np.bitwise_xor,
 }
 FLOAT64 = np.dtype(np.float64)
+SCALAR: type[Any] = np.generic
+finfo: Callable[[np.dtype], Any] = ml_dtypes.finfo
 FEW = 1 << 12  # numbers that float32 adds up one after the other without harm to 16 bits
 ADDING = (ReduceOp.SUM, ReduceOp.AVG, ReduceOp.PROD)  # what rounds
 
@@ -42,7 +47,7 @@ TORCH_NAMES: dict[ReduceOp, str] = {
 }
 
 
-def is_torch(array: Array) -> bool:
+def is_torch(array: object) -> bool:
     """Whether an array is a torch tensor; never imports torch."""
     kind = type(array)
     return kind is not np.ndarray and _of_torch(kind)
@@ -96,6 +101,15 @@ def room_for(dtype: np.dtype, count: int, most: int = FEW) -> np.dtype:
     return FLOAT32 if count <= most else FLOAT64
 
 
+def as_array(value: Array) -> Array:
+    """Return a value as an array: of some 0-d arrays NumPy makes scalars.
+
+    >>> as_array(np.float32(1.0))
+    array(1., dtype=float32)
+    """
+    return np.asarray(value) if isinstance(value, SCALAR) else value
+
+
 def cast(array: Array, dtype: np.dtype) -> Array:
     """Return an array of either library in a dtype; one that has it already is passed through.
 
@@ -104,9 +118,14 @@ def cast(array: Array, dtype: np.dtype) -> Array:
     """
     if not is_torch(array):
         return array.astype(dtype, copy=False)
+    return array.to(torch_dtype(dtype))
+
+
+def torch_dtype(dtype: np.dtype) -> torch.dtype:
+    """Return the dtype of torch that has the name of a dtype."""
     import torch
 
-    return array.to(getattr(torch, str(dtype)))
+    return getattr(torch, str(dtype))
 
 
 def identity(op: ReduceOp, dtype: np.dtype) -> Any:
@@ -134,7 +153,7 @@ def identity(op: ReduceOp, dtype: np.dtype) -> Any:
     infinite = -np.inf if op is ReduceOp.MAX else np.inf
     if np.isinf(np.asarray(infinite).astype(dtype)):
         return infinite
-    limits = ml_dtypes.finfo(dtype)  # some 8-bit floats have no infinity
+    limits = finfo(dtype)  # some 8-bit floats have no infinity
     return limits.min if op is ReduceOp.MAX else limits.max
 
 
@@ -171,7 +190,7 @@ def _reduce_wide(out: Array, terms: Sequence[Array], op: ReduceOp) -> None:
         if len(terms) == 1:
             out.copy_(terms[0])
             return
-        function, wide = getattr(torch, TORCH_NAMES[op]), getattr(torch, str(accumulator(dtype_of(out))))
+        function, wide = getattr(torch, TORCH_NAMES[op]), torch_dtype(accumulator(dtype_of(out)))
         total = function(terms[0].to(wide), terms[1].to(wide))
         for term in terms[2:]:
             function(total, term.to(wide), out=total)
@@ -334,7 +353,7 @@ def empty_like(like: Array, shape: Sequence[int], dtype: np.dtype) -> Array:
     """Return a torch tensor with arbitrary contents where another is."""
     if dtype_of(like) == dtype:
         return like.new_empty(tuple(shape))
-    return like.new_empty(tuple(shape), dtype=getattr(__import__("torch"), str(dtype)))
+    return like.new_empty(tuple(shape), dtype=torch_dtype(dtype))
 
 
 def torch_of(array: np.ndarray) -> Array:
@@ -346,11 +365,9 @@ def torch_view(array: Array) -> Array:
     """Return an array as a torch tensor that shares its memory; of one that may not be written to, a copy."""
     if is_torch(array):
         return array
-    import torch
-
-    ready = array if array.flags.writeable else array.copy()
-    if array.dtype.isbuiltin == 1:
-        return torch.from_numpy(ready)
-    # Of the dtypes that NumPy does not know itself, torch takes the bits.
-    bits = ready.view(np.dtype(f"u{array.dtype.itemsize}"))
-    return torch.from_numpy(bits).view(getattr(torch, str(array.dtype)))
+    bits = array if array.flags.writeable else array.copy()
+    is_known = array.dtype.isbuiltin == 1
+    if not is_known:  # of the dtypes that NumPy does not know itself, torch takes the bits
+        bits = bits.view(np.dtype(f"u{array.dtype.itemsize}"))
+    tensor = __import__("torch").from_numpy(bits)
+    return tensor if is_known else tensor.view(torch_dtype(array.dtype))

@@ -5,41 +5,37 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
+from shardwise.engine.counters import add_up
 from shardwise.layout.tiling import Box, box_size, intersect, subtract
 
 
 @dataclass
 class PlacedBox:
-    """A box of a target array, the source arrays it comes from, and the bytes it is between devices by kind."""
+    """A box of a target array, the source arrays it comes from, and the bytes that devices receive, by kind of step."""
 
     box: Box
     sources: tuple[int, ...]
-    moved: dict[str, int] = field(default_factory=dict)
-
-    def count(self, other: PlacedBox) -> None:
-        """Take over what another box is between devices."""
-        for kind, size in other.moved.items():
-            self.moved[kind] = self.moved.get(kind, 0) + size
+    traffic: dict[str, int] = field(default_factory=dict[str, int])
 
 
 def merge_neighbours(parts: Sequence[PlacedBox]) -> list[PlacedBox]:
     """Return the boxes with neighbours of equal sources put together.
 
     >>> merge_neighbours([PlacedBox(((0, 2), (0, 4)), (0,)), PlacedBox(((2, 3), (0, 4)), (0,))])
-    [PlacedBox(box=((0, 3), (0, 4)), sources=(0,), moved={})]
+    [PlacedBox(box=((0, 3), (0, 4)), sources=(0,), traffic={})]
     """
     boxes = list(parts)
     rank = len(boxes[0].box) if boxes else 0
     for dim in reversed(range(rank)):
-        out = []
+        out: list[PlacedBox] = []
         for row in _rows(boxes, dim, by_source=True):
             for part in row:
                 last = out[-1] if part is not row[0] else None
                 if last is not None and last.box[dim][1] == part.box[dim][0]:
                     last.box = _stretch(last.box, dim, part.box[dim][1])
-                    last.count(part)
+                    add_up(last.traffic, part.traffic.items())
                 else:
-                    out.append(PlacedBox(part.box, part.sources, dict(part.moved)))
+                    out.append(PlacedBox(part.box, part.sources, dict(part.traffic)))
         boxes = out
     return boxes
 
@@ -47,20 +43,20 @@ def merge_neighbours(parts: Sequence[PlacedBox]) -> list[PlacedBox]:
 def make_disjoint(parts: Sequence[PlacedBox]) -> list[PlacedBox]:
     """Return boxes that cover the same elements once each, the largest as they are.
 
-    What a box that is covered by others is between devices is counted with one of those.
+    The traffic of a box that others cover is counted with one of those.
 
     >>> [part.box for part in make_disjoint([PlacedBox(((1, 3),), (0,)), PlacedBox(((0, 2),), (1,))])]
     [((1, 3),), ((0, 1),)]
     """
     out: list[PlacedBox] = []
     for part in sorted(parts, key=lambda part: (not part.sources, -box_size(part.box))):
-        over = [other for other in out if intersect(other.box, part.box) is not None]
-        left = [part.box] if part.sources else []
-        for other in over:
-            left = [piece for box in left for piece in subtract(box, other.box)]
-        new = [PlacedBox(box, part.sources) for box in left]
-        (new or over)[0].count(part)
-        out += new
+        overlaps = [other for other in out if intersect(other.box, part.box) is not None]
+        boxes = [part.box] if part.sources else []
+        for other in overlaps:
+            boxes = [piece for box in boxes for piece in subtract(box, other.box)]
+        pieces = [PlacedBox(box, part.sources) for box in boxes]
+        add_up((pieces or overlaps)[0].traffic, part.traffic.items())
+        out += pieces
     return out
 
 

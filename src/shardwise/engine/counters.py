@@ -2,7 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass, field
+
+
+def add_up(totals: dict[str, int], traffic: Iterable[tuple[str, int]]) -> None:
+    """Add bytes by kind of step to totals.
+
+    >>> totals = {"all_gather": 64}
+    >>> add_up(totals, [("permute", 8), ("all_gather", 6)])
+    >>> totals
+    {'all_gather': 70, 'permute': 8}
+    """
+    for kind, size in traffic:
+        totals[kind] = totals.get(kind, 0) + size
 
 
 @dataclass
@@ -15,7 +28,7 @@ class Counters:
     ({'all_gather': 64}, 64)
     """
 
-    bytes_moved: dict[str, int] = field(default_factory=dict)
+    bytes_moved: dict[str, int] = field(default_factory=dict[str, int])
     bytes_sent: int = 0  # to other processes
     copies: int = 0
     bytes_copied: int = 0
@@ -38,8 +51,7 @@ class Counters:
 
     def add(self, other: Counters) -> None:
         """Add what another thread counted."""
-        for kind, size in other.bytes_moved.items():
-            self.count_moved(kind, size)
+        add_up(self.bytes_moved, other.bytes_moved.items())
         self.bytes_sent += other.bytes_sent
         self.copies += other.copies
         self.bytes_copied += other.bytes_copied

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Generator
 from contextlib import contextmanager
 from contextvars import ContextVar
 
@@ -41,7 +41,7 @@ def use(engine: Engine) -> None:
 
 
 @contextmanager
-def engine_context(engine: Engine) -> Iterator[Engine]:
+def engine_context(engine: Engine) -> Generator[Engine]:
     """Use another engine inside a `with` block.
 
     >>> from shardwise import AbstractEngine, zeros

@@ -18,6 +18,7 @@ import numpy as np
 
 from shardwise.caches import cache
 from shardwise.engine.boxes import PlacedBox, group_rows, make_disjoint, merge_neighbours
+from shardwise.engine.counters import add_up
 from shardwise.engine.grid import Regrid, grid_shape_of, regrid_of
 from shardwise.engine.storage import Region, Storage, box_of_region, region, storage_of
 from shardwise.layout.axis import common
@@ -29,7 +30,7 @@ from shardwise.plan.plan import Plan
 from shardwise.plan.steps import Step
 from shardwise.plan.transition import Transition, transitions
 
-Moved = tuple[tuple[str, int], ...]  # per kind of step, the bytes that devices receive in all
+Traffic = tuple[tuple[str, int], ...]  # per kind of step, the bytes that devices receive in all
 LINE = 64  # bytes of a cache line, at which arrays in one block begin
 Term = tuple[int, Region]  # a part of one of the arrays; an empty region is all of it
 
@@ -59,7 +60,7 @@ class Join(NamedTuple):
     at: Region
     dim: int
     terms: tuple[Term, ...]
-    moved: Moved
+    traffic: Traffic
     size: int  # in bytes
 
 
@@ -69,7 +70,7 @@ class Reduce(NamedTuple):
     out: int
     at: Region
     terms: tuple[Term, ...]
-    moved: Moved
+    traffic: Traffic
     size: int  # in bytes
 
 
@@ -89,9 +90,9 @@ class Stage:
     blank: tuple[int, ...]  # those of them that no copy fills entirely
     joins: tuple[Join, ...]
     reduces: tuple[Reduce, ...]
-    free: Moved  # what devices receive in views of arrays that others hold
+    view_traffic: Traffic  # what devices receive in views of arrays that others hold
     itemsize: int
-    order: tuple[int, ...] | None = None  # which of the arrays each array of the next layout is, if not its number
+    picks: tuple[int, ...] | None = None  # which of the arrays each array of the next layout is, if not that number
     is_small: bool = False  # whether so little is copied that what a call costs is all that counts
     dtype: np.dtype | None = None  # of the arrays that are made, if that is not the program's
 
@@ -103,7 +104,7 @@ class Stage:
     @cached_property
     def regrid(self) -> Regrid | None:
         """How one copy, or one view, makes all arrays, if it can."""
-        if self.reduces or self.wholes or self.blank or self.order or (self.takes and self.fresh):
+        if self.reduces or self.wholes or self.blank or self.picks or (self.takes and self.fresh):
             return None
         regrid = regrid_of(self.before, self.after)
         return regrid if regrid is not None and self._keeps_places else None
@@ -130,25 +131,24 @@ class Stage:
         return sum(len(join.terms) for join in self.joins)
 
     @cached_property
-    def moved(self) -> Moved:
-        """What all copies together are between devices."""
+    def traffic(self) -> Traffic:
+        """The bytes that devices receive by all copies together, by kind of step."""
         out: dict[str, int] = {}
         for join in self.joins:
-            for kind, size in join.moved:
-                out[kind] = out.get(kind, 0) + size
+            add_up(out, join.traffic)
         return tuple(sorted(out.items()))
 
     @cached_property
     def grid_shape(self) -> Shape | None:
         """The shape of the grid that one reduction makes, if all arrays are tiles of it, one after the other."""
-        if self.wholes != (self.after.shape,) or len(self.views) < self.after.count or self.order is not None:
+        if self.wholes != (self.after.shape,) or len(self.views) < self.after.count or self.picks is not None:
             return None
         return grid_shape_of(self.after)
 
     @cached_property
     def is_lone(self) -> bool:
         """Whether one reduction into one new array is all there is to do."""
-        others = self.joins or self.takes or self.blank or self.order is not None
+        others = self.joins or self.takes or self.blank or self.picks is not None
         whole = self.grid_shape is not None if self.views else self.after.count == 1
         return len(self.reduces) == len(self.fresh) == 1 and whole and not others and not self.reduces[0].at
 
@@ -223,19 +223,19 @@ class Program:
     def regrid(self) -> Regrid | None:
         """The one copy that is all there is to do, if it is so."""
         only = self.stages[0] if len(self.stages) == 1 else None
-        return only.regrid if only is not None and only.fresh and self.order is None else None
+        return only.regrid if only is not None and only.fresh and self.picks is None else None
 
     @cached_property
-    def order(self) -> tuple[int, ...] | None:
-        """Which of the last stage's arrays is each array of the target, if not the one with its number."""
+    def picks(self) -> tuple[int, ...] | None:
+        """Which of the last stage's arrays each array of the target is, if not the one with its number."""
         plan = self.plan
         if plan is None or plan.search.numbers is not None or plan.dst is plan.search.dst:
             return None
         # The target is on a mesh of its own, which the plan has put into the axes of the source's. If there is nothing
         # to do, the arrays are still those of the source, which may be fewer: equal copies seen as terms of an average.
         ground, own = plan.search.ground, storage_of(plan.search.dst if plan.steps else plan.src, plan.shape)
-        order = tuple(own.index(ground.slot(plan.dst.mesh.device(ds[0]))) for ds in self.target.holders)
-        return None if order == tuple(range(own.count)) else order
+        picks = tuple(own.index(ground.slot(plan.dst.mesh.device(i))) for i in self.target.firsts)
+        return None if picks == tuple(range(own.count)) else picks
 
 
 @cache()
@@ -275,8 +275,12 @@ class _StageBuilder:
             sizes[kind] = sizes.get(kind, 0) + size
 
     def stage(self, steps: Sequence[Step], op: ReduceOp | None, filling: ReduceOp | None) -> Stage:
-        takes, fresh, blank, joins, reduces = [], [], [], [], []
-        free: dict[str, int] = {}
+        takes: list[Take] = []
+        joins: list[Join] = []
+        reduces: list[Reduce] = []
+        fresh: list[int] = []
+        blank: list[int] = []
+        view_traffic: dict[str, int] = {}
         contents = [self._boxes(parts) for parts in self.parts]
         wholes, views = self._wholes(contents)
         for number, whole in enumerate(wholes, self.after.count):
@@ -289,8 +293,7 @@ class _StageBuilder:
                 continue
             if len(boxes) == 1 and boxes[0].box == box and len(boxes[0].sources) == 1:
                 takes.append(Take(out, *self._terms(boxes[0])[0]))
-                for kind, size in boxes[0].moved.items():
-                    free[kind] = free.get(kind, 0) + size
+                add_up(view_traffic, boxes[0].traffic.items())
                 continue
             fresh.append(out)
             if sum(box_size(part.box) for part in boxes) < box_size(box):
@@ -314,7 +317,7 @@ class _StageBuilder:
             tuple(blank),
             tuple(joins),
             tuple(reduces),
-            tuple(sorted(free.items())),
+            tuple(sorted(view_traffic.items())),
             self.itemsize,
         )
 
@@ -324,7 +327,8 @@ class _StageBuilder:
         for out, boxes in enumerate(contents):
             if len(boxes) == 1 and len(boxes[0].sources) > 1 and boxes[0].box == self.after.boxes[out]:
                 alike.setdefault(boxes[0].sources, []).append((out, boxes[0]))
-        wholes, views = [], []
+        wholes: list[PlacedBox] = []
+        views: list[Take] = []
         for sources, group in alike.items():
             spans = zip(*(part.box for _, part in group), strict=True)
             box = tuple((min(start for start, _ in span), max(stop for _, stop in span)) for span in spans)
@@ -332,7 +336,7 @@ class _StageBuilder:
                 continue
             whole = PlacedBox(box, sources)
             for out, part in group:
-                whole.count(part)
+                add_up(whole.traffic, part.traffic.items())
                 views.append(Take(out, self.after.count + len(wholes), _where(part.box, box)))
             wholes.append(whole)
         return wholes, views
@@ -350,12 +354,11 @@ class _StageBuilder:
     def _terms(self, part: PlacedBox) -> tuple[Term, ...]:
         return tuple((i, _where(part.box, self.before.boxes[i])) for i in part.sources)
 
-    def _count(self, group: Sequence[PlacedBox]) -> tuple[Moved, int]:
-        moved: dict[str, int] = {}
+    def _count(self, group: Sequence[PlacedBox]) -> tuple[Traffic, int]:
+        traffic: dict[str, int] = {}
         for part in group:
-            for kind, size in part.moved.items():
-                moved[kind] = moved.get(kind, 0) + size
-        return tuple(sorted(moved.items())), sum(box_size(part.box) for part in group) * self.itemsize
+            add_up(traffic, part.traffic.items())
+        return tuple(sorted(traffic.items())), sum(box_size(part.box) for part in group) * self.itemsize
 
 
 def _where(box: Box, inside: Box) -> Region:
@@ -375,7 +378,7 @@ def _stage(plan: Plan, transition: Transition) -> Stage:
         stage = replace(stage, dtype=transition.dtype)
     if after is target:
         return stage
-    return replace(stage, order=tuple(after.index(devices[0]) for devices in target.holders))
+    return replace(stage, picks=tuple(map(after.index, target.firsts)))
 
 
 def _merge_terms(target: Storage, transition: Transition) -> Storage:
@@ -419,8 +422,8 @@ def permutation(
     """
     takes = tuple(Take(out, pick, ()) for out, pick in enumerate(picks) if pick is not None)
     zeros = tuple(out for out, pick in enumerate(picks) if pick is None)
-    moved = sum(box_size(storage.boxes[take.out]) * times[take.out] for take in takes) * dtype.itemsize
+    size = sum(box_size(storage.boxes[take.out]) * times[take.out] for take in takes) * dtype.itemsize
     note = StepNote("permute", (), str(storage.layout), str(storage.layout))
-    free = (("permute", moved),) if moved else ()
-    stage = Stage((note,), storage, storage, None, None, takes, (), (), zeros, zeros, (), (), free, dtype.itemsize)
+    traffic = (("permute", size),) if size else ()
+    stage = Stage((note,), storage, storage, None, None, takes, (), (), zeros, zeros, (), (), traffic, dtype.itemsize)
     return Program(storage, dtype, own_stages=(stage,), sources=sources)

@@ -81,7 +81,7 @@ def blocks_of(operands: Sequence[Sequence[Array]]) -> list[Array] | None:
     >>> blocks_of([Grid(a), Grid(a.T)]) is blocks_of([Grid(a), (a[0], a[1])]) is None
     True
     """
-    blocks = []
+    blocks: list[Array] = []
     for arrays in operands:
         if type(arrays) is not Grid:
             return None
@@ -199,7 +199,7 @@ def _even(storage: Storage) -> tuple[int, ...] | None:
     # Into how many parts every dim is cut, if they are equal and the arrays hold nothing else.
     if storage.layout.partial:
         return None
-    counts = []
+    counts: list[int] = []
     for dim, size in zip(storage.tiling.dims, storage.shape, strict=True):
         step = size // dim.parts
         if any(dim.extent(part) != (part * step, (part + 1) * step) for part in range(dim.parts)):

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from shardwise.engine.arrays import Array, is_torch
+from shardwise.engine.arrays import Array, cast, is_torch
 from shardwise.engine.storage import Storage
 from shardwise.errors import EngineError
 from shardwise.layout.mesh import place_of
@@ -65,7 +65,7 @@ class LocalShards(Sequence[Array]):
         shape = (1,) * len(self.storage.shape)
         if self._like is not None and is_torch(self._like):
             ones = self._like.new_ones(shape)
-            return ones if self.dtype is None else ones.to(getattr(__import__("torch"), str(self.dtype)))
+            return ones if self.dtype is None else cast(ones, self.dtype)
         return np.ones(shape, self.dtype)
 
     def _elsewhere(self, index: Any) -> Exception:

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import sys
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field
+from inspect import currentframe
 from pathlib import Path
 from types import FrameType
 from typing import TYPE_CHECKING
@@ -33,7 +33,7 @@ class CommunicationLog:
     1 step, 128 B between devices
     """
 
-    records: list[Record] = field(default_factory=list)
+    records: list[Record] = field(default_factory=list[Record])
 
     @property
     def bytes(self) -> int:
@@ -80,7 +80,7 @@ _active: ContextVar[tuple[CommunicationLog, ...]] = ContextVar("communication_lo
 
 
 @contextmanager
-def trace_communication() -> Iterator[CommunicationLog]:
+def trace_communication() -> Generator[CommunicationLog]:
     """Record every communication step inside a `with` block.
 
     >>> import numpy as np
@@ -106,16 +106,13 @@ def active_logs() -> tuple[CommunicationLog, ...]:
 
 def user_line() -> str:
     """Return file and line of the innermost call from outside this package."""
-    frame = calls()[0]
-    return "" if frame is None else f"{frame.f_code.co_filename}:{frame.f_lineno}"
+    return line_of(calls()[0])
 
 
 def calls() -> tuple[FrameType | None, FrameType | None]:
     """Return the innermost frame outside this package, and the one inside that it called."""
-    frame, inner = sys._getframe(1), None
-    while frame is not None and frame.f_code.co_filename.startswith(PACKAGE):
-        frame, inner = frame.f_back, frame
-    return frame, inner
+    frames, frame = leave_package(_caller())
+    return frame, frames[-1] if frames else None
 
 
 def called_functions() -> list[str]:
@@ -124,8 +121,24 @@ def called_functions() -> list[str]:
     >>> called_functions()
     []
     """
-    names, frame = [], sys._getframe(1)
+    return [frame.f_code.co_name for frame in leave_package(_caller())[0]]
+
+
+def _caller() -> FrameType | None:
+    # Who called the function that asks.
+    frame = currentframe()
+    return frame and frame.f_back and frame.f_back.f_back
+
+
+def leave_package(frame: FrameType | None) -> tuple[list[FrameType], FrameType | None]:
+    """Return the frames of this package from a frame on outwards, and the first that is not one of them."""
+    frames: list[FrameType] = []
     while frame is not None and frame.f_code.co_filename.startswith(PACKAGE):
-        names.append(frame.f_code.co_name)
+        frames.append(frame)
         frame = frame.f_back
-    return names
+    return frames, frame
+
+
+def line_of(frame: FrameType | None) -> str:
+    """Return the file and line of a frame."""
+    return "" if frame is None else f"{frame.f_code.co_filename}:{frame.f_lineno}"

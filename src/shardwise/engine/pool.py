@@ -109,7 +109,7 @@ class Pool:
     def _drop(self, most: int, *, unused: bool) -> None:
         # Oldest first. A block in use can be forgotten too: it goes when its last user does.
         for capacity, blocks in list(self._blocks.items()):
-            stay = []
+            stay: list[Block] = []
             for entry in blocks:
                 if self._known > most and (not unused or _references(entry) == UNUSED):
                     self._known -= capacity

@@ -1,5 +1,8 @@
 """Starting: which engine a process uses, by name or by how it was started."""
 
+# torch has no public name for the store of its default group.
+# pyright: reportPrivateUsage=false
+
 from __future__ import annotations
 
 import atexit

@@ -89,7 +89,7 @@ class Storage:
         return {}
 
     def _tile(self, index: int) -> tuple[int, ...]:
-        parts = []
+        parts: list[int] = []
         for dim in reversed(self.tiling.dims):
             index, part = divmod(index, dim.parts)
             parts.append(part)

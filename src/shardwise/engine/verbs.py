@@ -72,7 +72,7 @@ class Engine(Protocol):
         """Return an array with arbitrary contents, of the library and on the device of `like`."""
         ...
 
-    def work(
+    def run_kernel(
         self,
         kernel: Callable[..., Array],
         operands: Sequence[Sequence[Array]],

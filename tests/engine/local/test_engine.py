@@ -313,7 +313,7 @@ def test_as_many_help_as_there_are_threads_and_pieces(monkeypatch: pytest.Monkey
 
         monkeypatch.setattr(engine._workers, "submit", submit)
 
-        def verb(part: int, counters: Counters, done: list[int] = done) -> None:
+        def verb(part: int, counters: Counters, *, done: list[int] = done) -> None:
             done.append(part)
             counters.copies += 1
             counters.kernel_calls += 2
@@ -341,7 +341,7 @@ def test_verbs_count_what_they_do() -> None:
 def test_a_copy_in_pieces_counts_what_moves_once() -> None:
     out, parts = np.zeros((4, 8), "uint8"), [np.ones((4, 5), "uint8"), np.full((4, 3), 2, "uint8")]
     found = list(local._copy_pieces(out, parts, 1, (("a", 9),), 8))
-    assert [moved for *_, moved in found] == [(("a", 9),)] + [()] * (len(found) - 1)
+    assert [traffic for *_, traffic in found] == [(("a", 9),)] + [()] * (len(found) - 1)
     assert all(len(some) == 1 and dim == 0 and into.nbytes <= 8 for into, some, dim, _ in found)
     for into, (piece,), _, _ in found:
         into[...] = piece
@@ -398,7 +398,7 @@ def test_small_arrays_are_joined_to_the_same_values_and_counted_alike(
         assert one.dtype == other.dtype
         assert np.array_equal(one, other)
     ours, theirs = (engine.counters for engine in engines)
-    assert ours.bytes_moved == theirs.bytes_moved == dict((*stage.moved, *stage.free))
+    assert ours.bytes_moved == theirs.bytes_moved == dict((*stage.traffic, *stage.view_traffic))
     assert (ours.copies, ours.bytes_copied) == (theirs.copies, theirs.bytes_copied)
     assert ours.bytes_allocated == ours.bytes_copied == stage.size
     # What is copied is no view of what it is copied from.
@@ -433,10 +433,10 @@ def test_scalars_that_kernels_make_become_arrays(library: Any) -> None:
 
     for operands in (1, 2, 3):
         for located in ((), (0,)):
-            made = LocalEngine().work(kernel, [arrays] * operands, Job(scalar, (vector,) * operands, located))
+            made = LocalEngine().run_kernel(kernel, [arrays] * operands, Job(scalar, (vector,) * operands, located))
             assert [type(array) for array in made] == [type(arrays[0])] * 2
             assert [float(array) for array in made] == [3.0 * operands, 7.0 * operands]
-    whole = LocalEngine().work(lambda array: array + 1, [arrays], Job(vector, (vector,)))
+    whole = LocalEngine().run_kernel(lambda array: array + 1, [arrays], Job(vector, (vector,)))
     assert [array.tolist() for array in whole] == [[2.0, 3.0], [4.0, 5.0]]
 
 

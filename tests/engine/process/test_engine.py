@@ -25,7 +25,7 @@ from shardwise.engine.arrays import to_numpy
 from shardwise.engine.execute import StepNote, permutation, program_of
 from shardwise.engine.job import RESULT, Job
 from shardwise.engine.process import engine as distributed
-from shardwise.engine.process.engine import _own_arrays, _own_work
+from shardwise.engine.process.engine import _own_arrays, _own_calls
 from shardwise.engine.routes.route import Leg, Out
 from shardwise.engine.routes.route_builder import route_of
 from shardwise.engine.storage import storage_of
@@ -259,7 +259,9 @@ def test_each_process_works_on_what_it_holds() -> None:
 
     for engine in some:
         given = [held(engine, row, (4,), a.arrays), held(engine, column, (6,), b.arrays)]
-        made = engine.work(lambda box, x, y, e=engine: told.setdefault(e.rank, box) and kernel(box, x, y), given, job)
+        made = engine.run_kernel(
+            lambda box, x, y, e=engine: told.setdefault(e.rank, box) and kernel(box, x, y), given, job
+        )
         at = storage_of(out, (4, 6)).index(engine.rank)
         assert list(made.arrays) == [at]
         box = storage_of(out, (4, 6)).box(at)
@@ -278,19 +280,19 @@ def test_who_holds_nothing_asks_for_the_dtype() -> None:
     job = Job(storage, (storage,))
     for like, halved in ((given.arrays, "float64"), ([torch.from_numpy(a) for a in given.arrays], "float32")):
         nothing = held(last, layout, (4,), like)
-        made = last.work(lambda x: x / 2, [nothing], job)
+        made = last.run_kernel(lambda x: x / 2, [nothing], job)
         assert not made.arrays
         assert str(to_numpy(made.sample).dtype) == halved
-        assert last.work(lambda x: pytest.fail("asked"), [nothing], job, np.dtype("int16")).dtype == np.int16
+        assert last.run_kernel(lambda x: pytest.fail("asked"), [nothing], job, np.dtype("int16")).dtype == np.int16
     total = Job(storage_of(Layout(mesh, []), ()), (storage,))
-    assert last.work(lambda x: x.sum(), [held(last, layout, (4,), given.arrays)], total).sample.shape == ()
+    assert last.run_kernel(lambda x: x.sum(), [held(last, layout, (4,), given.arrays)], total).sample.shape == ()
 
 
 def test_scalars_become_arrays() -> None:
     (engine, _) = engines(2)
     layout, total = Layout(mesh_of(2), ["x"]), Layout(mesh_of(2), [], ["x"])
     job = Job(storage_of(total, ()), (storage_of(layout, (4,)),))
-    made = engine.work(lambda x: x.sum(), [held(engine, layout, (4,), spread(layout, (4,)).arrays)], job)
+    made = engine.run_kernel(lambda x: x.sum(), [held(engine, layout, (4,), spread(layout, (4,)).arrays)], job)
     assert isinstance(made[0], np.ndarray)
 
 
@@ -316,10 +318,10 @@ def test_what_is_here_is_worked_out_once_for_each_engine() -> None:
     first, second = zero.addressable(mesh), one.addressable(mesh)
     assert _own_arrays(storage, second) is _own_arrays(storage, second)
     assert _own_arrays(storage, second) == [(0, 0), (2, 2)]
-    assert _own_work(job, second) is _own_work(job, second)
-    assert _own_work(job, second) == [(0, (0,), ()), (2, (2,), ())]
+    assert _own_calls(job, second) is _own_calls(job, second)
+    assert _own_calls(job, second) == [(0, (0,), ()), (2, (2,), ())]
     assert _own_arrays(storage, first) == [(1, 1)]
-    assert _own_work(job, first) == [(1, (1,), ())]
+    assert _own_calls(job, first) == [(1, (1,), ())]
     assert one.addressable(mesh) is one.addressable(mesh)
     assert (zero.addressable(mesh), one.addressable(mesh)) == ((1,), (0, 2))
 

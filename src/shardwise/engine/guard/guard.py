@@ -120,7 +120,7 @@ class CollectiveGuard:
 
     def _still_waiting(self, waiting: Sequence[Channel], mine: bytes, sequence: int, call: Call) -> list[Channel]:
         # Those that have not come yet; others than the one expected are errors.
-        out = []
+        out: list[Channel] = []
         for channel in waiting:
             theirs = channel.receive()
             if theirs is not None and not agree(mine, theirs):
@@ -192,7 +192,7 @@ class CollectiveGuard:
     def _timeout_error(self, ranks: Sequence[int], sequence: int, call: Call, line: str) -> CollectiveError:
         seconds = self.settings.timeout
         names = f"rank{'s' * (len(ranks) > 1)} {', '.join(map(str, ranks))}"
-        rows = []
+        rows: list[str] = []
         for rank in ranks:
             silent = self.watchdog.silent(rank)
             rows.append(f"\n  {self.watchdog.peers[rank]}: {'stopped, or cut off' if silent else 'busy elsewhere'}")

@@ -4,6 +4,9 @@ Who leaves says why, and if it was stopped by what happened to others, what that
 them before. It stays until the others have closed their ends, so that nothing it said is lost.
 """
 
+# Python has no public name for the frames of another thread.
+# pyright: reportPrivateUsage=false
+
 from __future__ import annotations
 
 import json
@@ -18,7 +21,7 @@ from time import monotonic
 from typing import Any
 
 from shardwise.engine.guard.channel import Channel
-from shardwise.engine.log import PACKAGE
+from shardwise.engine.log import leave_package, line_of
 
 CUT = 4000  # characters of a text that is told to others
 LINGER = 1.0  # seconds that one who leaves stays at most for others to hear why
@@ -141,9 +144,7 @@ class Watchdog:
 
     def _line(self) -> str:
         frame = sys._current_frames().get(self.owner)
-        while frame is not None and frame.f_code.co_filename.startswith(PACKAGE):
-            frame = frame.f_back
-        return "" if frame is None else f"{frame.f_code.co_filename}:{frame.f_lineno}"
+        return line_of(leave_package(frame)[1])
 
     def _hear(self, ready: list[Channel]) -> list[Channel]:
         # Take what channels have; return those that are closed.

@@ -9,12 +9,12 @@ import signal
 import socket
 import subprocess
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Generator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from time import monotonic
-from typing import Any
+from typing import IO, Any
 
 from shardwise.engine.launch import sentinel
 from shardwise.engine.launch.output import Stream
@@ -184,12 +184,15 @@ class _Launch:
         stream.take(data)
         return bool(data)
 
+    def _open_pipes(self) -> list[tuple[Any, Stream]]:
+        return [(key.fileobj, key.data) for key in self.selector.get_map().values()]
+
     def _drain(self) -> None:
         # What was written is read to its end; a pipe that something else still holds open is not waited for.
-        for key in list(self.selector.get_map().values()):
-            while self._read(key.fileobj, key.data):
+        for pipe, stream in self._open_pipes():
+            while self._read(pipe, stream):
                 pass
-            key.data.end()
+            stream.end()
 
     def _sweep(self) -> None:
         groups = [process.popen.pid for process in self.processes]
@@ -199,8 +202,8 @@ class _Launch:
         sentinel.end(groups, self.job, 0.5)
         for process in self.processes:
             process.popen.wait()
-        for key in list(self.selector.get_map().values()):
-            key.fileobj.close()  # type: ignore[union-attr]
+        for pipe, _ in self._open_pipes():
+            pipe.close()
         self.selector.close()
 
     # -- what happened -----------------------------------------------------------------------------
@@ -229,7 +232,7 @@ class _Launch:
     # -- around it ---------------------------------------------------------------------------------
 
     @contextmanager
-    def _sentinel(self) -> Iterator[Any]:
+    def _sentinel(self) -> Generator[IO[bytes]]:
         command = [sys.executable, "-I", "-S", str(Path(sentinel.__file__)), self.job]
         with subprocess.Popen(
             command,
@@ -244,7 +247,7 @@ class _Launch:
                 process.stdin.close()
 
     @contextmanager
-    def _signals(self) -> Iterator[None]:
+    def _signals(self) -> Generator[None]:
         def note(number: int, frame: object) -> None:
             self.interrupted = number
 

@@ -28,7 +28,7 @@ class Stream:
     is_consequence: bool = False  # whether it says that another process failed
     _holding: bool = False
     _rest: bytes = b""
-    _waiting_lines: list[str] = field(default_factory=list)
+    _waiting_lines: list[str] = field(default_factory=list[str])
 
     def take(self, data: bytes) -> None:
         """Print the lines that are complete."""

@@ -20,7 +20,7 @@ PATIENCE = 1.5  # seconds between asking processes to end and ending them
 def members(job: str) -> list[int]:
     """Return the processes that have the mark of a launch in their environment, where the system tells it."""
     mark = f"{VARIABLE}={job}".encode()
-    out = []
+    out: list[int] = []
     for process in _processes():
         with suppress(OSError), open(f"/proc/{process}/environ", "rb") as file:
             if mark in file.read().split(b"\0"):

@@ -9,11 +9,13 @@ from concurrent.futures import ThreadPoolExecutor
 from functools import cached_property
 from math import prod
 from time import perf_counter
+from typing import TypeVarTuple
 
 import numpy as np
 
 from shardwise.engine.arrays import (
     Array,
+    as_array,
     empty_like,
     identity,
     in_memory,
@@ -24,8 +26,8 @@ from shardwise.engine.arrays import (
     reduce_into,
     runs_of,
 )
-from shardwise.engine.counters import Counters
-from shardwise.engine.execute import Moved, Program, Stage
+from shardwise.engine.counters import Counters, add_up
+from shardwise.engine.execute import Program, Stage, Traffic
 from shardwise.engine.grid import Grid, Regrid, blocks_of, tiles_of, whole_of
 from shardwise.engine.job import Job
 from shardwise.engine.log import Record, active_logs, user_line
@@ -41,6 +43,7 @@ BLOCK = 1 << 19  # bytes of a result that are reduced at a time, so that they st
 WIDE = 1 << 15  # bytes above which copies go by runs of elements
 
 BYTE = np.dtype(np.uint8)
+Arguments = TypeVarTuple("Arguments")
 
 
 class LocalEngine:
@@ -57,7 +60,7 @@ class LocalEngine:
     ((0, range(0, 2)), [])
     >>> storage = storage_of(Layout(mesh, ["x"]), (4,))
     >>> arrays = engine.each(storage, np.dtype(float), lambda which, device: np.full(2, float(device)))
-    >>> engine.work(np.negative, [arrays], Job(storage, (storage,)))
+    >>> engine.run_kernel(np.negative, [arrays], Job(storage, (storage,)))
     [array([-0., -0.]), array([-1., -1.])]
     >>> engine.run(program_of(plan_reshard(P("x"), P(), (4,), "float64", mesh=mesh)), arrays)
     (array([0., 0., 1., 1.]),)
@@ -111,22 +114,20 @@ class LocalEngine:
         self.counters.bytes_allocated += self.pool.allocated - before
         return out
 
-    def copy(self, out: Array, parts: Sequence[Array], dim: int, moved: Moved, counters: Counters) -> None:
-        """Copy arrays into one, side by side along a dim, and count what that is between devices."""
+    def copy(self, out: Array, parts: Sequence[Array], dim: int, traffic: Traffic, counters: Counters) -> None:
+        """Copy arrays into one, side by side along a dim, and count the bytes that devices receive by it."""
         join_into(out, parts, dim)
         counters.copies += len(parts)
         counters.bytes_copied += out.nbytes
-        for kind, size in moved:
-            counters.count_moved(kind, size)
+        add_up(counters.bytes_moved, traffic)
 
-    def reduce(self, out: Array, terms: Sequence[Array], op: ReduceOp, moved: Moved, counters: Counters) -> None:
-        """Reduce arrays into one, in the order given, and count what that is between devices."""
+    def reduce(self, out: Array, terms: Sequence[Array], op: ReduceOp, traffic: Traffic, counters: Counters) -> None:
+        """Reduce arrays into one, in the order given, and count the bytes that devices receive by it."""
         reduce_into(out, terms, op)
         counters.kernel_calls += 1
-        for kind, size in moved:
-            counters.count_moved(kind, size)
+        add_up(counters.bytes_moved, traffic)
 
-    def work(
+    def run_kernel(
         self,
         kernel: Callable[..., Array],
         operands: Sequence[Sequence[Array]],
@@ -139,22 +140,24 @@ class LocalEngine:
             self.counters.kernel_calls += 1
             return Grid(kernel(*blocks))
         operands = list(map(tiles_of, operands))
-        works = job.works
-        self.counters.kernel_calls += len(works)
+        calls = job.distinct_sources
+        self.counters.kernel_calls += len(calls)
         if job.located:
-            jobs = zip(job.boxes, works, strict=True)
-            outs = [kernel(*boxes, *[arrays[i] for arrays, i in zip(operands, at, strict=False)]) for boxes, at in jobs]
+            outs = [
+                kernel(*boxes, *[arrays[i] for arrays, i in zip(operands, sources, strict=False)])
+                for boxes, sources in zip(job.boxes, calls, strict=True)
+            ]
         elif len(operands) == 1:
             (first,) = operands
-            outs = [kernel(first[i]) for (i,) in works]
+            outs = [kernel(first[i]) for (i,) in calls]
         elif len(operands) == 2:
             first, second = operands
-            outs = [kernel(first[i], second[j]) for i, j in works]
+            outs = [kernel(first[i], second[j]) for i, j in calls]
         else:
-            outs = [kernel(*[arrays[i] for arrays, i in zip(operands, sources, strict=True)]) for sources in works]
-        if not job.out.shape:  # NumPy makes scalars of some 0-d arrays, and each shard may take its own way
-            outs = [np.asarray(array) if isinstance(array, np.generic) else array for array in outs]
-        return outs if job.order is None else [outs[i] for i in job.order]
+            outs = [kernel(*[arrays[i] for arrays, i in zip(operands, sources, strict=True)]) for sources in calls]
+        if not job.out.shape:  # NumPy makes scalars of some 0-d arrays, perhaps of some shards only
+            outs = list(map(as_array, outs))
+        return outs if job.picks is None else [outs[i] for i in job.picks]
 
     def each(
         self,
@@ -182,18 +185,17 @@ class LocalEngine:
         run = self._run_logged if active_logs() else self._run
         for stage in program.stages:
             arrays = run(stage, arrays, stage.dtype or program.dtype)
-        order = program.order
-        if order is not None:
+        if program.picks is not None:
             tiles = tiles_of(arrays)
-            return tuple([tiles[i] for i in order])
-        return tuple(arrays) if type(arrays) is list else arrays
+            return tuple([tiles[i] for i in program.picks])
+        return tuple(arrays) if isinstance(arrays, list) else arrays
 
     def _run_logged(self, stage: Stage, arrays: Sequence[Array], dtype: np.dtype) -> Sequence[Array]:
-        moved, start = dict(self.counters.bytes_moved), perf_counter()
+        before, start = dict(self.counters.bytes_moved), perf_counter()
         out = self._run(stage, arrays, dtype)
         seconds, line = perf_counter() - start, user_line()
         for note in stage.steps:
-            size = self.counters.bytes_moved.get(note.kind, 0) - moved.get(note.kind, 0)
+            size = self.counters.bytes_moved.get(note.kind, 0) - before.get(note.kind, 0)
             for log in active_logs():
                 log.records.append(Record(*note, size, seconds, line, start))
             start, seconds = start + seconds, 0.0  # steps that are run as one take their time together
@@ -218,8 +220,7 @@ class LocalEngine:
         out: list[Array] = [None] * len(stage.shapes)
         for target, source, where in stage.takes:
             out[target] = arrays[source][where] if where else arrays[source]
-        for kind, size in stage.free:
-            self.counters.count_moved(kind, size)
+        add_up(self.counters.bytes_moved, stage.view_traffic)
         if stage.is_small and type(arrays[0]) is np.ndarray:
             return self._join(stage, arrays, out, dtype)
         if stage.fresh:
@@ -233,31 +234,30 @@ class LocalEngine:
             self._reduce(stage, arrays, out)
         for target, source, where in stage.views:
             out[target] = out[source][where]
-        if stage.order is not None:
-            return [out[i] for i in stage.order]
+        if stage.picks is not None:
+            return [out[i] for i in stage.picks]
         return out[: stage.after.count] if stage.wholes else out
 
     def _regrid(self, stage: Stage, regrid: Regrid, whole: Array, dtype: np.dtype) -> Grid:
         out = self.empty(regrid.after, dtype, whole)
         source, into = regrid.match(whole, out, stage.size > WIDE)
         if 2 * stage.size > PARALLEL and self._is_shared(stage, [whole], 2):
-            self._share(self.copy, list(_copy_pieces(into, [source], 0, stage.moved, self._piece(stage))))
+            self._share(self.copy, list(_copy_pieces(into, [source], 0, stage.traffic, self._piece(stage))))
         else:
-            self.copy(into, [source], 0, stage.moved, self.counters)
+            self.copy(into, [source], 0, stage.traffic, self.counters)
             self.counters.copies += stage.copies - 1  # what each array takes from another is a copy
         return Grid(out)
 
     def _join(self, stage: Stage, arrays: Sequence[Array], out: list[Array], dtype: np.dtype) -> list[Array]:
         # Many small arrays, each put together of a few parts: new ones are as good as those of the pool.
         counters = self.counters
-        for target, _, dim, terms, moved, size in stage.joins:
+        for target, _, dim, terms, traffic, size in stage.joins:
             parts = [arrays[i][where] if where else arrays[i] for i, where in terms]
             out[target] = np.concatenate(parts, dim) if len(parts) > 1 else parts[0].copy()
             counters.copies += len(parts)
             counters.bytes_copied += size
             counters.bytes_allocated += size
-            for kind, count in moved:
-                counters.count_moved(kind, count)
+            add_up(counters.bytes_moved, traffic)
         for target in stage.empties:
             out[target] = np.empty(stage.shapes[target], dtype)
         return out
@@ -284,13 +284,13 @@ class LocalEngine:
                 targets[target][at] if at else targets[target],
                 [sources[i][where] if where else sources[i] for i, where in terms],
                 dim,
-                moved,
+                traffic,
             )
-            for target, at, dim, terms, moved, _ in joins
+            for target, at, dim, terms, traffic, _ in joins
         )
         if not self._is_shared(stage, arrays, 2):
-            for into, parts, dim, moved in jobs:
-                self.copy(into, parts, dim, moved, self.counters)
+            for into, parts, dim, traffic in jobs:
+                self.copy(into, parts, dim, traffic, self.counters)
             return
         self._share(self.copy, [piece for job in jobs for piece in _copy_pieces(*job, self._piece(stage))])
 
@@ -301,13 +301,13 @@ class LocalEngine:
                 out[target][at] if at else out[target],
                 [arrays[i][where] if where else arrays[i] for i, where in terms],
                 op,
-                moved,
+                traffic,
             )
-            for target, at, terms, moved, _ in stage.reduces
+            for target, at, terms, traffic, _ in stage.reduces
         )
         if stage.size <= BLOCK or is_torch(arrays[0]):
-            for into, terms, op, moved in jobs:
-                self.reduce(into, terms, op, moved, self.counters)
+            for into, terms, op, traffic in jobs:
+                self.reduce(into, terms, op, traffic, self.counters)
             return
         parts = [piece for job in jobs for piece in _reduce_pieces(*job)]
         if self._is_shared(stage, arrays, 1 + len(stage.reduces[0].terms)):
@@ -322,7 +322,7 @@ class LocalEngine:
     def _piece(self, stage: Stage) -> int:
         return min(PIECE, max(1, stage.size // (4 * self.threads)))
 
-    def _share(self, verb: Callable[..., None], parts: Sequence[tuple]) -> None:
+    def _share(self, verb: Callable[[*Arguments, Counters], None], parts: Sequence[tuple[*Arguments]]) -> None:
         # Whoever is free takes the next piece, so that a core that is busy elsewhere holds nothing up.
         left = deque(parts)
         helpers = [self._workers.submit(_drain, verb, left) for _ in range(min(self.threads, len(parts)) - 1)]
@@ -335,7 +335,7 @@ class LocalEngine:
             self.counters.add(counted)
 
 
-def _drain(verb: Callable[..., None], left: deque[tuple]) -> Counters:
+def _drain(verb: Callable[[*Arguments, Counters], None], left: deque[tuple[*Arguments]]) -> Counters:
     counters = Counters()
     while left:
         try:
@@ -347,17 +347,17 @@ def _drain(verb: Callable[..., None], left: deque[tuple]) -> Counters:
 
 
 def _copy_pieces(
-    out: Array, parts: Sequence[Array], dim: int, moved: Moved, most: int
-) -> Iterator[tuple[Array, Sequence[Array], int, Moved]]:
+    out: Array, parts: Sequence[Array], dim: int, traffic: Traffic, most: int
+) -> Iterator[tuple[Array, Sequence[Array], int, Traffic]]:
     for place, part in zip(placed_along(out, parts, dim), parts, strict=True):
         for into, piece in pieces([place, part], most):
-            yield into, [piece], 0, moved
-            moved = ()  # counted once
+            yield into, [piece], 0, traffic
+            traffic = ()  # counted once
 
 
 def _reduce_pieces(
-    out: Array, terms: Sequence[Array], op: ReduceOp, moved: Moved
-) -> Iterator[tuple[Array, Sequence[Array], ReduceOp, Moved]]:
+    out: Array, terms: Sequence[Array], op: ReduceOp, traffic: Traffic
+) -> Iterator[tuple[Array, Sequence[Array], ReduceOp, Traffic]]:
     for into, *some in pieces([out, *terms], BLOCK):
-        yield into, some, op, moved
-        moved = ()
+        yield into, some, op, traffic
+        traffic = ()

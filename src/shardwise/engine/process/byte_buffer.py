@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import torch
 
-from shardwise.engine.arrays import Array, is_torch
+from shardwise.engine.arrays import Array, is_torch, torch_dtype, torch_view
 from shardwise.engine.pool import Pool
 from shardwise.layout.layout import Shape
 
@@ -38,7 +38,7 @@ class ByteBuffer:
             self.bytes: Bytes = torch.empty(size, dtype=torch.uint8, device=device)
             return
         self._host = (pool or Pool()).empty((size,), BYTE)
-        self.bytes = torch.from_numpy(self._host)
+        self.bytes = torch_view(self._host)
 
     def part(self, first: int, count: int) -> ByteBuffer:
         """Return the part that begins with element `first` and has `count` of them."""
@@ -56,7 +56,7 @@ class ByteBuffer:
         size = self.dtype.itemsize
         stop = first + prod(shape)
         if is_torch(like):
-            return self.bytes[first * size : stop * size].view(getattr(torch, str(self.dtype))).view(shape)
+            return self.bytes[first * size : stop * size].view(torch_dtype(self.dtype)).view(shape)
         assert self._host is not None, "NumPy arrays are on the host"
         return self._host[first * size : stop * size].view(self.dtype).reshape(shape)
 
@@ -71,4 +71,4 @@ def bytes_of(array: Array) -> Bytes | None:
         return array.detach().reshape(-1).view(torch.uint8) if array.is_contiguous() else None
     if not array.flags.c_contiguous or not array.flags.writeable:
         return None
-    return torch.from_numpy(array.reshape(-1).view(BYTE))
+    return torch_view(array.reshape(-1).view(BYTE))

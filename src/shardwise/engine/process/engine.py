@@ -16,12 +16,14 @@ import torch
 from shardwise.caches import cache
 from shardwise.engine.arrays import (
     Array,
+    as_array,
     copy_into,
     identity,
     is_torch,
     pieces,
     reduce_into,
     to_numpy,
+    torch_dtype,
     torch_of,
     torch_view,
 )
@@ -32,7 +34,7 @@ from shardwise.engine.local_shards import LocalShards, sample
 from shardwise.engine.log import Record, active_logs, user_line
 from shardwise.engine.pool import Pool
 from shardwise.engine.process.byte_buffer import ByteBuffer, bytes_of
-from shardwise.engine.process.wire import Pending, Wire
+from shardwise.engine.process.wire import Letter, Pending, Wire
 from shardwise.engine.routes.route import Leg, Message, MessageRound, Out, Part
 from shardwise.engine.routes.route_builder import route_of
 from shardwise.engine.storage import Storage
@@ -62,8 +64,6 @@ class DistributedEngine:
         self.pool = pool or Pool()
         self.counters = Counters()
         self.library_gathers: bool | None = None  # None: where it is the faster way, which is not so with gloo
-        self._works: WeakKeyDictionary[Job, list[tuple[int, tuple[int, ...], tuple[Box, ...]]]] = WeakKeyDictionary()
-        self._arrays_here: WeakKeyDictionary[Storage, list[tuple[int, int]]] = WeakKeyDictionary()
         self._addressable: WeakKeyDictionary[DeviceMesh, tuple[int, ...]] = WeakKeyDictionary()
 
     def __repr__(self) -> str:
@@ -115,15 +115,15 @@ class DistributedEngine:
         """Return an array with arbitrary contents, of the library and on the device of `like`."""
         if like is not None and is_torch(like) and like.is_cuda:
             self.counters.bytes_allocated += prod(shape) * dtype.itemsize
-            return like.new_empty(tuple(shape), dtype=getattr(torch, str(dtype)))
+            return like.new_empty(tuple(shape), dtype=torch_dtype(dtype))
         before = self.pool.allocated
         out = self.pool.empty(shape, dtype)
         self.counters.bytes_allocated += self.pool.allocated - before
         return torch_view(out) if is_torch(like) else out  # torch on the host uses the pool too
 
-    # -- work --------------------------------------------------------------------------------------
+    # -- kernels --------------------------------------------------------------------------------------
 
-    def work(
+    def run_kernel(
         self,
         kernel: Callable[..., Array],
         operands: Sequence[Sequence[Array]],
@@ -132,17 +132,16 @@ class DistributedEngine:
     ) -> LocalShards:
         """Return the arrays that a kernel makes, each of one array per operand."""
         outs: dict[int, Array] = {}
-        for index, sources, boxes in _own_work(job, self.addressable(job.out.layout.mesh)):
+        for index, sources, boxes in _own_calls(job, self.addressable(job.out.layout.mesh)):
             array = kernel(*boxes, *[arrays[i] for arrays, i in zip(operands, sources, strict=False)])
-            outs[index] = np.asarray(array) if isinstance(array, np.generic) else array
+            outs[index] = as_array(array)
         self.counters.kernel_calls += len(outs)
         if outs:
             return self._shards(job.out, outs)
         if dtype is not None:
             return self._shards(job.out, outs, dtype, sample(operands[0]))
         # No device of the result is here: single elements tell its dtype.
-        single = kernel(*map(sample, operands))
-        single = np.asarray(single) if isinstance(single, np.generic) else single
+        single = as_array(kernel(*map(sample, operands)))
         return self._shards(job.out, outs, None if is_torch(single) else single.dtype, single)
 
     def _shards(
@@ -252,8 +251,7 @@ class DistributedEngine:
     def _fresh(self, out: Out, dtype: np.dtype, like: Array) -> Array:
         if isinstance(out.device, Accelerator) and not (is_torch(like) and like.is_cuda):
             self.counters.bytes_allocated += prod(out.shape) * dtype.itemsize
-            kind = getattr(torch, str(dtype))
-            return torch.empty(out.shape, dtype=kind, device=self.accelerator(out.device))
+            return torch.empty(out.shape, dtype=torch_dtype(dtype), device=self.accelerator(out.device))
         if not isinstance(out.device, Accelerator) and is_torch(like) and like.is_cuda:
             like = like.new_empty(0, device="cpu")
         return self.empty(out.shape, dtype, like)
@@ -266,10 +264,10 @@ def _own_arrays(storage: Storage, devices: tuple[int, ...]) -> list[tuple[int, i
 
 
 @cache()
-def _own_work(job: Job, devices: tuple[int, ...]) -> list[tuple[int, tuple[int, ...], tuple[Box, ...]]]:
+def _own_calls(job: Job, devices: tuple[int, ...]) -> list[tuple[int, tuple[int, ...], tuple[Box, ...]]]:
     # The arrays that some devices make, each with the arrays of the operands and the boxes that it is made of.
-    works = [(index, job.sources(device)) for index, device in _own_arrays(job.out, devices)]
-    return [(index, sources, job.boxes_of(sources)) for index, sources in works]
+    pairs = [(index, job.sources(device)) for index, device in _own_arrays(job.out, devices)]
+    return [(index, sources, job.boxes_of(sources)) for index, sources in pairs]
 
 
 def _cut(arrays: Arrays, part: Part) -> Array:
@@ -341,7 +339,8 @@ class _Trip:
         self.pending = self.engine.wire.gather(call, arrived.bytes, outgoing.bytes)
 
     def _send(self) -> None:
-        receives, sends = [], []
+        receives: list[Letter] = []
+        sends: list[Letter] = []
         if self.round.sums:
             self.arrived = self._buffer(self.round.received)
             at = 0
@@ -401,7 +400,7 @@ class _Trip:
     def _sum(self, op: ReduceOp) -> None:
         for part, terms in self.round.sums:
             into = _cut(self.outs, part)
-            values = []
+            values: list[Array] = []
             for term in terms:
                 if isinstance(term, Part):
                     values.append(_cut(self.arrays, term))

@@ -3,6 +3,9 @@
 A guard may watch it: it is told of every call before any data moves, and waits for what was started.
 """
 
+# torch has no public name for the store of its default group.
+# pyright: reportPrivateUsage=false
+
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
@@ -114,7 +117,8 @@ class Wire:
 
     def _make_group(self, ranks: tuple[int, ...], device: str) -> Any:
         if len(ranks) == self.size:
-            return dist.group.WORLD._get_backend(torch.device(device))  # type: ignore[union-attr]
+            assert dist.group.WORLD is not None, "torch.distributed is initialized"
+            return dist.group.WORLD._get_backend(torch.device(device))
         store = PrefixStore(f"{device}/{'_'.join(map(str, ranks))}", self.store)
         at = ranks.index(self.rank)
         if device == "cpu":

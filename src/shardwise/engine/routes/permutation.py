@@ -21,7 +21,9 @@ def permutation_route(program: Program, rank: int) -> Route:
     stays = [s is not None and storage.index(s) == storage.index(i) for i, s in enumerate(sources)]
     coming: dict[int, list[Part]] = {}
     going: dict[int, list[Part]] = {}
-    outs, views, near = [], [], 0
+    outs: list[Out] = []
+    views: list[tuple[int, Part]] = []
+    near = 0
     for target, source in enumerate(sources):
         shape = storage.local_shape(storage.index(target))
         if target in own:

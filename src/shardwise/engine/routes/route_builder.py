@@ -83,10 +83,10 @@ class _LegBuilder:
 
     transition: Transition
     rank: int
-    filled: dict[int, int] = field(default_factory=dict)  # elements of each slot's new array that are known
-    copies: list[Transfer[int]] = field(default_factory=list)
-    near: dict[str, int] = field(default_factory=dict)
-    rounds: list[MessageRound] = field(default_factory=list)
+    filled: dict[int, int] = field(default_factory=dict[int, int])  # elements of each slot's new array that are known
+    copies: list[Transfer[int]] = field(default_factory=list[Transfer[int]])
+    near: dict[str, int] = field(default_factory=dict[str, int])
+    rounds: list[MessageRound] = field(default_factory=list[MessageRound])
 
     # -- who is who --------------------------------------------------------------------------------
 
@@ -144,7 +144,8 @@ class _LegBuilder:
             moves = [(step, move) for step in transition.steps for move in rounds_of(step)]
             for step, move in moves or transition.moves:
                 self._add_move(step, move)
-        outs, views = [], []
+        outs: list[Out] = []
+        views: list[tuple[int, Part]] = []
         for slot in self.outs:
             view = self._view(slot)
             if view is not None:
@@ -232,7 +233,8 @@ class _LegBuilder:
     def _gathers(self, step: Step, move: Movement) -> bool:
         # Whether every process sends all others the same, and all as much.
         _, ranks = self.givers(move)
-        group, everyone, sizes = self.group(step), {device.id for device in self.members(step)}, set()
+        group, everyone = self.group(step), {device.id for device in self.members(step)}
+        sizes: set[int] = set()
         givers = range(len(ranks)) if group is None else group
         for slot in givers:
             boxes: dict[int, list[Box]] = {}
@@ -247,7 +249,8 @@ class _LegBuilder:
 
     def _sums(self, step: Step, move: Movement, chunk: int, received: Sequence[Transfer[int]]) -> Iterator[Sum]:
         # Where in what comes each contribution begins: messages by rank, each in order.
-        offsets, at = {}, 0
+        offsets: dict[Transfer[int], int] = {}
+        at = 0
         for d in sorted(received, key=lambda d: (self.sources[d.source], d)):
             offsets[d] = at
             at += box_size(d.box)

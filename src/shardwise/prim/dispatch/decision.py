@@ -80,7 +80,7 @@ def apply(work: Work) -> Tensor:
     if len(set(map(type, map(sample, ready)))) > 1 and _has_two_libraries(ready):
         plain, kernel = kernel, lambda *some: plain(*alike(list(some), dtypes[0]))
     try:
-        arrays = engine.work(kernel, ready, decision.job, dtype)
+        arrays = engine.run_kernel(kernel, ready, decision.job, dtype)
     except (TypeError, OverflowError, ValueError, RuntimeError) as error:
         explained = _explain(name, dtypes, error)
         if explained is None:

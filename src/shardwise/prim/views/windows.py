@@ -81,10 +81,10 @@ def cutting(src: Layout, dst: Layout, shape: Shape, index: Index, dtype: np.dtyp
     found = window_layout(src, shape, index)
     plan = plan_reshard(found, dst, tuple([span.length for span in index]), dtype)
     program = program_of(plan)
-    if src.has_halo or len(program.stages) != 1 or program.order is not None:
+    if src.has_halo or len(program.stages) != 1 or program.picks is not None:
         return None
     (stage,), own = program.stages, storage_of(src, shape)
-    if stage.size >= SMALL or stage.order is not None or not stage.is_joined:
+    if stage.size >= SMALL or stage.picks is not None or not stage.is_joined:
         return None
     spots = [
         local_slices(index, part, box) for part, box in zip(storage_of(found, plan.shape).boxes, own.boxes, strict=True)
