@@ -16,7 +16,7 @@ GROWING = {
     "shardwise.engine.launch.output.Stream",
     "shardwise.engine.routes.route_builder._LegBuilder",
     "shardwise.engine.guard.watchdog.Peer",
-    "shardwise.plan.crowd.Work",
+    "shardwise.plan.crowd.Assignment",
     "shardwise.prim.bind.Node",
 }
 

@@ -213,6 +213,6 @@ def test_what_is_listed_has_a_limit(monkeypatch: pytest.MonkeyPatch) -> None:
         engine.run(program_of(plan), [])
         assert (engine.counters.copies, engine.counters.total) == (copies, plan.received.total)
     for count, total in [(512, 1000), (513, 513 * 7)]:
-        ground, received = SimpleNamespace(count=count), SimpleNamespace(total=1000)
-        step: Any = SimpleNamespace(moves=[Movement()], ground=ground, received=received, estimates=(3.0, 4.5))
+        slots, received = SimpleNamespace(count=count), SimpleNamespace(total=1000)
+        step: Any = SimpleNamespace(moves=[Movement()], slots=slots, received=received, estimates=(3.0, 4.5))
         assert abstract._total(step) == total

@@ -54,7 +54,7 @@ def measured(name: str) -> tuple[int, int, int, int]:
 
 def _slot(src: Layout, dst: Layout, rank: int) -> Any:
     plan = plan_reshard(src, dst, SHAPE, "float32")
-    return rank if plan.search.ground.devices is None else CPU(rank)
+    return rank if plan.search.slots.devices is None else CPU(rank)
 
 
 def shifted() -> tuple[int, int, int, int]:

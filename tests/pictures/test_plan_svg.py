@@ -23,13 +23,13 @@ def plan(src: P, dst: P, shape: tuple[int, ...], mesh: DeviceMesh = MESH, **more
 @given(transitions(partial=True))
 def test_the_matrices_add_up_to_the_traffic(case: Transition):
     found = plan_reshard(*case, "int16")
-    ground = found.search.ground
-    if ground.count > MOST_SENDERS:
+    devices = found.search.slots
+    if devices.count > MOST_SENDERS:
         return
     scene = read(picture(found).svg)
     assert not list(overlaps(scene))
-    slots = {str(ground.name(slot)): slot for slot in range(ground.count)}
-    drawn = np.zeros((ground.count, ground.count), dtype=np.int64)
+    slots = {str(devices.name(slot)): slot for slot in range(devices.count)}
+    drawn = np.zeros((devices.count, devices.count), dtype=np.int64)
     for flow in scene.of("flow"):
         drawn[slots[flow.data["from"]], slots[flow.data["to"]]] += int(flow.data["bytes"])
         assert flow.title.startswith(f"{flow.data['from']} → {flow.data['to']}: ")

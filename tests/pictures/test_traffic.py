@@ -9,7 +9,7 @@ from tests.plan.cases import mesh_of
 
 def transfers(step) -> dict[tuple[int, int], int]:
     out: dict[tuple[int, int], int] = {}
-    for device in range(step.ground.count):
+    for device in range(step.slots.count):
         for t in step.transfers(device):
             if t.target == device:
                 out[t.source, t.target] = out.get((t.source, t.target), 0) + t.size * step.itemsize

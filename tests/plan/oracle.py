@@ -10,7 +10,7 @@ from shardwise import Layout, Plan, ReduceOp, Step, Transfer
 from shardwise.layout.axis import Axis, common
 from shardwise.layout.tiling import Box
 from shardwise.plan.align import align_layout
-from shardwise.plan.transfer import Slot
+from shardwise.plan.transfer import DeviceName
 from tests.layout.oracle import digit, held_box, owned_box
 
 Shape = tuple[int, ...]
@@ -52,7 +52,7 @@ def positions(layout: Layout, axes: Sequence[Axis]) -> list[tuple[int, ...]]:
 # -- who takes part ----------------------------------------------------------------------------------
 
 
-def names(plan: Plan) -> list[Slot]:
+def names(plan: Plan) -> list[DeviceName]:
     """How the plan calls its devices: by index on one mesh, as devices where two meshes meet."""
     if plan.src.mesh is plan.dst.mesh:
         return list(range(plan.src.mesh.num_devices))
@@ -207,7 +207,7 @@ class Devices:
             assert same[mask].all(), f"devices {group} have wrong values"
 
 
-def paired(lists: list[list[Transfer]], devices: list[Slot]) -> list[Transfer]:
+def paired(lists: list[list[Transfer]], devices: list[DeviceName]) -> list[Transfer]:
     """All transfers of one round, after checking that both ends of each list it."""
     received = [t for name, found in zip(devices, lists, strict=True) for t in found if t.target == name]
     sent = [t for name, found in zip(devices, lists, strict=True) for t in found if t.source == name]

@@ -16,7 +16,7 @@ from tests.plan.cases import transitions as cases
 def check(*move: Any) -> None:
     for transition in transitions(plan_reshard(*move)):
         for _, movement in transition.moves:
-            src, dst = movement.sides
+            src, dst = movement.holders
             sources, targets = range(src.layout.mesh.num_devices), range(dst.layout.mesh.num_devices)
             came = [d for target in targets for d in movement.arrivals(target)]
             assert sorted(came) == sorted(d for source in sources for d in movement.departures(source))

@@ -158,7 +158,7 @@ def test_along_batch_axes_every_position_moves_by_itself() -> None:
     for src, dst in product([[None], ["y"]], [[None], ["y"]]):
         a, b = Holders(Layout(mesh, src, ["x"]), (7,)), Holders(Layout(mesh, dst, ["x"]), (7,))
         move = DirectMove(a, b, (x,))
-        assert x in move.apart
+        assert x in move.separate_axes
         for t in both_ways(move, range(6)):
             assert t.source // 3 == t.target // 3
 
@@ -178,10 +178,10 @@ def test_taking_from_the_nearest_is_fair_unless_replicas_are_split(src, dst, sym
     a, b = Layout(mesh, src), Layout(mesh, dst)
     move = DirectMove(Holders(a, (6,)), Holders(b, (6,)))
     assert move.is_symmetric is symmetric
-    assert [str(axis) for axis in move.apart] == apart
+    assert [str(axis) for axis in move.separate_axes] == apart
     listed = DirectMove(Holders(a, (6,), tuple(range(6))), Holders(b, (6,), tuple(range(6))))
     assert not listed.is_symmetric
-    assert listed.apart == ()
+    assert listed.separate_axes == ()
 
 
 def shares(src: Layout, dst: Layout, shape: tuple[int, ...], **axes: tuple[Axis, ...]) -> Shares:
@@ -200,7 +200,7 @@ def test_every_element_is_reduced_once_by_who_needs_it(src: list[Any], dst: list
     for slot in range(6):
         own, tile = cells(some.dst.box(slot) or ()), some.dst.tile(slot)
         assert tile is not None
-        for source, box in some.of(slot):
+        for source, box in some.boxes_to_reduce(slot):
             assert cells(box) <= own & cells(some.src.tiling.tile_box(source))
             for element in cells(box):
                 assert (element, tile) not in reducer, "reduced twice"
@@ -214,7 +214,7 @@ def test_every_element_is_reduced_once_by_who_needs_it(src: list[Any], dst: list
         assert slot in (giving or able)
     reduce = ReduceMove(some)
     assert reduce.reduces
-    assert [list(reduce.boxes_to_reduce(d)) for d in range(6)] == [list(some.of(d)) for d in range(6)]
+    assert [list(reduce.boxes_to_reduce(d)) for d in range(6)] == [list(some.boxes_to_reduce(d)) for d in range(6)]
     found = both_ways(reduce, range(6))
     for (element, _), slot in reducer.items():
         came = [t.source for t in found if t.target == slot and element in cells(t.box)]
@@ -227,7 +227,7 @@ def test_every_element_is_reduced_once_by_who_needs_it(src: list[Any], dst: list
     handed = both_ways(spread, range(6))
     for slot in range(6):
         came = [e for t in handed if t.target == slot for e in cells(t.box)]
-        made = [e for _, box in some.of(slot) for e in cells(box)]
+        made = [e for _, box in some.boxes_to_reduce(slot) for e in cells(box)]
         assert sorted([*came, *made]) == sorted(cells(some.dst.box(slot) or ()))
         assert sorted(e for box in some.boxes_to_keep(slot) for e in cells(box)) == sorted([*came, *made])
 
@@ -282,9 +282,9 @@ def test_where_boxes_would_be_very_many_each_is_given_cells_of_its_own(parts: in
         assert [only for (only,) in found] == [numbers[2 * parts + i % able] for i in range(parts)]
     elif each < able:
         assert [slot for some in found for slot in some] == list(numbers[2 * parts :])  # each its own
-    sizes = [sum(box_size(box) for _, box in some.of(slot)) for slot in numbers[2 * parts :]]
+    sizes = [sum(box_size(box) for _, box in some.boxes_to_reduce(slot)) for slot in numbers[2 * parts :]]
     assert sum(sizes) == parts * able
-    assert sum(1 for _ in some.of(0)) == 0  # one that is not in the new mesh
+    assert sum(1 for _ in some.boxes_to_reduce(0)) == 0  # one that is not in the new mesh
 
 
 def test_cells_are_counted_from_the_first_that_a_target_meets() -> None:
@@ -302,7 +302,7 @@ def test_outsiders_take_no_part() -> None:
     old, new = mesh_of(2), DeviceMesh((2,), ("x",), [CPU(2), CPU(3)])
     a, b = Holders(Layout(old, [None]), (4,), (0, 1)), Holders(Layout(new, ["x"]), (4,), (2, 3))
     some = Shares(a, b, (old.axis("x"),))
-    assert list(some.boxes_to_keep(0)) == list(some.of(1)) == []
+    assert list(some.boxes_to_keep(0)) == list(some.boxes_to_reduce(1)) == []
     assert list(ReduceMove(some).outgoing(2)) == list(ReduceMove(some).incoming(0)) == []
     assert list(SpreadMove(some).incoming(0)) == list(SpreadMove(some).outgoing(0)) == []
     assert list(DirectMove(a, b).outgoing(3)) == list(DirectMove(a, b).incoming(0)) == []

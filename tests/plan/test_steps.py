@@ -162,7 +162,7 @@ def supports(plan: Plan, step: Step) -> tuple[np.ndarray, ...]:
     slots = range(len(oracle.names(plan)))
     out = []
     shares = next((move.shares for move in step.moves if move.shares), step.shares)
-    shared = [] if shares is None else [boxes_mask(plan, (box for _, box in shares.of(s))) for s in slots]
+    shared = [] if shares is None else [boxes_mask(plan, (box for _, box in shares.boxes_to_reduce(s))) for s in slots]
     kept = [] if shares is None else [boxes_mask(plan, shares.boxes_to_keep(s)) for s in slots]
     out.append(
         oracle.spread_masks(plan, step.before)

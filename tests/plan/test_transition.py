@@ -72,7 +72,7 @@ def check(src: Layout, dst: Layout, shape: tuple[int, ...]) -> bool:
     value = reduce(OPS[str(src.reduce_op or "sum")], terms.values())
     numbers = range(dst.mesh.num_devices)
     if plan.search.dst is not dst:  # the target's mesh is put into the axes of the source's
-        numbers = [plan.search.ground.slot(dst.mesh.device(slot)) for slot in numbers]
+        numbers = [plan.search.slots.find(dst.mesh.device(slot)) for slot in numbers]
     groups: dict[Box, dict[int, np.ndarray]] = {}
     for slot, number in enumerate(numbers):
         box = held_box(dst, shape, slot)

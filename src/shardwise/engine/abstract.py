@@ -179,7 +179,7 @@ class AbstractEngine:
         no pool), up to LISTED devices.
         """
         plan = program.plan
-        if plan is None or plan.search.ground.count <= LISTED:
+        if plan is None or plan.search.slots.count <= LISTED:
             for stage in program.stages:
                 self._count(stage, (stage.dtype or program.dtype).itemsize)
         else:
@@ -212,6 +212,6 @@ def _bytes_by_step(program: Program) -> tuple[tuple[StepNote, int], ...]:
 
 
 def _total(step: Step) -> int:
-    if all(move.is_counted for move in step.moves) or step.ground.count <= EXACT:
+    if all(move.is_counted for move in step.moves) or step.slots.count <= EXACT:
         return step.received.total
-    return int(sum(step.estimates)) * step.ground.count
+    return int(sum(step.estimates)) * step.slots.count

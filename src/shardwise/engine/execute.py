@@ -233,8 +233,8 @@ class Program:
             return None
         # The target is on a mesh of its own, which the plan has put into the axes of the source's. If there is nothing
         # to do, the arrays are still those of the source, which may be fewer: equal copies seen as terms of an average.
-        ground, own = plan.search.ground, storage_of(plan.search.dst if plan.steps else plan.src, plan.shape)
-        picks = tuple(own.index(ground.slot(plan.dst.mesh.device(i))) for i in self.target.firsts)
+        slots, own = plan.search.slots, storage_of(plan.search.dst if plan.steps else plan.src, plan.shape)
+        picks = tuple(own.index(slots.find(plan.dst.mesh.device(i))) for i in self.target.firsts)
         return None if picks == tuple(range(own.count)) else picks
 
 

@@ -89,15 +89,15 @@ class DimTiling:
         if self.split == "chunk":
             return position // -(-self.size // self.parts)
         width, longer = divmod(self.size, self.parts)
-        cut = (width + 1) * longer
-        return position // (width + 1) if position < cut else longer + (position - cut) // width
+        start = (width + 1) * longer  # of the shorter parts
+        return position // (width + 1) if position < start else longer + (position - start) // width
 
     @property
     def largest(self) -> int:
         """The length of the longest held interval."""
         # Cut evenly, the first part is the longest owned and the second the longest that has both halos.
-        some = range(self.parts) if self.offsets is not None else {0, min(1, self.parts - 1), self.parts - 1}
-        return max(stop - start for start, stop in map(self.extent, some))
+        parts = range(self.parts) if self.offsets is not None else {0, min(1, self.parts - 1), self.parts - 1}
+        return max(stop - start for start, stop in map(self.extent, parts))
 
     @property
     def is_even(self) -> bool:
@@ -118,18 +118,18 @@ class DimTiling:
             return
         # A halo comes from the direct neighbour: low from all but the last part, high from all but the first.
         sizes = self._extremes()
-        for width, side, smallest in ((low, "low", min(sizes[:-1])), (high, "high", min(sizes[1:]))):
+        for width, end, smallest in ((low, "low", min(sizes[:-1])), (high, "high", min(sizes[1:]))):
             if width > smallest:
                 raise BindingError(
-                    f"the {side} halo of {where} is {width} wide, "
+                    f"the {end} halo of {where} is {width} wide, "
                     f"but a neighbour's shard has only {smallest} of the {self.size} elements.\n"
                     f"  use a halo of at most {smallest}, or fewer devices."
                 )
 
     def _extremes(self) -> list[int]:
         # Sizes of enough parts to hold the smallest before the last and the smallest after the first.
-        some = range(self.parts) if self.offsets is not None else sorted({0, 1, self.parts - 2, self.parts - 1})
-        return [stop - start for start, stop in map(self.interval, some)]
+        parts = range(self.parts) if self.offsets is not None else sorted({0, 1, self.parts - 2, self.parts - 1})
+        return [stop - start for start, stop in map(self.interval, parts)]
 
 
 def box_size(box: Box) -> int:
@@ -147,7 +147,7 @@ def intersect(a: Box, b: Box) -> Box | None:
     >>> intersect(((0, 4),), ((2, 9),)), intersect(((0, 2),), ((2, 9),))
     (((2, 4),), None)
     """
-    out = []
+    out: list[Interval] = []
     for (start, stop), (first, last) in zip(a, b, strict=True):
         low, high = max(start, first), min(stop, last)
         if low >= high:
@@ -165,7 +165,8 @@ def subtract(a: Box, b: Box | None) -> list[Box]:
     common = None if b is None else intersect(a, b)
     if common is None:
         return [a] if box_size(a) else []
-    out, rest = [], list(a)
+    rest = list(a)
+    out: list[Box] = []
     for dim, (low, high) in enumerate(common):
         start, stop = rest[dim]
         for piece in ((start, low), (high, stop)):
@@ -180,7 +181,7 @@ Radix = tuple[tuple[tuple[int, int], ...], ...]
 
 def tile_of(radix: Radix, device: int) -> tuple[int, ...]:
     """Return the part per dim of a device, from the (divisor, size) of the axes that split each dim."""
-    out = []
+    out: list[int] = []
     for axes in radix:
         part = 0
         for divisor, size in axes:
@@ -225,9 +226,20 @@ class Tiling:
         """Yield the tiles that may meet a box inside the tensor."""
         return product(*(dim.over(start, stop) for dim, (start, stop) in zip(self.dims, box, strict=True)))
 
+    def cells(self, box: Box) -> Iterator[tuple[tuple[int, ...], Box]]:
+        """Yield the tiles that share elements with a box, each with the common box.
+
+        >>> list(Tiling((DimTiling(8, 2),), (((1, 2),),)).cells(((3, 5),)))
+        [((0,), ((3, 4),)), ((1,), ((4, 5),))]
+        """
+        for tile in self.over(box):
+            common = intersect(box, self.tile_box(tile))
+            if common is not None:
+                yield tile, common
+
     def digits(self, tile: tuple[int, ...]) -> dict[int, int]:
         """Return, by divisor, the position along each axis that splits a dim of a device with this tile."""
-        out = {}
+        out: dict[int, int] = {}
         for radix, part in zip(self.radix, tile, strict=True):
             for divisor, size in reversed(radix):
                 part, out[divisor] = divmod(part, size)

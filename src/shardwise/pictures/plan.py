@@ -71,9 +71,9 @@ def step_row(step: Step) -> list[str]:
     over = ", ".join(map(str, step.axes)) or ("" if step.is_local else "all")
     if step.is_local:
         return [step.kind, over, str(step.after), "-", "-", "-", "-", "-"]
-    exact = step.ground.count <= COUNTED
+    exact = step.slots.count <= COUNTED
     received = size_text(step.received.max) if exact else "~" + size_text(sum(step.estimates))
-    sent = size_text(step.sent.max) if step.ground.count <= COUNTED // 16 else "-"
+    sent = size_text(step.sent.max) if step.slots.count <= COUNTED // 16 else "-"
     return [
         step.kind,
         over,
@@ -90,14 +90,14 @@ def plan_total(plan: Plan) -> str:
     """Return the bytes and the time of a plan as a whole."""
     if not plan.steps:
         return "nothing to do"
-    if plan.search.ground.count > COUNTED:
+    if plan.search.slots.count > COUNTED:
         return f"time {time_text(plan.time)}, staging {size_text(plan.staging_bytes)} a device"
     return f"receives {_verdict(plan)}, time {time_text(plan.time)}"
 
 
 def _verdict(plan: Plan) -> str:
     received, bound = plan.received, plan.lower_bound
-    if bound.whole is None:
+    if bound.count_total is None:
         least = " (the least possible)" if np.array_equal(received.each, bound.each) else ""
         return f"at most {size_text(received.max)} a device{least}"
     least = " (the least possible)" if received.total == bound.total else ""

@@ -50,16 +50,16 @@ def _state(plan: Plan, state: State, word: str) -> Block:
     if isinstance(state, Layout):
         return below([head, layout_block(bind_layout(state, plan.shape), MOST_PARTS, SCALE)], LINE / 2)
     lines = ["the devices that need an element share its", "reducing; each now holds what it has reduced"]
-    if plan.search.ground.count <= MOST_PARTS:
-        slots = range(plan.search.ground.count)
-        lines += [_share(plan, slot, [box for _, box in state.of(slot)]) for slot in slots]
+    if plan.search.slots.count <= MOST_PARTS:
+        slots = range(plan.search.slots.count)
+        lines += [_share(plan, slot, [box for _, box in state.boxes_to_reduce(slot)]) for slot in slots]
     return below([head, paragraph(lines, "soft")], LINE / 2)
 
 
 def _share(plan: Plan, slot: int, boxes: list) -> str:
     shown = " ".join("[" + ", ".join(map(span_text, box[: len(plan.shape)])) + "]" for box in boxes[:2])
     more = f" and {len(boxes) - 2} more" if len(boxes) > 2 else ""
-    return f"device {plan.search.ground.name(slot)}: {shown or 'nothing'}{more}"
+    return f"device {plan.search.slots.name(slot)}: {shown or 'nothing'}{more}"
 
 
 def _step(step: Step, index: int, count: int) -> Block:

@@ -43,7 +43,7 @@ class Round:
     @property
     def is_whole(self) -> bool:
         """Whether every device is shown."""
-        return len(self.slots) == self.step.ground.count
+        return len(self.slots) == self.step.slots.count
 
     @property
     def reduces(self) -> bool:
@@ -70,7 +70,7 @@ class Round:
 
     def name(self, slot: int) -> str:
         """Return how a device is called: its index, or the device where two meshes meet."""
-        return str(self.step.ground.name(slot))
+        return str(self.step.slots.name(slot))
 
     @property
     def title(self) -> str:
@@ -78,7 +78,7 @@ class Round:
         count = len(self.step.moves)
         out = f"round {self.index + 1} of {count}, " if count > 1 else ""
         if self.is_whole:
-            return f"{out}all {self.step.ground.count} devices"
+            return f"{out}all {self.step.slots.count} devices"
         if self.slots:
             return f"{out}one group of {self.group} devices, of {self.groups}"
         return f"{out}groups of {self.group} devices, {self.groups} of them"
@@ -90,7 +90,7 @@ def rounds(step: Step) -> list[Round]:
 
 
 def _round(step: Step, index: int) -> Round:
-    count = step.ground.count
+    count = step.slots.count
     move = step.moves[:: -1 if step.reverses else 1][index]
     if count <= MOST_SENDERS:
         slots, group = tuple(range(count)), count
@@ -135,14 +135,14 @@ def _sharing(move: Move) -> int:
 
 
 def _group_size(step: Step) -> int:
-    if isinstance(step.ground.devices, tuple) or not step.axes:
-        return step.ground.count
+    if isinstance(step.slots.devices, tuple) or not step.axes:
+        return step.slots.count
     return prod(axis.size for axis in step.axes)
 
 
 def _members(step: Step) -> Iterable[int]:
     # All who are looked at: one group, or everybody where groups say nothing.
-    return range(step.ground.count) if _group_size(step) == step.ground.count else _first_group(step)
+    return range(step.slots.count) if _group_size(step) == step.slots.count else _first_group(step)
 
 
 def _first_group(step: Step) -> list[int]:
@@ -179,6 +179,6 @@ def unit_of(most: int) -> tuple[str, int]:
 
 def sentence(round_: Round, transfer: Transfer) -> str:
     """Return one transfer in words: from, to, the box and its bytes."""
-    source, target = (round_.step.ground.name(slot) for slot in transfer[:2] if isinstance(slot, int))
+    source, target = (round_.step.slots.name(slot) for slot in transfer[:2] if isinstance(slot, int))
     size = size_text(transfer.size * round_.itemsize)
     return f"{source} → {target}: [{', '.join(map(span_text, transfer.box))}], {size}"

@@ -1,4 +1,4 @@
-"""Alignment: a layout on another mesh, said in the axes of this one, where the devices allow it."""
+"""Alignment: a layout on another mesh, written in the axes of this one, where the devices allow it."""
 
 from __future__ import annotations
 
@@ -28,18 +28,15 @@ def align_layout(layout: Layout, mesh: DeviceMesh) -> Layout | None:
     theirs, ours = layout.mesh.order, mesh.order
     if not isinstance(theirs, RegularOrder) or not isinstance(ours, RegularOrder):
         return None
-    if (theirs.label, theirs.start) != (
-        ours.label,
-        ours.start,
-    ) or layout.mesh.num_devices != mesh.num_devices:
+    if (theirs.label, theirs.start, layout.mesh.num_devices) != (ours.label, ours.start, mesh.num_devices):
         return None
     levels = [level for name in mesh.axis_names for level in _levels(mesh, name)]
     whole = [layout.mesh.axis(name) for name in layout.mesh.axis_names]
     axes = (*whole, *layout.sharded_axes, *layout.partial)
     translations = {axis: _translate(layout.mesh, axis, levels) for axis in axes}
-    if not _distinct(levels) or None in translations.values():  # sub-axes may cut across where the whole axis does not
+    if not _is_distinct(levels) or None in translations.values():  # sub-axes may cut across, the whole axis not
         return None
-    dims = []
+    dims: list[Cut] = []
     for cut in layout.dims:
         axes = merge(a for axis in cut.axes for a in translations[axis] or ())
         dims.append(Cut(axes, split=cut.split, offsets=cut.offsets, halo=cut.halo, edge=cut.edge))
@@ -66,21 +63,23 @@ Level = tuple[int, int, Axis]  # (lowest stride in ids, one past the highest, th
 
 
 def _levels(mesh: DeviceMesh, name: str) -> list[Level]:
-    out, pre, whole = [], 1, mesh.axis(name)
+    out: list[Level] = []
+    pre, whole = 1, mesh.axis(name)
     for size, stride in mesh.factors(whole) or ():
         out.append((stride, stride * size, Axis(name, pre, size, whole.of)))
         pre *= size
     return out
 
 
-def _distinct(levels: list[Level]) -> bool:
+def _is_distinct(levels: list[Level]) -> bool:
     # Positions give distinct ids when sorted strides do not run into each other.
     ordered = sorted(levels, key=lambda level: level[:2])
     return all(low > 0 for low, _, _ in levels) and all(a[1] <= b[0] and b[0] % a[1] == 0 for a, b in pairwise(ordered))
 
 
 def _translate(mesh: DeviceMesh, axis: Axis, levels: list[Level]) -> list[Axis] | None:
-    out, factors = [], mesh.factors(axis)
+    out: list[Axis] = []
+    factors = mesh.factors(axis)
     if factors is None or any(stride <= 0 for _, stride in factors):
         return None
     for size, stride in factors:

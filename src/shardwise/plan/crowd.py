@@ -1,7 +1,7 @@
 """Crowds: movements between meshes where a device stands in several slots, worked out for all devices at once.
 
 A device holds what each of its slots holds, and what several of its slots need it receives once. Slots of a mesh are
-known by their index in it, devices by the numbers that the two sides share.
+known by their index in it, devices by the numbers that the two meshes share.
 """
 
 from __future__ import annotations
@@ -23,26 +23,26 @@ COVERED = 12  # contributions up to which the fewest devices that have them all 
 
 
 @dataclass
-class Work:
-    """All that is done: what is there already, what is sent, reduced, spread, and handed on within a device."""
+class Assignment:
+    """Who does what: which boxes are there already, sent, reduced, spread, and copied within a device."""
 
-    near: list[Transfer[int]] = field(default_factory=list)
-    far: list[Transfer[int]] = field(default_factory=list)
-    totals: list[Reduction] = field(default_factory=list)
-    spread: list[Transfer[int]] = field(default_factory=list)  # between slots of the target
-    handed: list[LocalCopy] = field(default_factory=list)
-    kept: dict[int, list[Box]] = field(default_factory=dict)
+    near: list[Transfer[int]] = field(default_factory=list[Transfer[int]])
+    far: list[Transfer[int]] = field(default_factory=list[Transfer[int]])
+    reductions: list[Reduction] = field(default_factory=list[Reduction])
+    spread: list[Transfer[int]] = field(default_factory=list[Transfer[int]])  # between slots of the target
+    copies: list[LocalCopy] = field(default_factory=list[LocalCopy])
+    boxes: dict[int, list[Box]] = field(default_factory=dict[int, list[Box]])  # whose value a slot of the target keeps
 
 
-Places = dict[int, list[int]]  # the slots of each device, in order
+SlotsByDevice = dict[int, list[int]]  # in order
 
 
 @dataclass(frozen=True)
 class Crowd:
-    """A transition between two sides of which one has a device in several slots.
+    """A transition between two meshes of which one has a device in several slots.
 
-    Contributions over the axes `pending` are brought together; along `fresh` axes, which become partial, one position
-    is given the value; along the axes of `batch`, on which both sides are partial, every position moves by itself.
+    Contributions over the axes `pending` are combined; along `fresh` axes, which become partial, one position gets
+    the value; along the axes of `batch`, on which both layouts are partial, every position moves by itself.
     """
 
     src: Holders
@@ -55,139 +55,132 @@ class Crowd:
         return f"shares of {self.dst.layout.resolved()}"
 
     @cached_property
-    def work(self) -> Work:
-        """What is done in all."""
-        work = Work()
+    def assignment(self) -> Assignment:
+        """Who does what in all rounds."""
+        out = Assignment()
         if not self.pending and not self.fresh:
-            self._move(work)
+            self._assign_moves(out)
         else:
             for target in self.dst.tiling.tiles():
-                self._make(work, target)
-        return work
+                self._assign_tile(out, target)
+        return out
 
     def boxes_to_keep(self, slot: int) -> Iterator[Box]:
-        """Yield the boxes whose value some slot of a device holds in the end."""
-        boxes = (box for j, kept in self.work.kept.items() if self.dst.numbers[j] == slot for box in kept)
-        return iter(dict.fromkeys(boxes))
+        """Yield the boxes whose value some slot of a device holds at the end."""
+        items = self.assignment.boxes.items()
+        return iter(dict.fromkeys(box for j, boxes in items if self.dst.numbers[j] == slot for box in boxes))
 
-    def of(self, slot: int) -> Iterator[tuple[int, Box]]:
+    def boxes_to_reduce(self, slot: int) -> Iterator[tuple[int, Box]]:
         """Yield the boxes that a device reduces, each with the slot of the target that it is for."""
-        return ((total.target, total.box) for total in self.work.totals if self.dst.numbers[total.target] == slot)
+        return ((j, box) for _, j, box in self.assignment.reductions if self.dst.numbers[j] == slot)
 
     # -- without reductions ------------------------------------------------------------------------
 
-    def _move(self, work: Work) -> None:
+    def _assign_moves(self, out: Assignment) -> None:
         givers, takers = self._by_position(self.src, self.batch), self._by_position(self.dst, self.batch)
-        loads: dict[int, int] = {}
-        for at, places in takers.items():
-            for device in places:
-                self._fetch(work, givers[at], device, places[device], loads)
+        for at, slots_by_device in takers.items():
+            for device, slots in slots_by_device.items():
+                self._assign_fetches(out, givers[at], device, slots)
 
-    def _fetch(self, work: Work, givers: Places, device: int, slots: Sequence[int], loads: dict[int, int]) -> None:
+    def _assign_fetches(self, out: Assignment, givers: SlotsByDevice, device: int, slots: Sequence[int]) -> None:
         own = {self.src.box_of(i): i for i in reversed(givers.get(device, []))}
-        coming: list[Transfer[int]] = []
+        fetches: list[Transfer[int]] = []
         for j in slots:
-            need = self.dst.box_of(j)
-            left = [need] if box_size(need) else []
+            target = self.dst.box_of(j)
+            missing = [target] if box_size(target) else []
             for box, i in own.items():
-                work.near += [Transfer(i, j, part) for piece in left if (part := intersect(piece, box)) is not None]
-                left = [rest for piece in left for rest in subtract(piece, box)]
-            for i, giver, box in coming:
-                handed = (LocalCopy(giver, j, part, i) for piece in left if (part := intersect(piece, box)) is not None)
-                work.handed += handed
-                left = [rest for piece in left for rest in subtract(piece, box)]
-            for piece in left:
-                for tile in self.src.tiling.over(piece):
-                    part = intersect(piece, self.src.tiling.tile_box(tile))
-                    if part is not None:
-                        coming.append(Transfer(self._source(givers, tile, box_size(part), loads), j, part))
-        work.far += coming
+                parts, missing = _divide(missing, box)
+                out.near += [Transfer(i, j, part) for part in parts]
+            for i, giver, box in fetches:
+                parts, missing = _divide(missing, box)
+                out.copies += [LocalCopy(giver, j, part, i) for part in parts]
+            for box in missing:
+                for tile, part in self.src.tiling.cells(box):
+                    sources = [i for group in givers.values() for i in group if self.src.tile_at(i) == tile]
+                    fetches.append(Transfer(self._least_busy(sources, part), j, part))
+        out.far += fetches
 
-    def _source(self, givers: Places, tile: Tile, size: int, loads: dict[int, int]) -> int:
-        found = [i for slots in givers.values() for i in slots if self.src.tile_at(i) == tile]
-        return self._least_busy(found, size, loads)
-
-    def _least_busy(self, slots: Sequence[int], size: int, loads: dict[int, int]) -> int:
-        best = min(slots, key=lambda i: (loads.get(self.src.numbers[i], 0), i))
-        loads[self.src.numbers[best]] = loads.get(self.src.numbers[best], 0) + size
+    def _least_busy(self, slots: Sequence[int], box: Box) -> int:
+        # The slot whose device sends least so far; from now on it sends this box too.
+        best = min(slots, key=lambda i: (self._loads.get(self.src.numbers[i], 0), i))
+        self._loads[self.src.numbers[best]] = self._loads.get(self.src.numbers[best], 0) + box_size(box)
         return best
-
-    # -- with reductions ---------------------------------------------------------------------------
-
-    def _make(self, work: Work, target: Tile) -> None:
-        takers = self._takers(target)
-        cells = list(self._cells(target))
-        for index, (source, cell) in enumerate(cells):
-            givers = self._givers(source)
-            ways = self._ways(givers, takers)
-            if len(ways) * len(cells) > MANY:
-                ways = [ways[index % len(ways)]]
-            for number, (reducer, at) in enumerate(ways):
-                box = portion(cell, len(ways), number)
-                if box_size(box):
-                    self._give(work, givers, takers[at], reducer, box)
-
-    def _give(self, work: Work, givers: dict[int, Places], takers: Places, reducer: int, box: Box) -> None:
-        # Bring the value of a box to the devices that are given it: from one of them that reduces it, or from holders.
-        loads = self._loads
-        for device, slots in takers.items():
-            first = slots[0]
-            for j in slots:
-                work.kept.setdefault(j, []).append(box)
-            work.handed += [LocalCopy(first, j, box) for j in slots[1:]]
-            if not self.pending:
-                (holders,) = givers.values()
-                if device in holders:
-                    work.near.append(Transfer(holders[device][0], first, box))
-                else:
-                    every = [i for found in holders.values() for i in found]
-                    work.far.append(Transfer(self._least_busy(every, box_size(box), loads), first, box))
-            elif device == reducer:
-                sources = []
-                for holders in givers.values():
-                    every = holders.get(device) or [i for found in holders.values() for i in found]
-                    sources.append(every[0] if device in holders else self._least_busy(every, box_size(box), loads))
-                work.totals.append(Reduction(tuple(sources), first, box))
-            else:
-                work.spread.append(Transfer(takers[reducer][0], first, box))
 
     @cached_property
     def _loads(self) -> dict[int, int]:
         return {}
 
-    def _ways(self, givers: dict[int, Places], takers: dict[int, Places]) -> list[tuple[int, int]]:
+    # -- with reductions ---------------------------------------------------------------------------
+
+    def _assign_tile(self, out: Assignment, target: Tile) -> None:
+        takers = self._takers(target)
+        cells = list(self._cells(target))
+        for index, (source, cell) in enumerate(cells):
+            givers = self._givers(source)
+            candidates = self._candidates(givers, takers)
+            if len(candidates) * len(cells) > MANY:
+                candidates = [candidates[index % len(candidates)]]
+            for number, (reducer, at) in enumerate(candidates):
+                box = portion(cell, len(candidates), number)
+                if box_size(box):
+                    self._assign_box(out, givers, takers[at], reducer, box)
+
+    def _assign_box(
+        self, out: Assignment, givers: dict[int, SlotsByDevice], takers: SlotsByDevice, reducer: int, box: Box
+    ) -> None:
+        # Bring the value of a box to the devices that take it: from the one of them that reduces it, or from holders.
+        for device, slots in takers.items():
+            first = slots[0]
+            for j in slots:
+                out.boxes.setdefault(j, []).append(box)
+            out.copies += [LocalCopy(first, j, box) for j in slots[1:]]
+            if not self.pending:
+                (holders,) = givers.values()
+                transfers = out.near if device in holders else out.far
+                transfers.append(Transfer(self._source(holders, device, box), first, box))
+            elif device == reducer:
+                sources = tuple(self._source(holders, device, box) for holders in givers.values())
+                out.reductions.append(Reduction(sources, first, box))
+            else:
+                out.spread.append(Transfer(takers[reducer][0], first, box))
+
+    def _source(self, holders: SlotsByDevice, device: int, box: Box) -> int:
+        # A slot of the device itself if it is a holder, or else the least busy one.
+        if device in holders:
+            return holders[device][0]
+        return self._least_busy([i for slots in holders.values() for i in slots], box)
+
+    def _candidates(self, givers: dict[int, SlotsByDevice], takers: dict[int, SlotsByDevice]) -> list[tuple[int, int]]:
         # The (device, position along the fresh axes) at which a cell is best reduced or, without reductions, kept.
         costs: dict[tuple[int, int], int] = {}
-        for at, places in takers.items():
+        for at, devices in takers.items():
             if self.pending:
-                for device in places:
+                for device in devices:
                     missing = sum(device not in holders for holders in givers.values())
-                    costs[device, at] = missing + len(places) - 1
+                    costs[device, at] = missing + len(devices) - 1
             else:
                 (holders,) = givers.values()
-                costs[next(iter(places)), at] = sum(device not in holders for device in places)
+                costs[next(iter(devices)), at] = sum(device not in holders for device in devices)
         least = min(costs.values())
-        return [way for way, cost in costs.items() if cost == least]
+        return [candidate for candidate, cost in costs.items() if cost == least]
 
     def _cells(self, target: Tile) -> Iterator[tuple[Tile, Box]]:
-        box = self.dst.tiling.tile_box(target)
-        for source in self.src.tiling.over(box):
-            cell = intersect(box, self.src.tiling.tile_box(source))
-            if cell is not None:
-                yield source, cell
+        return self.src.tiling.cells(self.dst.tiling.tile_box(target))
 
-    def _givers(self, tile: Tile) -> dict[int, Places]:
+    def _givers(self, tile: Tile) -> dict[int, SlotsByDevice]:
         # Per contribution the devices that hold it, each with its slots.
         return self._by_position(self.src, self.pending, tile)
 
-    def _takers(self, tile: Tile) -> dict[int, Places]:
+    def _takers(self, tile: Tile) -> dict[int, SlotsByDevice]:
         return self._by_position(self.dst, self.fresh, tile)
 
-    def _by_position(self, side: Holders, axes: Sequence[Axis], tile: Tile | None = None) -> dict[int, Places]:
-        out: dict[int, Places] = {}
-        for i, number in enumerate(side.numbers):
-            if tile is None or side.tile_at(i) == tile:
-                out.setdefault(side.position_at(i, axes), {}).setdefault(number, []).append(i)
+    def _by_position(
+        self, holders: Holders, axes: Sequence[Axis], tile: Tile | None = None
+    ) -> dict[int, SlotsByDevice]:
+        out: dict[int, SlotsByDevice] = {}
+        for i, number in enumerate(holders.numbers):
+            if tile is None or holders.tile_at(i) == tile:
+                out.setdefault(holders.position_at(i, axes), {}).setdefault(number, []).append(i)
         return out
 
     # -- bounds ------------------------------------------------------------------------------------
@@ -199,37 +192,37 @@ class Crowd:
         The contributions of one device can be sent as one, so that what counts are the devices that have them.
         """
         if not self.pending and not self.fresh:
-            return sum(box_size(pick.box) for pick in self.work.far)
+            return sum(transfer.size for transfer in self.assignment.far)
         total = 0
         for target in self.dst.tiling.tiles():
             takers = self._takers(target)
             for source, cell in self._cells(target):
                 givers = self._givers(source)
-                total += box_size(cell) * min(self._messages(givers, places) for places in takers.values())
+                total += box_size(cell) * min(self._count_messages(givers, devices) for devices in takers.values())
         return total
 
-    def _messages(self, givers: dict[int, Places], takers: Places) -> int:
+    def _count_messages(self, givers: dict[int, SlotsByDevice], takers: SlotsByDevice) -> int:
         if not self.pending:
             (holders,) = givers.values()
             return sum(device not in holders for device in takers)
-        count, meets = _cover([set(holders) for holders in givers.values()], set(takers))
-        return count + len(takers) - 2 + (not meets)
+        count, has_taker = _cover([set(holders) for holders in givers.values()], set(takers))
+        return count + len(takers) - 2 + (not has_taker)
 
     def count_needed(self, slot: int) -> int:
         """Return how many elements a device must receive, whatever the plan."""
         if not self.pending and not self.fresh:
-            return sum(box_size(pick.box) for pick in self.work.far if self.dst.numbers[pick.target] == slot)
+            return sum(t.size for t in self.assignment.far if self.dst.numbers[t.target] == slot)
         if self.fresh:  # which device gets a value and which an identity is the plan's choice
             return 0
-        return sum(size for size, missing in self._lacks(slot) if missing)
+        return sum(size for size, missing in self._count_missing(slot) if missing)
 
     def count_fetched(self, slot: int) -> int:
         """Return how many elements a device receives that fetches every contribution to what it needs."""
         if not self.pending and not self.fresh:
             return self.count_needed(slot)
-        return sum(size * missing for size, missing in self._lacks(slot))
+        return sum(size * missing for size, missing in self._count_missing(slot))
 
-    def _lacks(self, slot: int) -> Iterator[tuple[int, int]]:
+    def _count_missing(self, slot: int) -> Iterator[tuple[int, int]]:
         # The size of each cell that a device needs, and how many contributions to it the device lacks.
         tiles = {self.dst.tile_at(j) for j, number in enumerate(self.dst.numbers) if number == slot}
         for target in sorted(tiles):
@@ -237,36 +230,42 @@ class Crowd:
                 yield box_size(cell), sum(slot not in holders for holders in self._givers(source).values())
 
 
+def _divide(boxes: list[Box], box: Box) -> tuple[list[Box], list[Box]]:
+    # The parts of boxes that lie inside one box, and the parts outside.
+    parts = [part for each in boxes if (part := intersect(each, box)) is not None]
+    return parts, [rest for each in boxes for rest in subtract(each, box)]
+
+
 def _cover(contributions: list[set[int]], takers: set[int]) -> tuple[int, bool]:
     # The fewest devices that have every contribution between them, and whether one that needs the value can be among
     # them. Where there are too many to try, what is surely needed.
-    devices = sorted(set().union(*contributions))
+    devices = sorted(set[int]().union(*contributions))
     most = max(sum(device in holders for holders in contributions) for device in devices)
     if len(contributions) > COVERED or len(devices) > COVERED:
         return -(-len(contributions) // most), bool(takers & set(devices))
     for count in range(1, len(devices) + 1):
-        found = [set(some) for some in combinations(devices, count) if all(h & set(some) for h in contributions)]
-        if found:
-            return count, any(some & takers for some in found)
+        covers = [set(some) for some in combinations(devices, count) if all(h & set(some) for h in contributions)]
+        if covers:
+            return count, any(cover & takers for cover in covers)
     raise AssertionError("every contribution is somewhere")
 
 
 @dataclass(frozen=True)
 class CrowdMove(Movement):
-    """One round of the work of a crowd: boxes go directly, to where they are reduced, or on from there."""
+    """One round of a crowd: boxes go directly to where they are needed, to where they are reduced, or on from there."""
 
     crowd: Crowd
     phase: Phase
     shares = None
 
     @property
-    def sides(self) -> tuple[Holders, Holders]:
-        """Who holds what travels, and who is to hold it."""
+    def holders(self) -> tuple[Holders, Holders]:
+        """The holders of what travels, and those who are to hold it."""
         return (self.crowd.dst if self.spreads else self.crowd.src), self.crowd.dst
 
     @property
     def batch_axes(self) -> tuple[Axis, ...]:
-        """The axes along which every position moves by itself, since both sides are partial."""
+        """The axes along which every position moves by itself, since both layouts are partial."""
         return self.crowd.batch
 
     # -- by device ---------------------------------------------------------------------------------
@@ -274,7 +273,7 @@ class CrowdMove(Movement):
     @cached_property
     def transfers(self) -> tuple[Transfer[int], ...]:
         """All that goes between devices."""
-        src, dst = self.sides
+        src, dst = self.holders
         return tuple(
             Transfer(src.number(i), dst.number(j), box) for i, j, box in filter(self._is_far, self._between_arrays)
         )
@@ -292,22 +291,22 @@ class CrowdMove(Movement):
     @cached_property
     def _between_arrays(self) -> list[Transfer[int]]:
         # All that some slot of the target takes, with what it has already.
-        work = self.crowd.work
+        assignment = self.crowd.assignment
         if self.reduces:
-            return [Transfer(i, j, box) for sources, j, box in work.totals for i in sources]
-        return work.spread if self.spreads else [*work.near, *work.far]
+            return [Transfer(i, j, box) for sources, j, box in assignment.reductions for i in sources]
+        return assignment.spread if self.spreads else [*assignment.near, *assignment.far]
 
     def _is_far(self, transfer: Transfer[int]) -> bool:
-        src, dst = self.sides
+        src, dst = self.holders
         return src.number(transfer.source) != dst.number(transfer.target)
 
     def stays(self, target: int) -> Iterator[Transfer[int]]:
         """Yield what a slot takes from arrays of its own device."""
-        return (transfer for transfer in self._taken.get(target, ()) if not self._is_far(transfer))
+        return (transfer for transfer in self._transfers_by_target.get(target, ()) if not self._is_far(transfer))
 
     def arrivals(self, target: int) -> Iterator[Transfer[int]]:
         """Yield what a slot receives from other devices."""
-        return filter(self._is_far, self._taken.get(target, ()))
+        return filter(self._is_far, self._transfers_by_target.get(target, ()))
 
     def departures(self, source: int) -> Iterator[Transfer[int]]:
         """Yield what a slot sends to other devices."""
@@ -315,24 +314,24 @@ class CrowdMove(Movement):
 
     def reductions(self, target: int) -> Iterator[Reduction]:
         """Yield what a slot reduces."""
-        return iter(self._totals.get(target, ()))
+        return iter(self._reductions_by_target.get(target, ()))
 
     def local_copies(self, target: int) -> Iterator[LocalCopy]:
         """Yield what a slot copies from other slots of its device, when all has arrived."""
-        return iter(self._copies.get(target, ()))
+        return iter(self._copies_by_target.get(target, ()))
 
     @cached_property
-    def _taken(self) -> dict[int, list[Transfer[int]]]:
+    def _transfers_by_target(self) -> dict[int, list[Transfer[int]]]:
         return _by_target(self._between_arrays)
 
     @cached_property
-    def _totals(self) -> dict[int, list[Reduction]]:
-        return _by_target(self.crowd.work.totals) if self.reduces else {}
+    def _reductions_by_target(self) -> dict[int, list[Reduction]]:
+        return _by_target(self.crowd.assignment.reductions) if self.reduces else {}
 
     @cached_property
-    def _copies(self) -> dict[int, list[LocalCopy]]:
-        is_last = self.spreads or not self.crowd.work.spread
-        return _by_target(self.crowd.work.handed) if is_last else {}
+    def _copies_by_target(self) -> dict[int, list[LocalCopy]]:
+        is_last = self.spreads or not self.crowd.assignment.spread
+        return _by_target(self.crowd.assignment.copies) if is_last else {}
 
     @property
     def largest(self) -> tuple[int, ...]:
@@ -343,19 +342,16 @@ class CrowdMove(Movement):
     @property
     def busiest(self) -> tuple[int, int]:
         """The most elements, and the most boxes, that one device receives."""
-        sizes: dict[object, int] = {}
-        boxes: dict[object, int] = {}
-        for t in self.transfers:
-            sizes[t.target] = sizes.get(t.target, 0) + t.size
-            boxes[t.target] = boxes.get(t.target, 0) + 1
-        return max(sizes.values(), default=0), max(boxes.values(), default=0)
+        by_target = _by_target(self.transfers).values()
+        sizes = (sum(transfer.size for transfer in transfers) for transfers in by_target)
+        return max(sizes, default=0), max(map(len, by_target), default=0)
 
 
-Aimed = TypeVar("Aimed", Transfer[int], Reduction, LocalCopy)
+Item = TypeVar("Item", Transfer[int], Reduction, LocalCopy)
 
 
-def _by_target(items: Iterable[Aimed]) -> dict[int, list[Aimed]]:
-    out: dict[int, list[Aimed]] = {}
+def _by_target(items: Iterable[Item]) -> dict[int, list[Item]]:
+    out: dict[int, list[Item]] = {}
     for item in items:
         out.setdefault(item.target, []).append(item)
     return out

@@ -52,13 +52,13 @@ def explain_plan(search: Search, steps: Sequence[Step], memory_limit: int) -> Ex
     chosen = _alternative("this plan", steps, search, memory_limit)
     if not steps:
         return Explanation(chosen, (), _why(chosen, ()))
-    others = [_alternative(name, other, search, memory_limit) for name, other in _step_alternatives(search)]
-    others.append(_direct_fetch(search, memory_limit))
-    return Explanation(chosen, tuple(others), _why(chosen, others))
+    alternatives = [_alternative(name, steps, search, memory_limit) for name, steps in _step_alternatives(search)]
+    alternatives.append(_direct_fetch(search, memory_limit))
+    return Explanation(chosen, tuple(alternatives), _why(chosen, alternatives))
 
 
 def _alternative(name: str, steps: Sequence[Step], search: Search, memory_limit: int) -> Alternative:
-    kinds, time, count = tuple(map(str, steps)), sum(step.time for step in steps), search.ground.count
+    kinds, time, count = tuple(map(str, steps)), sum(step.time for step in steps), search.slots.count
     memory = max((_memory(step, search, memory_limit) for step in steps), default=_shard_bytes(search.src, search))
     if count > COUNTED:
         most = round(sum(sum(step.estimates) for step in steps))
@@ -90,7 +90,7 @@ def _direct_fetch(search: Search, memory_limit: int) -> Alternative:
     src, dst = search.holders(search.src, 0), search.holders(search.dst, 1)
     pending = next(search.options(search.src, search.dst)).pending
     crowd = search.crowd(search.src, search.dst) if search.is_crowded else None
-    each, count = [], search.ground.count
+    each, count = [], search.slots.count
     if count > COUNTED:
         own = fraction_in_place(search.src, search.dst, search.shape) if search.numbers is None else 0.0
         each = [round(volume(dst) * (prod(a.size for a in pending) - own)) * search.itemsize]
@@ -98,11 +98,11 @@ def _direct_fetch(search: Search, memory_limit: int) -> Alternative:
         if crowd is not None:
             each.append(crowd.count_fetched(slot) * search.itemsize)
             continue
-        need, own = dst.box(slot), src.box(slot)
-        boxes = [] if need is None else [intersect(need, src.tiling.tile_box(tile)) for tile in src.tiling.over(need)]
-        own_size = sum(_size(intersect(box, own)) for box in boxes if box and own)
+        box, own = dst.box(slot), src.box(slot)
+        boxes = [] if box is None else [common for _, common in src.tiling.cells(box)]
+        own_size = sum(_size(intersect(part, own)) for part in boxes if part and own)
         each.append((sum(map(_size, boxes)) * prod(a.size for a in pending) - own_size) * search.itemsize)
-    levels = [(search.ground.count, search.links.default)]
+    levels = [(search.slots.count, search.links.default)]
     if search.numbers is None:
         levels = search.links.on(search.src.mesh, [search.src.mesh.axis(n) for n in search.src.mesh.axis_names])
     total = sum(each) if count <= COUNTED else max(each) * count
@@ -118,26 +118,24 @@ def _size(box: Box | None) -> int:
 def _axis_by_axis(src: Layout, dst: Layout) -> Iterator[Layout]:
     # One mesh axis after the other takes its new role, the last axis of the mesh first.
     yield src
-    done: list[Axis] = []
+    switched: list[Axis] = []
+    is_same = src.reduce_op is dst.reduce_op or not (src.partial and dst.partial)
     for name in reversed(src.mesh.axis_names):
-        done.append(src.mesh.axis(name))
-        dims = [
-            merge([*without(old.axes, done), *common(new.axes, done)])
-            for old, new in zip(src.dims, dst.dims, strict=True)
-        ]
-        same = src.reduce_op is dst.reduce_op or not (src.partial and dst.partial)
-        pending = [*without(src.partial, done), *(common(dst.partial, done) if same else ())]
+        switched.append(src.mesh.axis(name))
+        pairs = zip(src.dims, dst.dims, strict=True)
+        dims = [merge([*without(old.axes, switched), *common(new.axes, switched)]) for old, new in pairs]
+        pending = [*without(src.partial, switched), *(common(dst.partial, switched) if is_same else ())]
         yield Layout(src.mesh, [Cut(axes) for axes in dims], pending, (src.reduce_op or dst.reduce_op or "sum"))
     yield dst
 
 
-def _why(chosen: Alternative, others: Sequence[Alternative]) -> str:
+def _why(chosen: Alternative, alternatives: Sequence[Alternative]) -> str:
     if not chosen.steps:
         return "Both layouts put the same boxes on the same devices, so there is nothing to do."
     if chosen.received_total == 0:
         return "Every device already holds what it needs, so nothing is sent."
-    out = []
-    for other in others:
+    out: list[str] = []
+    for other in alternatives:
         if other.received_total > chosen.received_total:
             ratio = other.received_total / chosen.received_total
             about = "about " if other.is_estimate else ""

@@ -1,7 +1,7 @@
 """Holders: who holds what of a tensor, before or after a movement.
 
-Devices are numbered by slots that both sides of a movement share: the index in the mesh where both layouts live on one
-mesh, or a number for each device where two meshes meet.
+Devices are numbered by slots that both layouts of a movement share: the index in the mesh where both are on one mesh,
+or a number for each device where two meshes meet.
 """
 
 from __future__ import annotations
@@ -84,14 +84,14 @@ class Holders:
 
         Nearest is the one at the same position along all other axes.
         """
-        first = self.layout.first_holder(tile) + self.position(slot, self._others(tuple(pending)))
+        first = self.layout.first_holder(tile) + self.position(slot, self._other_axes(tuple(pending)))
         return self._along(first, pending)
 
     def _along(self, first: int, axes: Sequence[Axis]) -> list[int]:
         indices = spread(self.layout, first, axes)
         return indices if self.is_on_common_mesh else [self.numbers[index] for index in indices]
 
-    def _others(self, pending: tuple[Axis, ...]) -> tuple[Axis, ...]:
+    def _other_axes(self, pending: tuple[Axis, ...]) -> tuple[Axis, ...]:
         if pending not in self._rests:
             self._rests[pending] = self.layout.mesh.rest((*self.layout.sharded_axes, *pending))
         return self._rests[pending]

@@ -1,4 +1,4 @@
-"""Kinds: which collective a transition without pending reductions is, told from axes and cuts alone."""
+"""Kinds: which collective a transition without pending reductions is, judged by axes and cuts alone."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ class Change:
 
 
 def change_of(src: Layout, dst: Layout, shape: Shape) -> Change:
-    """Return what a transition between layouts on one mesh does; partial axes are not looked at.
+    """Return what a transition between layouts on one mesh does, leaving partial axes aside.
 
     >>> from shardwise import DeviceMesh, P
     >>> mesh = DeviceMesh((2, 4), ("dp", "tp"))
@@ -53,7 +53,7 @@ def change_of(src: Layout, dst: Layout, shape: Shape) -> Change:
     if src.has_halo or dst.has_halo:
         return _halo_change(src, dst, shape)
     before, after = src.tiling(shape).dims, dst.tiling(shape).dims
-    moved = _moving_axes(src, dst, shape)
+    axes = _moving_axes(src, dst, shape)
     gathered: list[Axis] = []
     sliced: list[Axis] = []
     middle: list[Cut] = []
@@ -66,9 +66,9 @@ def change_of(src: Layout, dst: Layout, shape: Shape) -> Change:
             gathered += less
             middle.append(old)
         elif all(is_same_cut(s, d) for s, d in zip(before, after, strict=True)):
-            return Change("permute", moved)
+            return Change("permute", axes)
         else:
-            return Change("exchange", moved)
+            return Change("exchange", axes)
     if not gathered:
         return Change("slice" if sliced else None, tuple(sliced))
     if not any(overlap(a, b) for a in gathered for b in sliced):
@@ -76,12 +76,13 @@ def change_of(src: Layout, dst: Layout, shape: Shape) -> Change:
     if _canonical(gathered) == _canonical(sliced):
         return Change("all_to_all", tuple(gathered))
     early = _slice_early(src, dst, shape, gathered)
-    return Change("exchange", moved) if early is None else Change("all_to_all", tuple(gathered), early)
+    return Change("exchange", axes) if early is None else Change("all_to_all", tuple(gathered), early)
 
 
 def _slice_early(src: Layout, dst: Layout, shape: Shape, gathered: Sequence[Axis]) -> tuple[Cut, ...] | None:
     # The cuts after slicing by the axes that are not gathered elsewhere, if an all-to-all does the rest.
-    cuts, left = [], []
+    cuts: list[Cut] = []
+    rest: list[Axis] = []
     for old, new, fine in zip(src.dims, dst.dims, dst.tiling(shape).dims, strict=True):
         more = remainder(new.axes, old.axes)
         early = without(more or (), gathered)
@@ -97,8 +98,8 @@ def _slice_early(src: Layout, dst: Layout, shape: Shape, gathered: Sequence[Axis
         else:
             cut = new if early else old
         cuts.append(cut)
-        left += late
-    return tuple(cuts) if _canonical(left) == _canonical(gathered) else None
+        rest += late
+    return tuple(cuts) if _canonical(rest) == _canonical(gathered) else None
 
 
 def _halo_change(src: Layout, dst: Layout, shape: Shape) -> Change:
@@ -125,7 +126,7 @@ def _halo_change(src: Layout, dst: Layout, shape: Shape) -> Change:
 def _moving_axes(src: Layout, dst: Layout, shape: Shape) -> tuple[Axis, ...]:
     # Whole axes that between them hold all who may talk: those of each dim whose cut changes, less the major
     # ones that stay, if all parts are equal and nothing reaches over their boundaries.
-    names = set()
+    names: set[str] = set()
     before, after = src.tiling(shape).dims, dst.tiling(shape).dims
     for old, new, s, d in zip(src.dims, dst.dims, before, after, strict=True):
         if old == new and old.halo == (0, 0):
@@ -165,8 +166,8 @@ def is_nested(fine: DimTiling, coarse: DimTiling) -> bool:
     >>> is_nested(DimTiling(12, 4), DimTiling(12, 2)), is_nested(DimTiling(10, 4), DimTiling(10, 2))
     (True, False)
     """
-    ratio, left = divmod(fine.parts, coarse.parts)
-    if left:
+    ratio, excess = divmod(fine.parts, coarse.parts)
+    if excess:
         return False
     points: Iterable[int] = range(coarse.parts + 1)
     if fine.offsets is None and coarse.offsets is None:

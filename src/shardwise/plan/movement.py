@@ -1,7 +1,7 @@
 """Movement: what each device does in one round, which all who run, compile or draw a plan read here.
 
-Transfers are told in two ways: between devices, by the numbers that both sides share, and between arrays. An array is
-known by the index of its device in the mesh that it is on: the old one for what is given, the new one for what is made.
+Transfers are listed in two ways: between devices, by the slots that both meshes share, and between arrays. An array is
+known by the index of its device in the mesh that it is on: the old mesh for a source, the new one for a target.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ class Reduction(NamedTuple):
 
 
 class LocalCopy(NamedTuple):
-    """A box that slot `target` copies in the end from slot `giver` of the same device, which received it.
+    """A box that slot `target` copies at the end from slot `giver` of the same device, which received it.
 
     `source` is the slot that it came from; None if both slots hold equal data.
     """
@@ -57,13 +57,13 @@ class Movement:
     phase: Phase
 
     @property
-    def sides(self) -> tuple[Holders, Holders]:
-        """Who holds what travels, and who is to hold it."""
+    def holders(self) -> tuple[Holders, Holders]:
+        """The holders of what travels, and those who are to hold it."""
         raise NotImplementedError
 
     @property
     def batch_axes(self) -> tuple[Axis, ...]:
-        """The axes along which every position moves by itself, since both sides are partial."""
+        """The axes along which every position moves by itself, since both layouts are partial."""
         return ()
 
     @property
@@ -73,7 +73,7 @@ class Movement:
 
     @property
     def spreads(self) -> bool:
-        """Whether what travels are parts of the arrays that are being made."""
+        """Whether new arrays give each other parts of themselves."""
         return self.phase == "spread"
 
     @property
@@ -84,11 +84,11 @@ class Movement:
     # -- by device ---------------------------------------------------------------------------------
 
     def incoming(self, slot: int) -> Iterator[Transfer[int]]:
-        """Yield the transfers whose target is `slot`, a number that both sides share."""
+        """Yield the transfers whose target is `slot`, a number that both meshes share."""
         raise NotImplementedError
 
     def outgoing(self, slot: int) -> Iterator[Transfer[int]]:
-        """Yield the transfers whose source is `slot`, a number that both sides share."""
+        """Yield the transfers whose source is `slot`, a number that both meshes share."""
         raise NotImplementedError
 
     def count_received(self, slot: int) -> int:
@@ -99,7 +99,7 @@ class Movement:
 
     def stays(self, target: int) -> Iterator[Transfer[int]]:
         """Yield what a slot takes from the array of its own device."""
-        src, dst = self.sides
+        src, dst = self.holders
         slot = dst.number(target)
         return (Transfer(src.index(slot), target, box) for box in self._own(slot))
 
@@ -108,14 +108,14 @@ class Movement:
 
     def arrivals(self, target: int) -> Iterator[Transfer[int]]:
         """Yield what a slot receives from other devices."""
-        src, dst = self.sides
+        src, dst = self.holders
         if src.is_on_common_mesh:  # numbers are indices
             return self.incoming(target)
         return (Transfer(src.index(t.source), target, t.box) for t in self.incoming(dst.number(target)))
 
     def departures(self, source: int) -> Iterator[Transfer[int]]:
         """Yield what a slot sends to other devices."""
-        src, dst = self.sides
+        src, dst = self.holders
         if src.is_on_common_mesh:
             return self.outgoing(source)
         return (Transfer(source, dst.index(t.target), t.box) for t in self.outgoing(src.number(source)))
@@ -130,6 +130,6 @@ class Movement:
 
     def count_far(self, reduction: Reduction) -> int:
         """Return how many contributions to a reduction come from other devices."""
-        src, dst = self.sides
+        src, dst = self.holders
         slot = dst.number(reduction.target)
         return sum(src.number(source) != slot for source in reduction.sources)

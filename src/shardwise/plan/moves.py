@@ -1,8 +1,8 @@
 """Moves: rounds of communication, enumerated for one device at a time as transfers between slots.
 
 There are three. A direct move brings every device the boxes that it lacks, each from one holder. Where
-partial values must be reduced, the devices that will need an element first share out the reducing (`Shares`):
-a reduce move brings each share its contributions, and a spread move hands the shares on to the others.
+partial values must be reduced, the devices that will need an element first divide the work of reducing (`Shares`):
+a reduce move brings each share its contributions, and a spread move sends the shares on to the others.
 """
 
 from __future__ import annotations
@@ -25,11 +25,11 @@ MANY = 1024  # boxes into which one target tile may be cut so that all its devic
 
 @dataclass(frozen=True)
 class Shares:
-    """Who reduces which boxes, when the contributions over the axes `pending` are brought together.
+    """Which device reduces which boxes, where contributions over the axes `pending` are combined.
 
     Each element is reduced by one device that needs it; by one that also contributes to it, if there is
     one. The devices that could do it share each box evenly. Along the axes of `batch` every position works
-    by itself; along `fresh` axes, which become partial, one position is given the value.
+    by itself; along `fresh` axes, which become partial, one position gets the value.
     """
 
     src: Holders
@@ -43,71 +43,68 @@ class Shares:
 
     def cells(self, tile: Tile) -> Iterator[tuple[Tile, Box]]:
         """Yield the source tiles that a target tile meets, with the common box."""
-        box = self.dst.tiling.tile_box(tile)
-        for other in self.src.tiling.over(box):
-            common = intersect(box, self.src.tiling.tile_box(other))
-            if common is not None:
-                yield other, common
+        return self.src.tiling.cells(self.dst.tiling.tile_box(tile))
 
     def reducers(self, source: Tile, target: Tile, like: int) -> list[int]:
         """Return the slots that share the reducing of one cell."""
         key = (source, target, self.dst.position(like, self.batch) if self.batch else 0)
         if key not in self._reducers:
-            giving = set(self.src.slots(source, self.batch, like))
-            able = self._nearest(self.dst.slots(target, self.batch, like), giving)
-            self._reducers[key] = [slot for slot in able if slot in giving] or self._some(able, source, target)
+            contributors = set(self.src.slots(source, self.batch, like))
+            candidates = self._nearest(self.dst.slots(target, self.batch, like), contributors)
+            both = [slot for slot in candidates if slot in contributors]
+            self._reducers[key] = both or self._choose(candidates, source, target)
         return self._reducers[key]
 
-    def _nearest(self, able: list[int], giving: set[int]) -> list[int]:
-        # One position along the fresh axes is given the value: one of those where the fewest devices lack it.
+    def _nearest(self, candidates: list[int], contributors: set[int]) -> list[int]:
+        # One position along the fresh axes gets the value: one of those where the fewest devices lack it.
         if not self.fresh or self.pending:
-            return able
-        lacking: dict[int, int] = {}
-        for slot in able:
+            return candidates
+        counts: dict[int, int] = {}
+        for slot in candidates:
             at = self.dst.position(slot, self.fresh)
-            lacking[at] = lacking.get(at, 0) + (slot not in giving)
-        least = min(lacking.values())
-        return [slot for slot in able if lacking[self.dst.position(slot, self.fresh)] == least]
+            counts[at] = counts.get(at, 0) + (slot not in contributors)
+        least = min(counts.values())
+        return [slot for slot in candidates if counts[self.dst.position(slot, self.fresh)] == least]
 
-    def _some(self, able: list[int], source: Tile, target: Tile) -> list[int]:
+    def _choose(self, candidates: list[int], source: Tile, target: Tile) -> list[int]:
         # No contributor needs the cell. All who do share it, unless that makes very many small boxes; then
-        # each is given cells of its own.
+        # each gets cells of its own.
         index, count = 0, 1
         for dim, span, part in zip(self.src.tiling.dims, self.dst.tiling.tile_box(target), source, strict=True):
             parts = dim.over(*span)
             index, count = index * len(parts) + part - parts.start, count * len(parts)
-        if count * len(able) <= MANY:
-            return able
-        if count >= len(able):
-            return [able[index % len(able)]]
-        return able[index * len(able) // count : (index + 1) * len(able) // count]
+        if count * len(candidates) <= MANY:
+            return candidates
+        if count >= len(candidates):
+            return [candidates[index % len(candidates)]]
+        return candidates[index * len(candidates) // count : (index + 1) * len(candidates) // count]
 
     @cached_property
     def _reducers(self) -> dict[tuple[Tile, Tile, int], list[int]]:
         return {}
 
-    def of(self, slot: int) -> Iterator[tuple[Tile, Box]]:
+    def boxes_to_reduce(self, slot: int) -> Iterator[tuple[Tile, Box]]:
         """Yield the boxes that a slot reduces, each with the source tile it lies in."""
         tile = self.dst.tile(slot)
         if tile is None:
             return
         for source, cell in self.cells(tile):
-            able = self.reducers(source, tile, slot)
-            if slot in able:
-                box = portion(cell, len(able), able.index(slot))
+            reducers = self.reducers(source, tile, slot)
+            if slot in reducers:
+                box = portion(cell, len(reducers), reducers.index(slot))
                 if box_size(box):
                     yield source, box
 
     def boxes_to_keep(self, slot: int) -> Iterator[Box]:
-        """Yield the boxes whose value a slot holds in the end; with fresh axes, it has identities elsewhere."""
+        """Yield the boxes whose value a slot holds at the end; with fresh axes, it has identities elsewhere."""
         tile = self.dst.tile(slot)
         if tile is None:
             return
         for source, cell in self.cells(tile):
-            able = self.reducers(source, tile, slot)
-            for index, other in enumerate(able):
-                if self.dst.position(other, self.fresh) == self.dst.position(slot, self.fresh):
-                    box = portion(cell, len(able), index)
+            reducers = self.reducers(source, tile, slot)
+            for index, reducer in enumerate(reducers):
+                if self.dst.position(reducer, self.fresh) == self.dst.position(slot, self.fresh):
+                    box = portion(cell, len(reducers), index)
                     if box_size(box):
                         yield box
 
@@ -116,8 +113,8 @@ class Shares:
 class DirectMove(Movement):
     """Every device receives exactly the boxes it lacks, each from one holder.
 
-    Along the axes of `batch`, on which both sides are partial, every position moves by itself. With
-    `shares`, a device needs only the boxes that it keeps the value of.
+    Along the axes of `batch`, on which both layouts are partial, every position moves by itself. With
+    `shares`, a device needs only the boxes whose value it keeps.
     """
 
     src: Holders
@@ -127,13 +124,13 @@ class DirectMove(Movement):
     phase = "direct"
 
     @property
-    def sides(self) -> tuple[Holders, Holders]:
-        """Who holds what travels, and who is to hold it."""
+    def holders(self) -> tuple[Holders, Holders]:
+        """The holders of what travels, and those who are to hold it."""
         return self.src, self.dst
 
     @property
     def batch_axes(self) -> tuple[Axis, ...]:
-        """The axes along which every position moves by itself, since both sides are partial."""
+        """The axes along which every position moves by itself, since both layouts are partial."""
         return self.batch
 
     @property
@@ -144,15 +141,15 @@ class DirectMove(Movement):
     def _own(self, slot: int) -> Iterator[Box]:
         own = self.src.box(slot)
         if own is not None:
-            commons = (intersect(need, own) for need in self._needs(slot))
+            commons = (intersect(target, own) for target in self._targets(slot))
             yield from (common for common in commons if common is not None)
 
     def incoming(self, slot: int) -> Iterator[Transfer[int]]:
         """Yield the transfers whose target is `slot`."""
         own = self.src.box(slot)
-        for need in self._needs(slot):
-            for tile in self.src.tiling.over(need):
-                for box in self._lacking(need, own, tile):
+        for target in self._targets(slot):
+            for tile, cell in self.src.tiling.cells(target):
+                for box in subtract(cell, own):
                     yield Transfer(self._source(tile, slot), slot, box)
 
     def outgoing(self, slot: int) -> Iterator[Transfer[int]]:
@@ -168,21 +165,20 @@ class DirectMove(Movement):
 
     def count_received(self, slot: int) -> int:
         """Return how many elements `slot` receives, without listing them."""
-        return sum(map(box_size, self._needs(slot))) - sum(map(box_size, self._own(slot)))
+        return sum(map(box_size, self._targets(slot))) - sum(map(box_size, self._own(slot)))
 
-    def _needs(self, slot: int) -> Iterable[Box]:
+    def _targets(self, slot: int) -> Iterable[Box]:
+        # The boxes that a slot is to have.
         if self.shares is not None:
             return self.shares.boxes_to_keep(slot)
-        held = self.dst.box(slot)
-        return () if held is None else (held,)
+        box = self.dst.box(slot)
+        return () if box is None else (box,)
 
-    def _boxes(self, tile: Tile, target: int) -> list[Box]:
-        own = self.src.box(target)
-        return [box for need in self._needs(target) for box in self._lacking(need, own, tile)]
-
-    def _lacking(self, need: Box, own: Box | None, tile: Tile) -> list[Box]:
-        common = intersect(need, self.src.tiling.tile_box(tile))
-        return [] if common is None else subtract(common, own)
+    def _boxes(self, tile: Tile, slot: int) -> list[Box]:
+        # What a slot is to have of a tile and does not have yet.
+        own, box = self.src.box(slot), self.src.tiling.tile_box(tile)
+        commons = (intersect(target, box) for target in self._targets(slot))
+        return [part for common in commons if common is not None for part in subtract(common, own)]
 
     @cached_property
     def is_symmetric(self) -> bool:
@@ -195,17 +191,17 @@ class DirectMove(Movement):
         )
 
     @cached_property
-    def apart(self) -> tuple[Axis, ...]:
-        """The axes along which every position moves by itself: `batch`, and those that neither side splits."""
+    def separate_axes(self) -> tuple[Axis, ...]:
+        """The axes along which every position moves by itself: `batch`, and those that neither layout splits."""
         if not self.src.is_on_common_mesh:
             return self.batch
         return (*self.batch, *common(self.src.layout.replicated_axes, self.dst.layout.replicated_axes))
 
     def _candidates(self, tile: Tile, slot: int) -> Iterator[int]:
         # Who may need something of a tile from the holder `slot`.
-        fixed = (*self.src.layout.replicated_axes, *self.batch) if self.is_symmetric else self.apart
-        for other in self._tiles_over(tile):
-            yield from self.dst.slots(other, fixed, slot)
+        axes = (*self.src.layout.replicated_axes, *self.batch) if self.is_symmetric else self.separate_axes
+        for target in self._tiles_over(tile):
+            yield from self.dst.slots(target, axes, slot)
 
     def _tiles_over(self, tile: Tile) -> Iterator[Tile]:
         box = self.src.tiling.tile_box(tile)
@@ -216,32 +212,30 @@ class DirectMove(Movement):
     def _source(self, tile: Tile, target: int) -> int:
         if self.is_symmetric:
             return self.src.sources(tile, target, ())[0]
-        key = (tile, self.dst.position(target, self.apart) if self.apart else 0)
-        if key not in self._assigned:
-            self._assigned[key] = self._assign(tile, target)
-        return self._assigned[key][target]
+        key = (tile, self.dst.position(target, self.separate_axes) if self.separate_axes else 0)
+        if key not in self._sources:
+            self._sources[key] = self._assign_sources(tile, target)
+        return self._sources[key][target]
 
     @cached_property
-    def _assigned(self) -> dict[tuple[Tile, int], dict[int, int]]:
+    def _sources(self) -> dict[tuple[Tile, int], dict[int, int]]:
         return {}
 
-    def _assign(self, tile: Tile, like: int) -> dict[int, int]:
+    def _assign_sources(self, tile: Tile, like: int) -> dict[int, int]:
         # Each target takes from its nearest holder while that has sent less than its fair share, and from
         # the least loaded one otherwise: no holder ends more than one transfer above the fair share.
-        targets = {}
-        for target in self._candidates(tile, like):
-            if size := sum(map(box_size, self._boxes(tile, target))):
-                targets[target] = size
-        holders = self.src.slots(tile, self.apart, like)
-        fair = sum(targets.values()) / len(holders)
+        candidates = self._candidates(tile, like)
+        sizes = {slot: size for slot in candidates if (size := sum(map(box_size, self._boxes(tile, slot))))}
+        holders = self.src.slots(tile, self.separate_axes, like)
+        fair = sum(sizes.values()) / len(holders)
         loads = dict.fromkeys(holders, 0)
         least = [(0, i, holder) for i, holder in enumerate(holders)]
-        out = {}
-        for target, size in sorted(targets.items()):
+        out: dict[int, int] = {}
+        for target, size in sorted(sizes.items()):
             source = self.src.sources(tile, target, ())[0]
             if loads[source] >= fair:
                 load, i, source = heappop(least)
-                while load != loads[source]:  # an old entry: the holder has been given more since
+                while load != loads[source]:  # an old entry: the holder has got more to send since
                     heappush(least, (loads[source], i, source))
                     load, i, source = heappop(least)
                 heappush(least, (load + size, i, source))
@@ -252,7 +246,7 @@ class DirectMove(Movement):
 
 @dataclass(frozen=True)
 class LocalMove(DirectMove):
-    """Every device makes its new shard of its old one, and nothing travels."""
+    """Every device makes its new shard from its old one, and nothing travels."""
 
     def incoming(self, slot: int) -> Iterator[Transfer[int]]:
         """Yield nothing."""
@@ -271,18 +265,18 @@ class ReduceMove(Movement):
     phase = "reduce"
 
     @property
-    def sides(self) -> tuple[Holders, Holders]:
-        """Who holds what travels, and who is to hold it."""
+    def holders(self) -> tuple[Holders, Holders]:
+        """The holders of what travels, and those who are to hold it."""
         return self.shares.src, self.shares.dst
 
     @property
     def batch_axes(self) -> tuple[Axis, ...]:
-        """The axes along which every position moves by itself, since both sides are partial."""
+        """The axes along which every position moves by itself, since both layouts are partial."""
         return self.shares.batch
 
     def boxes_to_reduce(self, slot: int) -> Iterator[tuple[Tile, Box]]:
         """Yield the boxes that a slot reduces, each with the source tile it lies in."""
-        return self.shares.of(slot)
+        return self.shares.boxes_to_reduce(slot)
 
     def contributions(self, slot: int) -> Iterator[tuple[list[int], Box]]:
         """Yield the boxes that a slot reduces, each with the slots that contribute to it."""
@@ -305,38 +299,35 @@ class ReduceMove(Movement):
         tile = shares.src.tile(slot)
         if tile is None:
             return
-        for target in shares.dst.tiling.over(shares.src.tiling.tile_box(tile)):
-            cell = intersect(shares.src.tiling.tile_box(tile), shares.dst.tiling.tile_box(target))
-            if cell is None:
-                continue
-            able = shares.reducers(tile, target, slot)
-            for index, other in enumerate(able):
-                box = portion(cell, len(able), index)
-                if other != slot and box_size(box) and slot in shares.src.sources(tile, other, shares.pending):
-                    yield Transfer(slot, other, box)
+        for target, cell in shares.dst.tiling.cells(shares.src.tiling.tile_box(tile)):
+            reducers = shares.reducers(tile, target, slot)
+            for index, reducer in enumerate(reducers):
+                box = portion(cell, len(reducers), index)
+                if reducer != slot and box_size(box) and slot in shares.src.sources(tile, reducer, shares.pending):
+                    yield Transfer(slot, reducer, box)
 
     def reductions(self, target: int) -> Iterator[Reduction]:
         """Yield what a slot reduces."""
-        src, dst = self.sides
+        src, dst = self.holders
         for sources, box in self.contributions(dst.number(target)):
             yield Reduction(tuple(map(src.index, sources)), target, box)
 
 
 @dataclass(frozen=True)
 class SpreadMove(Movement):
-    """Every share is handed on to the other devices that need it."""
+    """Every share is sent on to the other devices that need it."""
 
     shares: Shares
     phase = "spread"
 
     @property
-    def sides(self) -> tuple[Holders, Holders]:
-        """Who holds what travels, and who is to hold it."""
+    def holders(self) -> tuple[Holders, Holders]:
+        """The holders of what travels, and those who are to hold it."""
         return self.shares.dst, self.shares.dst
 
     @property
     def batch_axes(self) -> tuple[Axis, ...]:
-        """The axes along which every position moves by itself, since both sides are partial."""
+        """The axes along which every position moves by itself, since both layouts are partial."""
         return self.shares.batch
 
     def incoming(self, slot: int) -> Iterator[Transfer[int]]:
@@ -346,11 +337,11 @@ class SpreadMove(Movement):
         if tile is None:
             return
         for source, cell in shares.cells(tile):
-            able = shares.reducers(source, tile, slot)
-            for index, other in enumerate(able):
-                box = portion(cell, len(able), index)
-                if other != slot and box_size(box) and self._alike(slot, other):
-                    yield Transfer(other, slot, box)
+            reducers = shares.reducers(source, tile, slot)
+            for index, reducer in enumerate(reducers):
+                box = portion(cell, len(reducers), index)
+                if reducer != slot and box_size(box) and self._is_alike(slot, reducer):
+                    yield Transfer(reducer, slot, box)
 
     def outgoing(self, slot: int) -> Iterator[Transfer[int]]:
         """Yield the transfers whose source is `slot`."""
@@ -358,13 +349,13 @@ class SpreadMove(Movement):
         tile = shares.dst.tile(slot)
         if tile is None:
             return
-        others = shares.dst.slots(tile, shares.batch, slot)
-        for _, box in shares.of(slot):
-            for other in others:
-                if other != slot and self._alike(slot, other):
-                    yield Transfer(slot, other, box)
+        targets = shares.dst.slots(tile, shares.batch, slot)
+        for _, box in shares.boxes_to_reduce(slot):
+            for target in targets:
+                if target != slot and self._is_alike(slot, target):
+                    yield Transfer(slot, target, box)
 
-    def _alike(self, slot: int, other: int) -> bool:
+    def _is_alike(self, slot: int, other: int) -> bool:
         fresh, dst = self.shares.fresh, self.shares.dst
         return not fresh or dst.position(slot, fresh) == dst.position(other, fresh)
 

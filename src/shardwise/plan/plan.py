@@ -24,8 +24,8 @@ from shardwise.plan.bound import lower_bound
 from shardwise.plan.cost import Link, Links
 from shardwise.plan.explain import Explanation, explain_plan
 from shardwise.plan.search import Search
-from shardwise.plan.steps import COUNTED, Bytes, Ground, Step
-from shardwise.plan.transfer import Slot, Transfer
+from shardwise.plan.steps import COUNTED, Bytes, Slots, Step
+from shardwise.plan.transfer import DeviceName, Transfer
 
 MOST_BYTES = 2**62  # of a tensor, so that what a device sends and receives can be counted
 STAGING = 64 * 2**20  # bytes that a device may use beside its shards, unless told otherwise
@@ -49,7 +49,7 @@ class Plan(Drawable, Tabular):
     >>> plan.traffic()[0]
     array([      0, 2097152, 2097152, 2097152,       0,       0,       0,
                  0])
-    >>> [way.name for way in plan.explain().alternatives]
+    >>> [alternative.name for alternative in plan.explain().alternatives]
     ['gather, then slice', 'axis by axis', 'one direct exchange']
     """
 
@@ -59,7 +59,7 @@ class Plan(Drawable, Tabular):
     dtype: np.dtype
     links: Links
     memory_limit: int
-    # What follows is worked out from what stands above, so it need not be compared.
+    # What follows is computed from the fields above, so it need not be compared.
     steps: tuple[Step, ...] = field(compare=False)
     search: Search = field(repr=False, compare=False)
 
@@ -68,44 +68,43 @@ class Plan(Drawable, Tabular):
     @property
     def received(self) -> Bytes:
         """The bytes that each device receives."""
-        return self._sum("received")
+        return self._add_up([step.received for step in self.steps if not step.is_local])
 
     @property
     def sent(self) -> Bytes:
         """The bytes that each device sends."""
-        return self._sum("sent")
+        return self._add_up([step.sent for step in self.steps if not step.is_local])
 
     @property
     def lower_bound(self) -> Bytes:
         """The bytes that each device must receive under any plan."""
         return lower_bound(self.search)
 
-    def _sum(self, which: str) -> Bytes:
-        parts: list[Bytes] = [getattr(step, which) for step in self.steps if not step.is_local]
-        ground = self.search.ground
+    def _add_up(self, parts: Sequence[Bytes]) -> Bytes:
+        slots = self.search.slots
         return Bytes(
-            ground,
+            slots,
             lambda slot: sum(part.count(slot) for part in parts),
-            lambda: sum((part.each for part in parts), np.zeros(ground.count, dtype=np.int64)),
+            lambda: sum((part.each for part in parts), np.zeros(slots.count, dtype=np.int64)),
         )
 
-    def transfers(self, device: Slot) -> list[list[Transfer]]:
+    def transfers(self, device: DeviceName) -> list[list[Transfer[DeviceName]]]:
         """Return, step by step, the transfers that concern one device."""
         return [step.transfers(device) for step in self.steps]
 
     def traffic(self) -> np.ndarray:
         """Return the bytes from each device (row) to each device (column); for meshes small enough to print."""
-        ground = self.search.ground
-        if ground.count > COUNTED:
-            raise PlanError(f"a traffic matrix of {ground.count} devices is too large; ask transfers(device) of some.")
-        out = np.zeros((ground.count, ground.count), dtype=np.int64)
+        slots = self.search.slots
+        if slots.count > COUNTED:
+            raise PlanError(f"a traffic matrix of {slots.count} devices is too large; ask transfers(device) of some.")
+        out = np.zeros((slots.count, slots.count), dtype=np.int64)
         for step in self.steps:
             moves = step.moves[:: -1 if step.reverses else 1]
-            for slot in range(ground.count):
+            for slot in range(slots.count):
                 for move, transfers in zip(moves, step.rounds(slot), strict=True):
                     for transfer in transfers:
-                        if transfer.target == ground.name(slot):
-                            out[ground.slot(transfer.source), slot] += transfer.size * step.width(move)
+                        if transfer.target == slots.name(slot):
+                            out[slots.find(transfer.source), slot] += transfer.size * step.width(move)
         return out
 
     # -- cost --------------------------------------------------------------------------------------
@@ -118,7 +117,7 @@ class Plan(Drawable, Tabular):
     @property
     def estimate(self) -> int:
         """The bytes between all devices as the cost model sees them; `received.total` counts them."""
-        return int(sum(sum(step.estimates) for step in self.steps) * self.search.ground.count)
+        return int(sum(sum(step.estimates) for step in self.steps) * self.search.slots.count)
 
     @property
     def staging_bytes(self) -> int:
@@ -205,14 +204,14 @@ def _stageable(steps: list[Step], limit: int) -> list[Step]:
 
 
 def _search(src: Layout, dst: Layout, shape: Shape, dtype: np.dtype, links: Links) -> Search:
-    rounds = src.reduce_op in (ReduceOp.SUM, ReduceOp.AVG, ReduceOp.PROD)
-    wide = accumulator(dtype).itemsize if rounds else dtype.itemsize
+    is_rounded = src.reduce_op in (ReduceOp.SUM, ReduceOp.AVG, ReduceOp.PROD)
+    wide = accumulator(dtype).itemsize if is_rounded else dtype.itemsize
     if src.mesh is dst.mesh:
-        return Search(src, dst, shape, dtype.itemsize, links, Ground(src.mesh.num_devices), wide=wide)
-    same = align_layout(dst, src.mesh)
-    if same is not None:
-        return Search(src, same, shape, dtype.itemsize, links, Ground(src.mesh.num_devices, src.mesh), wide=wide)
-    names = tuple(dict.fromkeys((*src.mesh.devices, *dst.mesh.devices)))
-    slot = {device: i for i, device in enumerate(names)}
+        return Search(src, dst, shape, dtype.itemsize, links, Slots(src.mesh.num_devices), wide=wide)
+    aligned = align_layout(dst, src.mesh)
+    if aligned is not None:
+        return Search(src, aligned, shape, dtype.itemsize, links, Slots(src.mesh.num_devices, src.mesh), wide=wide)
+    devices = tuple(dict.fromkeys((*src.mesh.devices, *dst.mesh.devices)))
+    slot = {device: i for i, device in enumerate(devices)}
     numbers = tuple(slot[d] for d in src.mesh.devices), tuple(slot[d] for d in dst.mesh.devices)
-    return Search(src, dst, shape, dtype.itemsize, links, Ground(len(names), names), numbers, wide)
+    return Search(src, dst, shape, dtype.itemsize, links, Slots(len(devices), devices), numbers, wide)

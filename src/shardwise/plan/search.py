@@ -17,21 +17,21 @@ from shardwise.plan.holders import Holders
 from shardwise.plan.kinds import Change, Kind, change_of, is_nested, remainder
 from shardwise.plan.least import Option, least
 from shardwise.plan.moves import DirectMove, Move, ReduceMove, Shares, SpreadMove
-from shardwise.plan.steps import Ground, State, Step
+from shardwise.plan.steps import Slots, State, Step
 
 EXACT = 64  # devices up to which the totals of options are counted cell by cell rather than estimated
 
 
 @dataclass(frozen=True)
 class Search:
-    """The transition to plan: both layouts, on one mesh or each on its own, and what links them."""
+    """The transition to plan: both layouts, on one mesh or each on its own, and the links between devices."""
 
     src: Layout
     dst: Layout
     shape: Shape
     itemsize: int
     links: Links
-    ground: Ground
+    slots: Slots
     numbers: tuple[tuple[int, ...], tuple[int, ...]] | None = None  # slots of either mesh, where they differ
     wide: int = 0  # bytes of an element of the dtype that is added up in, if that is another
 
@@ -54,7 +54,7 @@ class Search:
         hops = [i for i, step in enumerate(steps) if any(move.reduces for move in step.moves)]
         if len(hops) < 2 or self.wide in (0, self.itemsize):
             return steps
-        out = []
+        out: list[Step] = []
         for i, step in enumerate(steps):
             widths = [self.wide if hops[0] < k <= hops[-1] else self.itemsize for k in (i, i + 1)]
             step = replace(step, widths=(widths[0], widths[1]))
@@ -67,22 +67,20 @@ class Search:
 
     def direct(self, src: Layout, dst: Layout) -> list[Step]:
         """Return the steps of one transition in as few rounds as it needs."""
-        ways = [(option, self._steps(src, dst, option)) for option in self.options(src, dst)]
-        if len(ways) == 1:
-            return ways[0][1]
-        return min(ways, key=lambda way: (self._total(src, dst, *way), len(way[1])))[1]
+        candidates = [(option, self._steps(src, dst, option)) for option in self.options(src, dst)]
+        if len(candidates) == 1:
+            return candidates[0][1]
+        return min(candidates, key=lambda candidate: (self._total(src, dst, *candidate), len(candidate[1])))[1]
 
     def options(self, src: Layout, dst: Layout) -> Iterator[Option]:
         """Yield the ways to treat the partial axes of a transition."""
-        kept = common(src.partial, dst.partial) if src.reduce_op is dst.reduce_op and self.numbers is None else ()
-        keep = Option(without(src.partial, kept), without(dst.partial, kept), kept)
+        batch = common(src.partial, dst.partial) if src.reduce_op is dst.reduce_op and self.numbers is None else ()
         # The mean of equal copies is the copy: an average becomes pending along an axis by replicating, and
         # has no identity element that could stand elsewhere.
-        average = dst.reduce_op is ReduceOp.AVG
-        if average:
-            keep = replace(keep, fresh=())
-        options = [keep]
-        if kept and not average and not (not keep.pending and not keep.fresh and self._is_local(src, dst)):
+        is_average = dst.reduce_op is ReduceOp.AVG
+        first = Option(without(src.partial, batch), () if is_average else without(dst.partial, batch), batch)
+        options = [first]
+        if batch and not is_average and (first.pending or first.fresh or not self._is_local(src, dst)):
             options.append(Option(src.partial, dst.partial, ()))
         for option in options:
             yield option
@@ -100,7 +98,7 @@ class Search:
         steps = [self._step("slice", (), src, start)] if start is not src else []
         a, b = self.holders(start, 0), self.holders(end, 1)
         shares = Shares(a, b, option.pending, option.fresh, option.batch)
-        steps += self._reduce(start, end, shares) if option.pending else self._bring_and_fill(start, end, shares)
+        steps += self._reduce(start, end, shares) if option.pending else self._move_and_fill(start, end, shares)
         return steps + (self._move_boxes(end, dst, dst.partial, after=True) if end is not dst else [])
 
     def _move_boxes(self, src: Layout, dst: Layout, batch: tuple[Axis, ...], after: bool = False) -> list[Step]:
@@ -115,8 +113,7 @@ class Search:
             return [self._step(change.kind, change.axes, src, dst)]
         first = change.start(src)
         steps = [self._step("slice", _added_axes(src, first), src, first)] if first is not src else []
-        which = 1 if after else 0
-        a, b = self.holders(first, which), self.holders(dst, 1)
+        a, b = self.holders(first, 1 if after else 0), self.holders(dst, 1)
         estimate = volume(b) * (1 - fraction_in_place(first, dst, self.shape))
         return [
             *steps,
@@ -139,22 +136,20 @@ class Search:
         elif len(moves) == 1:
             steps = [self._step("reduce_scatter", over, src, last, *zip(*moves, strict=True))]
         else:
-            one, two = ((move,) for move, _ in moves), ((estimate,) for _, estimate in moves)
-            (reduce, spread), (first, second) = one, two
             steps = [
-                self._step("reduce_scatter", over, src, shares, reduce, first),
-                self._step("all_gather", targets, shares, last, spread, second),
+                self._step("reduce_scatter", over, src, shares, (ReduceMove(shares),), (reduce_bytes,)),
+                self._step("all_gather", targets, shares, last, (SpreadMove(shares),), (spread_bytes,)),
             ]
         return [*steps, self._fill(last, dst, shares)] if shares.fresh else steps
 
-    def _bring_and_fill(self, src: Layout, dst: Layout, shares: Shares) -> list[Step]:
+    def _move_and_fill(self, src: Layout, dst: Layout, shares: Shares) -> list[Step]:
         # Nothing to reduce: bring each device the boxes it keeps, then put identities elsewhere.
         if self.numbers is None:
             change = change_of(src, dst, self.shape)
             if change.kind in (None, "slice", "fill") or _stays(src, dst, self.shape):
                 return [self._fill(src, dst, shares)]
-            clean = change.kind == "all_gather" and is_disjoint(change.axes, shares.fresh)
-            kind: Kind = "all_gather" if clean else "exchange"
+            is_gather = change.kind == "all_gather" and is_disjoint(change.axes, shares.fresh)
+            kind: Kind = "all_gather" if is_gather else "exchange"
             axes = change.axes
         else:
             kind, axes = "exchange", ()
@@ -170,34 +165,34 @@ class Search:
     @property
     def is_crowded(self) -> bool:
         """Whether two meshes meet of which one has a device in several slots."""
-        return self.numbers is not None and any(len(set(some)) < len(some) for some in self.numbers)
+        return self.numbers is not None and any(len(set(slots)) < len(slots) for slots in self.numbers)
 
     def crowds(self) -> Iterator[list[Step]]:
-        """Yield the candidates where a device stands in several slots: to resolve where a value is comes first."""
+        """Yield the candidates where a device stands in several slots, first the one that reduces on the source."""
         src, dst, resolved = self.src, self.dst, self.src.resolved()
         if resolved is not src:
             yield [*self._crowd_steps(src, resolved, 0, 0), *self._crowd_steps(resolved, dst, 0, 1)]
         yield self._crowd_steps(src, dst, 0, 1)
 
     def crowd(self, src: Layout, dst: Layout) -> Crowd:
-        """Return who gives and takes what between the two meshes, halos left out where there are reductions."""
+        """Return which devices give and take what between the two meshes, without halos where there are reductions."""
         fresh = () if dst.reduce_op is ReduceOp.AVG else dst.partial
         if src.partial or fresh:
             src, dst = src.without_halo(), dst.without_halo()
         return Crowd(self.holders(src, 0), self.holders(dst, 1), src.partial, fresh)
 
-    def _crowd_steps(self, src: Layout, dst: Layout, *which: int) -> list[Step]:
+    def _crowd_steps(self, src: Layout, dst: Layout, *meshes: int) -> list[Step]:
         fresh = () if dst.reduce_op is ReduceOp.AVG else dst.partial
         if not src.partial and not fresh:
-            crowd = Crowd(self.holders(src, which[0]), self.holders(dst, which[1]))
+            crowd = Crowd(self.holders(src, meshes[0]), self.holders(dst, meshes[1]))
             return [self._crowd_step("exchange", (), src, dst, CrowdMove(crowd, "direct"))]
         start, end = src.without_halo(), dst.without_halo()
         steps = [self._step("slice", (), src, start)] if start is not src else []
-        crowd = Crowd(self.holders(start, which[0]), self.holders(end, which[1]), src.partial, fresh)
+        crowd = Crowd(self.holders(start, meshes[0]), self.holders(end, meshes[1]), src.partial, fresh)
         last = crowd if fresh else end
         if not src.partial:
             steps.append(self._crowd_step("exchange", (), start, crowd, CrowdMove(crowd, "direct")))
-        elif not crowd.work.spread:
+        elif not crowd.assignment.spread:
             steps.append(self._crowd_step("reduce_scatter", src.partial, start, last, CrowdMove(crowd, "reduce")))
         else:
             steps.append(self._crowd_step("reduce_scatter", src.partial, start, crowd, CrowdMove(crowd, "reduce")))
@@ -211,7 +206,7 @@ class Search:
             return steps
         if change.kind in ("slice", "fill"):
             return [*steps, self._step(change.kind, change.axes, end, dst)]
-        halo = Crowd(self.holders(end, which[1]), self.holders(dst, which[1]), batch=dst.partial)
+        halo = Crowd(self.holders(end, meshes[1]), self.holders(dst, meshes[1]), batch=dst.partial)
         return [*steps, self._crowd_step(change.kind, change.axes, end, dst, CrowdMove(halo, "direct"))]
 
     def _crowd_step(self, kind: Kind, axes: Sequence[Axis], before: State, after: State, move: CrowdMove) -> Step:
@@ -219,9 +214,9 @@ class Search:
 
     # -- pieces ------------------------------------------------------------------------------------
 
-    def holders(self, layout: Layout, which: int) -> Holders:
+    def holders(self, layout: Layout, mesh: int) -> Holders:
         """Return who holds what under a layout of the source mesh (0) or the target mesh (1)."""
-        return Holders(layout, self.shape, () if self.numbers is None else self.numbers[which])
+        return Holders(layout, self.shape, () if self.numbers is None else self.numbers[mesh])
 
     def _step(
         self,
@@ -233,17 +228,17 @@ class Search:
         estimates: tuple[float, ...] = (),
     ) -> Step:
         axes, bytes_ = tuple(axes), tuple(e * self.itemsize for e in estimates)
-        return Step(kind, axes, before, after, self.ground, self.itemsize, moves, bytes_, self._time(axes, bytes_))
+        return Step(kind, axes, before, after, self.slots, self.itemsize, moves, bytes_, self._time(axes, bytes_))
 
     def _time(self, axes: Sequence[Axis], each: Sequence[float]) -> float:
         if not each:
             return 0
         levels = self.links.on(self.src.mesh, axes) if self.numbers is None else []
-        return sum(move_time(levels or [(self.ground.count, self.links.default)], size) for size in each)
+        return sum(move_time(levels or [(self.slots.count, self.links.default)], size) for size in each)
 
     def _total(self, src: Layout, dst: Layout, option: Option, steps: list[Step]) -> float:
-        if self.ground.count > EXACT:
-            return sum(sum(step.estimates) for step in steps) * self.ground.count
+        if self.slots.count > EXACT:
+            return sum(sum(step.estimates) for step in steps) * self.slots.count
         return least(self.holders(src.without_halo(), 0), self.holders(dst.without_halo(), 1), option)
 
 
@@ -275,7 +270,8 @@ def _stays(src: Layout, dst: Layout, shape: Shape) -> bool:
     # disagrees about an element, and no copies are to be made.
     if not is_disjoint(dst.replicated_axes, src.sharded_axes):
         return False
-    old, new = [], []
+    old: list[Axis] = []
+    new: list[Axis] = []
     for before, after, s, d in zip(src.dims, dst.dims, src.tiling(shape).dims, dst.tiling(shape).dims, strict=True):
         same = 0
         while same < min(len(before.axes), len(after.axes)) and before.axes[same] == after.axes[same]:
@@ -295,7 +291,7 @@ def _rounds(steps: Sequence[Step]) -> int:
 
 
 def chains(search: Search) -> Iterator[list[Layout]]:
-    """Yield the sequences of layouts worth a look beside the direct way: level by level of the links."""
+    """Yield the sequences of layouts to consider beside the direct transition: level by level of the links."""
     src, dst, shape = search.src, search.dst, search.shape
     if not search.links.axes or src.has_halo or dst.has_halo:
         return
@@ -322,7 +318,7 @@ def _gathers(search: Search, src: Layout, dst: Layout) -> Iterator[Layout]:
     # Gather one level at a time, the slowest of those that are minor in their dim first.
     layout = src
     while layout is not dst:
-        ends = {}
+        ends: dict[Axis, tuple[int, tuple[Axis, ...]]] = {}
         for dim, (old, new) in enumerate(zip(layout.dims, dst.dims, strict=True)):
             rest = remainder(old.axes, new.axes)
             if rest:

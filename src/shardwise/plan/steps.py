@@ -21,7 +21,7 @@ from shardwise.plan.holders import Holders
 from shardwise.plan.kinds import Kind
 from shardwise.plan.movement import Movement
 from shardwise.plan.moves import MANY, Move, Shares
-from shardwise.plan.transfer import Slot, Transfer, grain_of, pieces, portion
+from shardwise.plan.transfer import DeviceName, Transfer, grain_of, pieces, portion
 
 State = Layout | Shares | Crowd  # between reducing and spreading, devices hold shares rather than a layout
 COUNTED = 4096  # devices up to which bytes are counted for people; above, those of the cost model are shown
@@ -42,39 +42,39 @@ ADJOINTS: dict[Kind, Kind] = {
 
 
 @dataclass(frozen=True)
-class Ground:
-    """Which devices take part: slots 0 to `count` - 1, known by index or, where two meshes meet, by device."""
+class Slots:
+    """The devices that take part, as slots 0 to `count` - 1; outside they go by index or, between meshes, by device."""
 
     count: int
     devices: DeviceMesh | tuple[Device, ...] | None = None
 
-    def name(self, slot: int) -> Slot:
-        """Return how a slot is known outside: its index, or its device."""
+    def name(self, slot: int) -> DeviceName:
+        """Return what a slot is called outside: its index, or its device."""
         if self.devices is None:
             return slot
         return self.devices[slot] if isinstance(self.devices, tuple) else self.devices.device(slot)
 
-    def slot(self, device: Slot) -> int:
+    def find(self, device: DeviceName) -> int:
         """Return the slot of a device index, or of a device where two meshes meet."""
         if self.devices is None:
             slot = as_int(device)
             if slot is None or not 0 <= slot < self.count:
                 raise PlanError(f"the plan has devices 0 to {self.count - 1}, got {device!r}.")
             return slot
-        found = self._slot_of(device) if isinstance(device, Device) else None
-        if found is None:
-            some = ", ".join(repr(self.name(slot)) for slot in range(min(4, self.count)))
+        slot = self._slot_of(device) if isinstance(device, Device) else None
+        if slot is None:
+            names = ", ".join(repr(self.name(first)) for first in range(min(4, self.count)))
             raise PlanError(
                 f"this plan goes between two meshes, where a device is given as a Device, got {device!r}.\n"
-                f"  devices: {some}{', ...' if self.count > 4 else ''}"
+                f"  devices: {names}{', ...' if self.count > 4 else ''}"
             )
-        return found
+        return slot
 
     def _slot_of(self, device: Device) -> int | None:
         return index_of(self.devices, device) if isinstance(self.devices, DeviceMesh) else self._slots.get(device)
 
     @cached_property
-    def _slots(self) -> dict[Slot, int]:
+    def _slots(self) -> dict[DeviceName, int]:
         return {self.name(slot): slot for slot in range(self.count)}
 
 
@@ -92,21 +92,21 @@ class Bytes:
     (8, array([7, 7, 8, 8]), 8, 7.5, 30)
     """
 
-    ground: Ground
+    slots: Slots
     count: Callable[[int], int]
-    every: Callable[[], np.ndarray] | None = None
-    whole: Callable[[], int] | None = None
+    count_each: Callable[[], np.ndarray] | None = None
+    count_total: Callable[[], int] | None = None
 
-    def of(self, device: Slot) -> int:
+    def of(self, device: DeviceName) -> int:
         """Return the bytes of one device, given as its index (or as a Device where two meshes meet)."""
-        return int(self.count(self.ground.slot(device)))
+        return int(self.count(self.slots.find(device)))
 
     @cached_property
     def each(self) -> np.ndarray:
         """The bytes of every slot."""
-        if self.every is not None:
-            return self.every()
-        return np.array([self.count(slot) for slot in range(self.ground.count)], dtype=np.int64)
+        if self.count_each is not None:
+            return self.count_each()
+        return np.array([self.count(slot) for slot in range(self.slots.count)], dtype=np.int64)
 
     @property
     def max(self) -> int:
@@ -116,12 +116,12 @@ class Bytes:
     @property
     def mean(self) -> float:
         """The mean over all devices."""
-        return self.total / self.ground.count
+        return self.total / self.slots.count
 
     @property
     def total(self) -> int:
         """The sum over all devices."""
-        return add_bytes(self.each) if self.whole is None else self.whole()
+        return add_bytes(self.each) if self.count_total is None else self.count_total()
 
     def __repr__(self) -> str:
         return f"Bytes(max={self.max}, mean={self.mean:.1f}, total={self.total})"
@@ -166,7 +166,7 @@ class Step:
     axes: tuple[Axis, ...]
     before: State
     after: State
-    ground: Ground
+    slots: Slots
     itemsize: int
     moves: tuple[Move, ...] = ()
     estimates: tuple[float, ...] = ()
@@ -179,16 +179,16 @@ class Step:
     widths: tuple[int, int] | None = None  # bytes of an element before and after, if sums are carried in a wider dtype
 
     def width(self, move: Movement) -> int:
-        """Return the bytes of an element that travels in one of the moves: what is handed on has been reduced."""
+        """Return the bytes of an element that travels in one of the moves: what is sent on has been reduced."""
         return self.itemsize if self.widths is None else self.widths[move.spreads]
 
     @property
     def _widest(self) -> int:
         return self.itemsize if self.widths is None else max(self.widths)
 
-    def kept(self, device: Slot) -> list[Box] | None:
+    def kept(self, device: DeviceName) -> list[Box] | None:
         """Return the boxes whose value a device keeps in a fill; it has identities elsewhere. None is all."""
-        return None if self.shares is None else list(self.shares.boxes_to_keep(self.ground.slot(device)))
+        return None if self.shares is None else list(self.shares.boxes_to_keep(self.slots.find(device)))
 
     @property
     def is_local(self) -> bool:
@@ -196,60 +196,60 @@ class Step:
         return not self.moves
 
     @property
-    def groups(self) -> list[tuple[Slot, ...]]:
+    def groups(self) -> list[tuple[DeviceName, ...]]:
         """The groups of devices that talk to each other."""
         if self.is_local:
             return []
-        if isinstance(self.ground.devices, tuple):  # two meshes meet, whose axes say nothing about each other
-            return [self.ground.devices]
+        if isinstance(self.slots.devices, tuple):  # two meshes meet, whose axes say nothing about each other
+            return [self.slots.devices]
         mesh = (self.before if isinstance(self.before, Layout) else self.before.src.layout).mesh
-        return [tuple(map(self.ground.name, group)) for group in mesh.groups([str(a) for a in self.axes])]
+        return [tuple(map(self.slots.name, group)) for group in mesh.groups([str(a) for a in self.axes])]
 
     @property
     def received(self) -> Bytes:
         """The bytes that each device receives."""
-        return Bytes(self.ground, lambda slot: self._bytes(slot, not self.reverses), self._every)
+        return Bytes(self.slots, lambda slot: self._count_bytes(slot, not self.reverses), self._count_each)
 
     @property
     def sent(self) -> Bytes:
         """The bytes that each device sends."""
-        return Bytes(self.ground, lambda slot: self._bytes(slot, self.reverses))
+        return Bytes(self.slots, lambda slot: self._count_bytes(slot, self.reverses))
 
-    def _bytes(self, slot: int, inward: bool) -> int:
+    def _count_bytes(self, slot: int, inward: bool) -> int:
         total = 0
         for move in self.moves:
             count = move.count_received(slot) if inward else sum(box_size(t.box) for t in move.outgoing(slot))
             total += count * self.width(move)
         return total
 
-    def _every(self) -> np.ndarray:
-        out = np.zeros(self.ground.count, dtype=np.int64)
+    def _count_each(self) -> np.ndarray:
+        out = np.zeros(self.slots.count, dtype=np.int64)
         for move in self.moves:
-            counted = None if self.reverses else _missing(move)
-            if counted is not None:
-                out += counted * self.width(move)
+            src, dst = move.holders
+            if not self.reverses and move.is_counted and src.is_on_common_mesh and dst.is_on_common_mesh:
+                out += count_missing(src, dst) * self.width(move)
             else:
-                one = replace(self, moves=(move,))
-                out += np.array([one._bytes(s, not self.reverses) for s in range(self.ground.count)], dtype=np.int64)
+                step = replace(self, moves=(move,))
+                sizes = [step._count_bytes(slot, not self.reverses) for slot in range(self.slots.count)]
+                out += np.array(sizes, dtype=np.int64)
         return out
 
-    def transfers(self, device: Slot, chunk: int | None = None) -> list[Transfer]:
+    def transfers(self, device: DeviceName, chunk: int | None = None) -> list[Transfer[DeviceName]]:
         """Return the transfers that concern one device; with `chunk`, those of one of its `chunks` only."""
-        slot = self.ground.slot(device)
-        return [t for moved in self.rounds(slot) for t in self._chunk(moved, chunk)]
+        slot = self.slots.find(device)
+        return [t for transfers in self.rounds(slot) for t in self._chunk(transfers, chunk)]
 
-    def rounds(self, slot: int) -> Iterator[list[Transfer]]:
+    def rounds(self, slot: int) -> Iterator[list[Transfer[DeviceName]]]:
         """Yield, per round, the transfers that concern one slot: what it receives, then what it sends."""
         for move in self.moves[:: -1 if self.reverses else 1]:
-            found = [*move.incoming(slot), *move.outgoing(slot)]
-            yield [self._name(t) for t in found]
+            yield [self._name(transfer) for transfer in (*move.incoming(slot), *move.outgoing(slot))]
 
-    def _name(self, transfer: Transfer[int]) -> Transfer:
-        source, target = map(self.ground.name, transfer[:2])
+    def _name(self, transfer: Transfer[int]) -> Transfer[DeviceName]:
+        source, target = map(self.slots.name, transfer[:2])
         return Transfer(target, source, transfer.box) if self.reverses else Transfer(source, target, transfer.box)
 
-    def _chunk(self, moved: list[Transfer], chunk: int | None) -> Iterator[Transfer]:
-        for transfer in moved:
+    def _chunk(self, transfers: list[Transfer[DeviceName]], chunk: int | None) -> Iterator[Transfer[DeviceName]]:
+        for transfer in transfers:
             if chunk is None or self.grain is None:
                 if not chunk:
                     yield transfer
@@ -267,11 +267,11 @@ class Step:
         if self.is_local:
             return self
         largest, peers = self._reach
-        need = prod(largest) * peers * self._widest
-        if need <= limit:
-            return replace(self, staging_bytes=need)
+        size = prod(largest) * peers * self._widest
+        if size <= limit:
+            return replace(self, staging_bytes=size)
         grain = grain_of(largest, limit // (peers * self._widest))
-        chunks = prod(-(-size // most) for size, most in zip(largest, grain, strict=True))
+        chunks = prod(-(-length // most) for length, most in zip(largest, grain, strict=True))
         return replace(self, staging_bytes=prod(grain) * peers * self._widest, grain=grain, chunks=chunks)
 
     @property
@@ -290,7 +290,7 @@ class Step:
                 largest, peers = tuple(map(max, largest or move.largest, move.largest)), max(peers, move.busiest[1])
                 continue
             shares = move.shares
-            src, dst = move.sides if shares is None else (shares.src, shares.dst)
+            src, dst = move.holders if shares is None else (shares.src, shares.dst)
             sizes = tuple(map(min, src.tiling.largest, dst.tiling.largest, src.shape))
             if self.kind == "all_reduce":  # every member of the group has its share
                 box = portion(tuple((0, size) for size in sizes), prod(a.size for a in self.axes), 0)
@@ -299,10 +299,12 @@ class Step:
             if shares is None:
                 most = tiles * (2 * max(1, len(sizes)) if src.layout.has_halo else 1)
             else:
-                able = prod(a.size for a in without(dst.layout.mesh.rest(dst.layout.sharded_axes), shares.batch))
-                boxes = tiles * able if tiles * able <= MANY else tiles + able
-                reduced = tiles if tiles * able <= MANY else -(-tiles // able) + 1
-                most = reduced * prod(a.size for a in shares.pending) if move.reduces else boxes
+                reducers = prod(a.size for a in without(dst.layout.mesh.rest(dst.layout.sharded_axes), shares.batch))
+                are_few = tiles * reducers <= MANY
+                if move.reduces:
+                    most = (tiles if are_few else -(-tiles // reducers) + 1) * prod(a.size for a in shares.pending)
+                else:
+                    most = tiles * reducers if are_few else tiles + reducers
             largest = tuple(map(max, largest or sizes, sizes))
             peers = max(peers, most)
         return largest, peers
@@ -339,29 +341,22 @@ def _most_parts(src: DimTiling, dst: DimTiling) -> int:
     return min(src.parts, -(-length // width) + 1)
 
 
-def _missing(move: Move) -> np.ndarray | None:
-    src, dst = move.sides
-    if move.is_counted and src.is_on_common_mesh and dst.is_on_common_mesh:
-        return missing(src, dst)
-    return None
-
-
-def missing(src: Holders, dst: Holders) -> np.ndarray:
+def count_missing(src: Holders, dst: Holders) -> np.ndarray:
     """Return, for every device of the mesh, how many elements of its target box it does not hold."""
     slots = np.arange(src.layout.mesh.num_devices)
-    need = np.ones(len(slots), dtype=np.int64)
-    own = np.ones(len(slots), dtype=np.int64)
+    sizes = np.ones(len(slots), dtype=np.int64)
+    own_sizes = np.ones(len(slots), dtype=np.int64)
     for dim in range(src.layout.rank):
-        (start, stop), (first, last) = (_bounds_of(side, dim, slots) for side in (dst, src))
-        need *= stop - start
-        own *= np.maximum(0, np.minimum(stop, last) - np.maximum(start, first))
-    return need - own
+        (start, stop), (first, last) = (_bounds_of(holders, dim, slots) for holders in (dst, src))
+        sizes *= stop - start
+        own_sizes *= np.maximum(0, np.minimum(stop, last) - np.maximum(start, first))
+    return sizes - own_sizes
 
 
-def _bounds_of(side: Holders, dim: int, slots: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    tiling = side.tiling.dims[dim]
+def _bounds_of(holders: Holders, dim: int, slots: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    tiling = holders.tiling.dims[dim]
     table = np.array([tiling.extent(part) for part in range(tiling.parts)], dtype=np.int64).clip(0, tiling.size)
     part = np.zeros_like(slots)
-    for divisor, size in side.tiling.radix[dim]:
+    for divisor, size in holders.tiling.radix[dim]:
         part = part * size + slots // divisor % size
     return table[part, 0], table[part, 1]

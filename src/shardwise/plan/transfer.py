@@ -10,8 +10,8 @@ from typing import Generic, NamedTuple, TypeVar
 from shardwise.layout.device import Device
 from shardwise.layout.tiling import Box, box_size
 
-Slot = int | Device  # an index on one mesh; a device where two meshes meet
-Place = TypeVar("Place", bound=Slot)
+DeviceName = int | Device  # its index in the one mesh, or the device itself where two meshes meet
+Place = TypeVar("Place", bound=DeviceName)
 
 
 class Transfer(NamedTuple, Generic[Place]):
@@ -95,7 +95,8 @@ def _divide(lengths: list[int], count: int) -> list[int]:
 
 
 def _primes(number: int) -> list[int]:
-    out, factor = [], 2
+    out: list[int] = []
+    factor = 2
     while factor * factor <= number:
         while number % factor == 0:
             out.append(factor)

@@ -72,9 +72,9 @@ def _array_slot(plan: Plan, storage: Storage, slot: int) -> int:
 
 def _last_slot(plan: Plan, dst: Storage, slot: int) -> int:
     # The target may be on a mesh of its own, which the plan has put into the axes of the source's.
-    if plan.search.numbers is not None or plan.search.ground.devices is None:
+    if plan.search.numbers is not None or plan.search.slots.devices is None:
         return _array_slot(plan, dst, slot)
-    return plan.search.ground.slot(plan.dst.mesh.device(slot))
+    return plan.search.slots.find(plan.dst.mesh.device(slot))
 
 
 @dataclass

@@ -74,12 +74,12 @@ class ShardMove:
     @property
     def src(self) -> Layout:
         """The layout of the shards that pieces are taken of."""
-        return self.move.sides[0].layout
+        return self.move.holders[0].layout
 
     @property
     def dst(self) -> Layout:
         """The layout of the shards that pieces are put into."""
-        return self.move.sides[1].layout
+        return self.move.holders[1].layout
 
     @cached_property
     def same(self) -> list[bool]:

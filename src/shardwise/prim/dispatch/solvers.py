@@ -102,7 +102,7 @@ class Question:
 
 def _bytes_of(plan: Plan) -> int:
     # On a large mesh as the planner estimates it, which is exact where all devices receive alike.
-    return plan.received.total if plan.search.ground.count <= COUNTED else plan.estimate
+    return plan.received.total if plan.search.slots.count <= COUNTED else plan.estimate
 
 
 @seal
