@@ -1,13 +1,13 @@
 """The `mesh` dialect of LLVM 19: what newer tools call `shard`, with shardings as attributes."""
 
-from xdsl.dialects.builtin import DenseArrayBase, ModuleOp, TensorType, UnitAttr
+from xdsl.dialects.builtin import ModuleOp, TensorType, UnitAttr
 from xdsl.ir import Operation
 from xdsl.irdl import IRDLOperation, irdl_op_definition, operand_def, opt_prop_def, prop_def, result_def
 from xdsl.printer import Printer
 
 from shardwise.ir.dialects.llvm19 import refuse, to_llvm19
 from shardwise.ir.shard import ReductionKindAttr, Sharding19Attr, ShardingOp, ShardingType, ShardOp, ShardOperation
-from shardwise.ir.shard.attributes import axes_attribute, reduction_attribute
+from shardwise.ir.shard.attributes import axes_attribute, is_axes, reduction_attribute
 
 ABSENT = ("get_sharding", "shard_shape", "neighbors_linear_indices", "update_halo")
 OP_NAMES = {"shard.grid": "mesh.mesh", "shard.grid_shape": "mesh.mesh_shape"}
@@ -57,7 +57,7 @@ def _annotate(op: ShardOp) -> None:
         raise refuse(sharding, "LLVM 19 has no halos and no offsets of shards.")
     partial = sharding.attributes.get("partial_axes", axes_attribute(()))
     kind = sharding.attributes.get("partial_type", reduction_attribute(None))
-    if not isinstance(partial, DenseArrayBase) or not isinstance(kind, ReductionKindAttr):
+    if not is_axes(partial) or not isinstance(kind, ReductionKindAttr):
         raise refuse(sharding, "partial_axes is `array<i16: ...>` and partial_type is `#shard.partial<...>`.")
     attribute = Sharding19Attr(sharding.grid, sharding.split_axes, kind, partial)
     properties = {"shard": attribute, "annotate_for_users": op.user_annotation}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 from xdsl.dialects.builtin import ModuleOp
@@ -68,8 +68,8 @@ class Comparison:
 
     def __str__(self) -> str:
         if self.agree:
-            said = "1 result agrees" if len(self.results) == 1 else f"{len(self.results)} results agree"
-            return f"{said} on {self.devices} devices"
+            results = "1 result agrees" if len(self.results) == 1 else f"{len(self.results)} results agree"
+            return f"{results} on {self.devices} devices"
         lines = [f"{len(self.differences)} of {len(self.results) * self.devices} shards differ:"]
         lines += [f"  {difference}" for difference in self.differences[:SHOWN]]
         return "\n".join(lines)
@@ -126,8 +126,10 @@ def check_partition(
     return Comparison(tuple(whole), len(results), tuple(differences))
 
 
-def _as_list(values: Any) -> list[Any]:
-    return [] if values is None else list(values) if isinstance(values, tuple) else [values]
+def _as_list(results: Any) -> list[Any]:
+    if results is None:
+        return []
+    return list(cast("tuple[Any, ...]", results)) if isinstance(results, tuple) else [results]
 
 
 def _run(
@@ -158,11 +160,8 @@ def _difference(result: int, device: int, value: Value, whole: Any, layout: Layo
     if not far.any():
         return None
     first = tuple(int(i[0]) for i in np.nonzero(far)) if far.ndim else ()
-    got, wanted = np.asarray(own)[first], np.asarray(part)[first]
-    count = int(far.sum())
-    return Difference(
-        result, device, f"{count} of {far.size} elements differ, the first at {first}: {got}, not {wanted}"
-    )
+    pair = f"{np.asarray(own)[first]}, not {np.asarray(part)[first]}"
+    return Difference(result, device, f"{far.sum()} of {far.size} elements differ, the first at {first}: {pair}")
 
 
 def _far(own: np.ndarray, part: np.ndarray, whole: np.ndarray) -> np.ndarray:

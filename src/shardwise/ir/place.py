@@ -1,6 +1,6 @@
 """Where an op was written."""
 
-from typing import NamedTuple
+from typing import NamedTuple, cast
 
 from xdsl.dialects.builtin import ArrayAttr, CallSiteLoc, FileLineColLoc, FusedLoc, NameLoc
 from xdsl.ir import Attribute, Operation
@@ -41,6 +41,6 @@ def _place(location: Attribute) -> Place | None:
         return _place(location.callee)
     if isinstance(location, NameLoc):
         return _place(location.location)
-    if isinstance(location, FusedLoc) and isinstance(location.locations, ArrayAttr):
-        return next(filter(None, map(_place, location.locations)), None)
+    if isinstance(location, FusedLoc):
+        return next(filter(None, map(_place, cast("ArrayAttr[Attribute]", location.locations))), None)
     return None

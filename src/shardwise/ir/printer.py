@@ -1,9 +1,9 @@
 """xDSL's printer with a vocabulary, and with dense constants that LLVM's tools read."""
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeGuard, cast
 
-from xdsl.dialects.builtin import DenseIntOrFPElementsAttr, IntegerType, UnregisteredOp, i1
+from xdsl.dialects.builtin import DenseIntOrFPElementsAttr, UnregisteredOp, i1
 from xdsl.dialects.linalg.abstract_ops import NamedOperation
 from xdsl.ir import Attribute, Operation
 from xdsl.printer import Printer
@@ -11,6 +11,7 @@ from xdsl.printer import Printer
 from shardwise.errors import ConversionError
 from shardwise.ir.dialects.linalg_elementwise import usual_body
 from shardwise.ir.shard import ReductionKindAttr, ShardAxesArrayAttr
+from shardwise.ir.types import is_integer
 
 
 @dataclass(eq=False, repr=False)
@@ -45,7 +46,7 @@ class ModulePrinter(Printer):
             raise ConversionError(
                 "LLVM 19 has no attribute `axisarray`; print the module in the `shard` dialect instead."
             )
-        elif isinstance(attribute, DenseIntOrFPElementsAttr) and _is_odd(attribute.get_element_type()):
+        elif _is_dense_of_odd_width(attribute):
             self._print_dense(attribute)
         else:
             super().print_attribute(attribute)
@@ -78,8 +79,11 @@ def _has_usual_body(op: NamedOperation) -> bool:
         return False
 
 
-def _is_odd(kind: Attribute) -> bool:
-    return isinstance(kind, IntegerType) and kind.width.data not in (8, 16, 32, 64)
+def _is_dense_of_odd_width(attribute: Attribute) -> TypeGuard[DenseIntOrFPElementsAttr]:
+    if not isinstance(attribute, DenseIntOrFPElementsAttr):
+        return False
+    kind: Attribute = cast("DenseIntOrFPElementsAttr", attribute).get_element_type()
+    return is_integer(kind) and kind.width.data not in (8, 16, 32, 64)
 
 
 def _number_text(number: int, attribute: DenseIntOrFPElementsAttr) -> str:

@@ -79,7 +79,7 @@ class Lexer(MLIRLexer):
     _unescaped_characters_regex = re.compile(r'"(?:[^"\\\n\v\f]++|\\(?:["nt\\]|[0-9A-Fa-f]{2}))*+"')
 
 
-class Literal(AttrParser._TensorLiteralElement):
+class Literal(AttrParser._TensorLiteralElement):  # pyright: ignore[reportPrivateUsage]
     """An element of a dense constant; a hexadecimal one is the bits of a float, as MLIR writes infinities."""
 
     def to_type(self, parser: AttrParser, type: Any) -> Any:
@@ -193,9 +193,8 @@ class Reader(Parser):
         if type is None:
             self.parse_punctuation(":")
             type = self._parse_dense_literal_type()
-        if (
-            literal is not None
-        ):  # xDSL makes a list of as many values as the tensor has elements, and packs each of them
+        if literal is not None:
+            # xDSL makes a list of as many values as the tensor has elements, and packs each of them.
             return splat(type, literal.to_type(self, type.element_type))
         assert bits is not None
         return (self._truths if type.element_type == i1 else self._numbers)(bytes.fromhex(bits[1]), type)

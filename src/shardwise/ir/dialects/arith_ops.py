@@ -2,11 +2,11 @@
 
 from collections.abc import Callable
 from math import isnan, nan
-from typing import ClassVar
+from typing import ClassVar, cast
 
 from xdsl.dialects import arith
 from xdsl.dialects.arith import floatingPointLike, signlessIntegerLike
-from xdsl.dialects.builtin import ContainerType, IndexType, ShapedType
+from xdsl.dialects.builtin import ContainerType, FixedBitwidthType, IndexType, ShapedType
 from xdsl.ir import Attribute, Operation, SSAValue
 from xdsl.irdl import IRDLOperation, irdl_op_definition, operand_def, result_def, traits_def
 from xdsl.traits import Pure
@@ -42,8 +42,9 @@ class Conversion(IRDLOperation):
 
 def _width(kind: Attribute) -> float:
     """Return the bits of an element; an index has as many as a machine says, which is none here."""
-    element = kind.get_element_type() if isinstance(kind, ContainerType) else kind
-    return nan if isinstance(element, IndexType) else element.bitwidth  # type: ignore[attr-defined]
+    if isinstance(kind, ContainerType):
+        return _width(cast("ContainerType[Attribute]", kind).get_element_type())
+    return nan if isinstance(kind, IndexType) else cast("FixedBitwidthType", kind).bitwidth
 
 
 # What a conversion does to the bits of elements; comparisons with those of an index are false.

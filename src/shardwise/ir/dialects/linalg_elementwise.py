@@ -5,7 +5,7 @@ from typing import ClassVar, Self
 
 from xdsl.builder import ImplicitBuilder
 from xdsl.dialects import arith, math
-from xdsl.dialects.builtin import AffineMapAttr, AnyFloat, ArrayAttr, FloatAttr, ShapedType, TensorType
+from xdsl.dialects.builtin import AffineMapAttr, AnyFloat, ArrayAttr, FloatAttr, ShapedType
 from xdsl.dialects.linalg import ops
 from xdsl.dialects.linalg.abstract_ops import ElementwiseOperation, NamedOperation
 from xdsl.dialects.linalg.attrs import IteratorTypeAttr
@@ -23,7 +23,7 @@ from shardwise.ir.dialects.linalg_text import (
     read_results,
 )
 from shardwise.ir.dialects.merge import make_operation
-from shardwise.ir.types import element_type
+from shardwise.ir.types import element_type, is_tensor
 
 Body = Callable[..., SSAValue]
 
@@ -42,6 +42,10 @@ def _reciprocal(x: SSAValue) -> SSAValue:
 
 def _square(x: SSAValue) -> SSAValue:
     return _pick(arith.MulfOp, arith.MuliOp)(x, x)
+
+
+def _select(condition: SSAValue, x: SSAValue, y: SSAValue) -> SSAValue:
+    return arith.SelectOp(condition, x, y).result
 
 
 # What each kind of linalg.elementwise does to elements: on floats, and on ints where it has them.
@@ -69,7 +73,7 @@ BODIES: dict[str, tuple[int, Body]] = {
     "max_unsigned": (2, _pick(arith.MaximumfOp, arith.MaxUIOp)),
     "min_unsigned": (2, _pick(arith.MinimumfOp, arith.MinUIOp)),
     "powf": (2, _pick(math.PowFOp, None)),
-    "select": (3, lambda condition, x, y: arith.SelectOp(condition, x, y).result),
+    "select": (3, _select),
 }
 
 NAMED = "abs ceil floor negf reciprocal round rsqrt square tanh erf div div_unsigned powf"
@@ -147,7 +151,7 @@ class ElementwiseOp(NamedOperation):
         indexing_maps: ArrayAttr[AffineMapAttr] | None = None,
         res: Sequence[Attribute] | None = None,
     ) -> None:
-        kinds = [value.type for value in outputs if isinstance(value.type, TensorType)] if res is None else list(res)
+        kinds = [value.type for value in outputs if is_tensor(value.type)] if res is None else list(res)
         super().__init__(
             ins=inputs,
             outs=outputs,

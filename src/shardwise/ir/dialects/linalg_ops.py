@@ -1,17 +1,16 @@
 """Products, reductions and the general op of `linalg`, read in every form that MLIR prints."""
 
 from collections.abc import Sequence
-from typing import Self
+from typing import Self, cast
 
 from xdsl.builder import ImplicitBuilder
 from xdsl.dialects import arith, linalg
 from xdsl.dialects.builtin import (
     AffineMapAttr,
+    AnyFloat,
     ArrayAttr,
     DenseArrayBase,
-    IntegerType,
     StringAttr,
-    TensorType,
     i64,
 )
 from xdsl.dialects.linalg import ops
@@ -32,22 +31,23 @@ from shardwise.ir.dialects.linalg_text import (
     read_results,
 )
 from shardwise.ir.dialects.merge import merge_dialect
-from shardwise.ir.types import element_type
+from shardwise.ir.types import element_type, is_integer, is_list_of, is_tensor
 
 
 def _widen(value: SSAValue, target: Attribute) -> SSAValue:
     """Return a value in the accumulator's type, as linalg converts what it multiplies."""
     if value.type == target:
         return value
-    if isinstance(value.type, IntegerType) and isinstance(target, IntegerType):
-        wider = target.width.data > value.type.width.data
-        return (arith.ExtSIOp if wider else arith.TruncIOp)(value, target).result
-    if isinstance(value.type, IntegerType):
-        return arith.SIToFPOp(value, target).result  # type: ignore[arg-type]
-    if isinstance(target, IntegerType):
+    if is_integer(value.type) and is_integer(target):
+        is_wider = target.width.data > value.type.width.data
+        return (arith.ExtSIOp if is_wider else arith.TruncIOp)(value, target).result
+    if is_integer(target):
         return arith.FPToSIOp(value, target).result
-    wider = getattr(target, "bitwidth", 0) > getattr(value.type, "bitwidth", 0)
-    return (arith.ExtFOp if wider else arith.TruncFOp)(value, target).result
+    floats = cast("AnyFloat", target)
+    if is_integer(value.type):
+        return arith.SIToFPOp(value, floats).result
+    is_wider = floats.bitwidth > getattr(value.type, "bitwidth", 0)
+    return (arith.ExtFOp if is_wider else arith.TruncFOp)(value, floats).result
 
 
 def _product_body(inputs: Sequence[SSAValue], outputs: Sequence[SSAValue]) -> Region:
@@ -128,7 +128,7 @@ class BatchMatmulOp(Product):
         super().__init__(
             ins=inputs,
             outs=outputs,
-            result_types=[[value.type for value in outputs if isinstance(value.type, TensorType)]],
+            result_types=[[value.type for value in outputs if is_tensor(value.type)]],
             hidden_region=_product_body(inputs, outputs),
         )
 
@@ -179,9 +179,9 @@ class GenericOp(ops.GenericOp):
         attributes = parser.parse_optional_attr_dict()
         maps, loops = attributes.pop("indexing_maps", None), attributes.pop("iterator_types", None)
         doc, call = attributes.pop("doc", None), attributes.pop("library_call", None)
-        if not isinstance(maps, ArrayAttr) or not all(isinstance(entry, AffineMapAttr) for entry in maps):
+        if not is_list_of(maps, AffineMapAttr):
             parser.raise_error("linalg.generic needs indexing_maps, a list of affine maps", start)
-        if not isinstance(loops, ArrayAttr):
+        if not is_list_of(loops, Attribute):
             parser.raise_error("linalg.generic needs iterator_types, a list of names", start)
         if any(text is not None and not isinstance(text, StringAttr) for text in (doc, call)):
             parser.raise_error("doc and library_call are strings", start)

@@ -8,6 +8,8 @@ from xdsl.ir import Attribute, SSAValue
 from xdsl.parser import Parser
 from xdsl.printer import Printer
 
+from shardwise.ir.types import is_list_of
+
 
 def read_operands(parser: Parser, word: str) -> list[SSAValue]:
     """Read `ins(%0, %1 : tensor<4xf32>, tensor<4xf32>)`, or nothing where it may be absent."""
@@ -27,9 +29,9 @@ def read_maps(parser: Parser) -> ArrayAttr[AffineMapAttr] | None:
         return None
     parser.parse_punctuation("=")
     maps = parser.parse_attribute()
-    if not isinstance(maps, ArrayAttr) or not all(isinstance(entry, AffineMapAttr) for entry in maps):
+    if not is_list_of(maps, AffineMapAttr):
         parser.raise_error("indexing_maps is a list of affine maps")
-    return ArrayAttr([entry for entry in maps if isinstance(entry, AffineMapAttr)])
+    return maps
 
 
 def read_results(parser: Parser) -> list[Attribute]:

@@ -6,7 +6,6 @@ from xdsl.dialects.builtin import (
     ArrayAttr,
     FloatAttr,
     IntegerAttr,
-    TensorType,
     f32,
     i8,
     i64,
@@ -22,6 +21,7 @@ from shardwise.ir.dialects.linalg_elementwise import ElementwiseOp
 from shardwise.ir.dialects.linalg_ops import Product
 from shardwise.ir.dialects.tosa_ops import ClampOp, ConstOp, MatMulOp, MulOp, NegateOp
 from shardwise.ir.place import place_of
+from shardwise.ir.types import element_type
 
 # Kept bit by bit: a limit beyond the range of i64 is the range's end.
 LOWEST, HIGHEST = -(1 << 63), (1 << 63) - 1
@@ -93,10 +93,9 @@ def _limit(op: ClampOp) -> None:
     mode = op.nan_mode
     if mode is not None and "PROPAGATE" not in str(mode):
         raise refuse(op, "LLVM 19 has no nan_mode.")
-    assert isinstance(op.input.type, TensorType)
-    kind = op.input.type.element_type
     numbers = [_number(op, limit) for limit in (low, high)]
     op.min_int, op.max_int = (IntegerAttr(_whole(number), i64) for number in numbers)
+    kind: Attribute = element_type(op.input)
     floats = kind if isinstance(kind, AnyFloat) else f32
     op.min_fp, op.max_fp = (FloatAttr(float(number), floats) for number in numbers)
     op.min_val = op.max_val = op.nan_mode = None

@@ -1,10 +1,10 @@
 """Ops of `tensor` that xDSL checks too strictly."""
 
 from xdsl.dialects import tensor
-from xdsl.dialects.builtin import TensorType
 from xdsl.utils.exceptions import VerifyException
 
 from shardwise.ir.dialects.merge import merge_dialect
+from shardwise.ir.types import is_tensor
 
 
 class ReshapeOp(tensor.ReshapeOp):
@@ -14,9 +14,9 @@ class ReshapeOp(tensor.ReshapeOp):
         """Check the element type, the rank and, where all sizes are known, their product."""
         self.get_irdl_definition().verify(self)
         source, shape, result = self.source.type, self.shape.type, self.result.type
-        assert isinstance(source, TensorType)
-        assert isinstance(shape, TensorType)
-        assert isinstance(result, TensorType)
+        assert is_tensor(source)
+        assert is_tensor(shape)
+        assert is_tensor(result)
         if source.element_type != result.element_type:
             raise VerifyException(f"tensor.reshape keeps the element type, got {source} to {result}")
         if shape.has_static_shape() and shape.get_shape() != (len(result.get_shape()),):

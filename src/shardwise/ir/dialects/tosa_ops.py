@@ -28,6 +28,7 @@ from xdsl.traits import Pure
 from xdsl.utils.exceptions import VerifyException
 
 from shardwise.ir.dialects.merge import make_operation, merge_dialect
+from shardwise.ir.types import is_integer, is_tensor
 
 FORMAT = "operands attr-dict `:` functional-type(operands, results)"
 
@@ -77,24 +78,24 @@ class TosaOperation(IRDLOperation):
             raise VerifyException(f"{self.name} combines elements of one type, got {', '.join(map(str, kinds))}")
         if not ELEMENTS[self.TAKES](kinds[0]):
             raise VerifyException(f"{self.name} takes elements of type {self.TAKES}, got {kinds[0]}")
-        if not self.makes(kinds[0], result.element_type):
+        if not self.is_convertible(kinds[0], result.element_type):
             raise VerifyException(f"{self.name} of {kinds[0]} does not make {result.element_type}")
 
     def check_spread(self, operand: TensorType[Any], result: TensorType[Any]) -> None:
         """Raise unless each dim of the operand has the size of the result's, or one."""
-        shape, wanted = operand.get_shape(), result.get_shape()
-        if len(shape) != len(wanted) or any(
-            size not in (to, 1) and min(size, to) >= 0 for size, to in zip(shape, wanted, strict=True)
+        shape, target = operand.get_shape(), result.get_shape()
+        if len(shape) != len(target) or any(
+            size not in (to, 1) and min(size, to) >= 0 for size, to in zip(shape, target, strict=True)
         ):
             raise VerifyException(f"{self.name} cannot spread {operand} to {result}")
 
-    def makes(self, taken: Attribute, result: Attribute) -> bool:
-        """Return whether elements of one type can give elements of the other."""
-        return result == (i1 if self.name in COMPARISONS else taken) or self.name == "tosa.cast"
+    def is_convertible(self, source: Attribute, result: Attribute) -> bool:
+        """Whether elements of one type can give elements of the other."""
+        return result == (i1 if self.name in COMPARISONS else source) or self.name == "tosa.cast"
 
 
 def _tensor(value: SSAValue) -> TensorType[Any]:
-    if not isinstance(value.type, TensorType):
+    if not is_tensor(value.type):
         raise VerifyException(f"expected a tensor, got {value.type}")
     return value.type
 
@@ -173,11 +174,11 @@ class MulOp(TosaOperation):
         """Return the factors."""
         return self.operands[:2]
 
-    def makes(self, taken: Attribute, result: Attribute) -> bool:
-        """Return whether the product is of the same type, or of ints with more bits."""
-        if isinstance(taken, IntegerType) and isinstance(result, IntegerType):
-            return taken.width.data <= result.width.data
-        return taken == result
+    def is_convertible(self, source: Attribute, result: Attribute) -> bool:
+        """Whether the product is of the same type, or of ints with more bits."""
+        if is_integer(source) and is_integer(result):
+            return source.width.data <= result.width.data
+        return source == result
 
     def verify_(self) -> None:
         """Check the shapes and that there is one shift at most."""
@@ -256,7 +257,7 @@ class ClampOp(TosaOperation):
             raise VerifyException("tosa.clamp needs min_val and max_val, or min_int, max_int, min_fp and max_fp")
         kind = _tensor(self.input).element_type
         for limit in (self.min_val, self.max_val):
-            if limit is not None and (not isinstance(limit, FloatAttr | IntegerAttr) or limit.type != kind):
+            if limit is not None and getattr(limit, "type", None) != kind:
                 raise VerifyException(f"tosa.clamp of {kind} has limits of that type, got {limit}")
 
 

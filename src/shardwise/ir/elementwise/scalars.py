@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 Function = Callable[..., Any]
+Unary = Callable[[Any], Any]
 
 
 def as_unsigned(x: Any) -> Any:
@@ -97,10 +98,11 @@ INTEGERS: dict[str, Function] = {
 # -- floats --------------------------------------------------------------------------------------------
 
 
-def _away(x: Any) -> Any:
-    # To the nearest, halves away from zero; exact, unlike adding one half.
+def _round_half_away(x: Any) -> Any:
+    # Exact, unlike adding one half.
     whole = np.trunc(x)
-    return np.where(np.abs(x - whole) >= 0.5, whole + np.copysign(1, x), whole)
+    nearest: Any = np.where(np.abs(x - whole) >= 0.5, whole + np.copysign(1, x), whole)
+    return nearest
 
 
 def sigmoid(x: Any) -> Any:
@@ -108,17 +110,17 @@ def sigmoid(x: Any) -> Any:
     return 0.5 * (np.tanh(0.5 * x) + 1)
 
 
-_erf = np.vectorize(erf, otypes=["float64"])
+_erf: Unary = np.vectorize(erf, otypes=["float64"])
 
 # Of one operand: the names of math, most of which NumPy has too.
 SHARED = "cbrt ceil cos cosh exp exp2 expm1 floor log log10 log1p log2 sin sinh sqrt tan tanh trunc"
-UNARY: dict[str, Function] = {
+UNARY: dict[str, Unary] = {
     **{name: getattr(np, name) for name in SHARED.split()},
     **{f"a{name}": getattr(np, f"arc{name}") for name in ("cos", "cosh", "sin", "sinh", "tan", "tanh")},
     "absf": np.abs,
     "erf": _erf,
     "erfc": lambda x: 1 - _erf(x),
-    "round": _away,
+    "round": _round_half_away,
     "roundeven": np.rint,
     "rsqrt": lambda x: 1 / np.sqrt(x),
 }

@@ -20,6 +20,7 @@ from shardwise.ir.elementwise.scalars import (
     INTEGERS,
     UNARY,
     Function,
+    Unary,
     as_signed,
     as_unsigned,
     leading_zeros,
@@ -64,25 +65,23 @@ def _cmpi(op: Operation, a: Any, b: Any) -> Any:
     name = _predicate(op, CMPI_COMPARISON_OPERATIONS)
     if name in ("eq", "ne"):
         return _COMPARISONS[name](a, b)
-    how = _COMPARISONS[name[1:]]
-    return how(as_unsigned(a), as_unsigned(b)) if name[0] == "u" else how(as_signed(a), as_signed(b))
+    compare, convert = _COMPARISONS[name[1:]], as_unsigned if name[0] == "u" else as_signed
+    return compare(convert(a), convert(b))
 
 
 def _cmpf(op: Operation, a: Any, b: Any) -> Any:
     name = _predicate(op, CMPF_COMPARISON_OPERATIONS)
-    both = ~(np.isnan(a) | np.isnan(b))
+    is_ordered = ~(np.isnan(a) | np.isnan(b))
     if name in ("false", "true"):
         return np.full(np.broadcast_shapes(np.shape(a), np.shape(b)), name == "true")
     if name in ("ord", "uno"):
-        return both if name == "ord" else ~both
+        return is_ordered if name == "ord" else ~is_ordered
     holds = _COMPARISONS[name[1:]](a, b)
-    return holds & both if name[0] == "o" else holds | ~both
+    return holds & is_ordered if name[0] == "o" else holds | ~is_ordered
 
 
 def _predicate(op: Operation, names: Sequence[str]) -> str:
-    attribute = property_of(op, "predicate")
-    if attribute is None:
-        attribute = property_of(op, "pred")
+    attribute = property_of(op, "pred" if op.name == "index.cmp" else "predicate")
     try:
         return names[integer(attribute)]
     except (AttributeError, TypeError):  # spelt as a word, as the index dialect does
@@ -90,10 +89,6 @@ def _predicate(op: Operation, names: Sequence[str]) -> str:
 
 
 # -- conversions ---------------------------------------------------------------------------------------
-
-
-def _to(convert: Function) -> Function:
-    return lambda op, x: convert(x)
 
 
 def _truncate(op: Operation, x: Any) -> Any:
@@ -104,29 +99,40 @@ def _bitcast(op: Operation, x: Any) -> Any:
     return x.view(dtype_of(op.results[0].type))
 
 
-CONVERSIONS: dict[str, Function] = {
-    "arith.index_cast": _to(as_signed),
-    "arith.index_castui": _to(as_unsigned),
-    "arith.extsi": _to(as_signed),
-    "arith.extui": _to(as_unsigned),
-    "arith.trunci": _truncate,
-    "arith.extf": _to(lambda x: x),
-    "arith.truncf": _to(lambda x: x),
-    "arith.sitofp": _to(as_signed),
-    "arith.uitofp": _to(as_unsigned),
-    "arith.fptosi": _to(np.trunc),
-    "arith.fptoui": _to(lambda x: np.trunc(x).astype("uint64")),
-    "arith.bitcast": _bitcast,
-    "index.casts": _to(as_signed),
-    "index.castu": _to(as_unsigned),
+CONVERSIONS: dict[str, Unary] = {
+    "arith.index_cast": as_signed,
+    "arith.index_castui": as_unsigned,
+    "arith.extsi": as_signed,
+    "arith.extui": as_unsigned,
+    "arith.extf": lambda x: x,
+    "arith.truncf": lambda x: x,
+    "arith.sitofp": as_signed,
+    "arith.uitofp": as_unsigned,
+    "arith.fptosi": np.trunc,
+    "arith.fptoui": lambda x: np.trunc(x).astype("uint64"),
+    "index.casts": as_signed,
+    "index.castu": as_unsigned,
+}
+
+# -- the table -----------------------------------------------------------------------------------------
+
+BITS: dict[str, Unary] = {
+    "ctlz": leading_zeros,
+    "cttz": trailing_zeros,
+    "ctpop": lambda x: np.bitwise_count(as_unsigned(x)),
 }
 
 
-def _plain(function: Function) -> Function:
-    return lambda op, *operands: function(*operands)
+def _ignore_op(function: Function) -> Function:
+    def compute(op: Operation, *operands: Any) -> Any:
+        return function(*operands)
+
+    return compute
 
 
-# -- the table -----------------------------------------------------------------------------------------
+def _multiply_and_add(a: Any, b: Any, c: Any) -> Any:
+    return a * b + c
+
 
 _ARITH_NAMES = {name: f"{name[:-1]}{name[-1]}i" if name[-1] in "su" else f"{name}i" for name in INTEGERS}
 
@@ -134,19 +140,18 @@ _ARITH_NAMES = {name: f"{name[:-1]}{name[-1]}i" if name[-1] in "su" else f"{name
 ELEMENTWISE: dict[str, Function] = {
     **{f"arith.{spelt}": _guard(name) for name, spelt in _ARITH_NAMES.items()},
     **{f"index.{name}": _guard(name) for name in INTEGERS},
-    **{f"arith.{name}": _plain(function) for name, function in FLOATS.items()},
-    **{f"math.{name}": _plain(function) for name, function in (UNARY | BINARY).items()},
-    "math.absi": _plain(np.abs),
-    "math.ipowi": _plain(power),
-    "math.fma": _plain(lambda a, b, c: a * b + c),
-    "math.ctlz": _plain(leading_zeros),
-    "math.cttz": _plain(trailing_zeros),
-    "math.ctpop": _plain(lambda x: np.bitwise_count(as_unsigned(x))),
+    **{f"arith.{name}": _ignore_op(function) for name, function in FLOATS.items()},
+    **{f"math.{name}": _ignore_op(function) for name, function in (UNARY | BINARY | BITS).items()},
+    **{name: _ignore_op(function) for name, function in CONVERSIONS.items()},
+    "math.absi": _ignore_op(np.abs),
+    "math.ipowi": _ignore_op(power),
+    "math.fma": _ignore_op(_multiply_and_add),
     "arith.cmpi": _cmpi,
     "index.cmp": _cmpi,
     "arith.cmpf": _cmpf,
-    "arith.select": _plain(np.where),
-    **CONVERSIONS,
+    "arith.select": _ignore_op(np.where),
+    "arith.trunci": _truncate,
+    "arith.bitcast": _bitcast,
     **TOSA,
 }
 

@@ -12,6 +12,7 @@ from shardwise.ir.elementwise.scalars import (
     INTEGERS,
     UNARY,
     Function,
+    Unary,
     leading_zeros,
     on_unsigned,
     sigmoid,
@@ -67,7 +68,7 @@ def _quotient(op: Operation, a: Any, b: Any) -> Any:
     return truncating_divide(a, b)
 
 
-UNARY_OPS: dict[str, Function] = {
+UNARY_OPS: dict[str, Unary] = {
     **{name: UNARY[name] for name in ("ceil", "cos", "erf", "exp", "floor", "log", "rsqrt", "sin", "tanh")},
     "abs": np.abs,
     "bitwise_not": np.invert,
@@ -101,5 +102,5 @@ TOSA: dict[str, Function] = {
     "tosa.int_div": _quotient,
     "tosa.intdiv": _quotient,
     "tosa.mul": _product,
-    "tosa.select": lambda op, *operands: np.where(*operands),
+    "tosa.select": _first(3, np.where),
 }

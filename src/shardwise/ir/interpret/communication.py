@@ -117,14 +117,14 @@ def _shift(op: Operation, group: Group, dynamic: Sequence[Value]) -> Prepared:
     step = group.at([int(k == spot) for k in range(len(axes))])
 
     def finish(values: Sequence[Value]) -> Sequence[Value]:
-        results = []
+        results: list[Value] = []
         for i, own in enumerate(values):
             at = i // step % size
             source = (at - offset) % size if rotate else at - offset
-            inside = 0 <= source < size
-            results.append(
-                values[i + (source - at) * step] if inside else _undefined_value(op, own, "no device shifts to it")
-            )
+            if 0 <= source < size:
+                results.append(values[i + (source - at) * step])
+            else:
+                results.append(_undefined_value(op, own, "no device shifts to it"))
         return results
 
     return (axis, offset, rotate), finish

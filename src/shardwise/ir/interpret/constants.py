@@ -6,13 +6,14 @@ from math import prod
 from typing import Any
 
 import numpy as np
-from xdsl.dialects.builtin import DenseIntOrFPElementsAttr, FloatAttr, IntegerAttr, TensorType
+from xdsl.dialects.builtin import DenseIntOrFPElementsAttr, FloatAttr, IntegerAttr
 from xdsl.ir import Operation
 
 from shardwise.errors import ProgramError
 from shardwise.ir.constants import constant_attribute
 from shardwise.ir.module.program import op_text
 from shardwise.ir.module.values import DYNAMIC, dtype_of
+from shardwise.ir.types import is_tensor
 
 
 def constant(op: Operation) -> Any:
@@ -21,8 +22,8 @@ def constant(op: Operation) -> Any:
     dtype = dtype_of(kind)
     if isinstance(attribute, IntegerAttr | FloatAttr):
         return _scalar(attribute.value.data, dtype)
-    if isinstance(attribute, DenseIntOrFPElementsAttr) and isinstance(kind, TensorType):
-        return _dense(op, attribute, kind.get_shape(), dtype)
+    if isinstance(attribute, DenseIntOrFPElementsAttr) and is_tensor(kind):
+        return _dense(op, attribute.data.data, kind.get_shape(), dtype)
     raise ProgramError(f"{op_text(op)} has a value that cannot be run: {attribute}.")
 
 
@@ -32,10 +33,10 @@ def _scalar(value: Any, dtype: np.dtype) -> Any:
     return np.array(value).astype(dtype)[()]
 
 
-def _dense(op: Operation, attribute: DenseIntOrFPElementsAttr, shape: tuple[int, ...], dtype: np.dtype) -> np.ndarray:
+def _dense(op: Operation, data: bytes, shape: tuple[int, ...], dtype: np.dtype) -> np.ndarray:
     if DYNAMIC in shape:
         raise ProgramError(f"{op_text(op)} is a constant of a type with open sizes.")
-    raw = np.frombuffer(attribute.data.data, "int8" if dtype.kind == "b" else dtype)
+    raw = np.frombuffer(data, "int8" if dtype.kind == "b" else dtype)
     values = raw != 0 if dtype.kind == "b" else raw
     if prod(shape) * dtype.itemsize >= 2**62:
         raise ProgramError(f"{op_text(op)} has {prod(shape)} elements, which no memory holds.")

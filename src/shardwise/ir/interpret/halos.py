@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
+from itertools import accumulate, pairwise
 from typing import Any
 
 import numpy as np
@@ -19,27 +21,21 @@ def fill_halos(op: Operation, values: Sequence[Value], dim: int, low: int, high:
     A halo may be wider than the next shard: it is then filled from further ones too.
     """
     lead = (slice(None),) * dim
-    cores = []
+
+    def crop(x: Any) -> Any:
+        return x[(*lead, slice(low, x.shape[dim] - high))]
+
+    def fill(own: Any, line: Any, start: int, stop: int) -> Any:
+        below, above = min(low, start), min(high, line.shape[dim] - stop)
+        out, end = own.copy(), low + stop - start
+        out[(*lead, slice(low - below, low))] = line[(*lead, slice(start - below, start))]
+        out[(*lead, slice(end, end + above))] = line[(*lead, slice(stop, stop + above))]
+        return out
+
     for x in values:
         if x.shape[dim] < low + high:
             raise ProgramError(f"{op_text(op)}: a shard of {x.shape[dim]} elements in dim {dim} has no room for halos.")
-        inside = (*lead, slice(low, x.shape[dim] - high))
-        cores.append(move(lambda a, inside=inside: a[inside], x))
+    cores: list[Value] = [move(crop, x) for x in values]
     line = move(lambda parts: np.concatenate(parts, axis=dim), cores)
-    filled, start = [], 0
-    for x, core in zip(values, cores, strict=True):
-        stop = start + core.shape[dim]
-        below, above = min(low, start), min(high, line.shape[dim] - stop)
-
-        def put(
-            own: Any, all_: Any, start: int = start, stop: int = stop, below: int = below, above: int = above
-        ) -> Any:
-            out = own.copy()
-            out[(*lead, slice(low - below, low))] = all_[(*lead, slice(start - below, start))]
-            end = low + stop - start
-            out[(*lead, slice(end, end + above))] = all_[(*lead, slice(stop, stop + above))]
-            return out
-
-        filled.append(move(put, x, line))
-        start = stop
-    return filled
+    bounds = pairwise(accumulate((core.shape[dim] for core in cores), initial=0))
+    return [move(partial(fill, start=a, stop=b), x, line) for x, (a, b) in zip(values, bounds, strict=True)]

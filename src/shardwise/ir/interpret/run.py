@@ -11,7 +11,7 @@ from xdsl.dialects.func import FuncOp
 from xdsl.ir import Attribute
 
 from shardwise.errors import ArgumentError
-from shardwise.ir.interpret.blocks import run_block
+from shardwise.ir.interpret.blocks import Run, run_block
 from shardwise.ir.interpret.scheduler import Scheduler
 from shardwise.ir.module.program import Scope, program_of
 from shardwise.ir.module.values import Poisoned, Value, check_defined, dtype_of, fits
@@ -70,7 +70,7 @@ def execute_on_devices(
         if not isinstance(arrays, Sequence | np.ndarray) or len(arrays) != program.devices:
             count = len(arrays) if isinstance(arrays, Sequence | np.ndarray) else type(arrays).__name__
             raise ArgumentError(f"input {i} needs one array for each of {program.devices} devices, got {count}.")
-    runs = []
+    runs: list[Run] = []
     for device in range(program.devices):
         values = arguments(called, [arrays[device] for arrays in inputs], f" of device {device}")
         runs.append(run_block(Scope(program, device), program.body(called), values))
@@ -102,12 +102,11 @@ def arguments(function: FuncOp, inputs: Sequence[Any], of: str = "") -> list[Val
 def _argument(value: Any, kind: Attribute, what: str) -> Value:
     if isinstance(value, Poisoned):
         return value
-    wanted = dtype_of(kind)
-    loose = not hasattr(value, "dtype")  # plain numbers take the dtype that is wanted
-    array = np.asarray(value, dtype=wanted if loose else None)
+    dtype = dtype_of(kind)
+    array = np.asarray(value, dtype=None if hasattr(value, "dtype") else dtype)  # plain numbers have no dtype
     if not fits(array, kind):
         raise ArgumentError(
             f"{what} is {kind}, got {array.dtype} of shape {array.shape}."
-            + (f"\n  convert it: x.astype({str(wanted)!r})" if array.dtype != wanted else "")
+            + (f"\n  convert it: x.astype({str(dtype)!r})" if array.dtype != dtype else "")
         )
     return array if isinstance(kind, TensorType) else array[()]

@@ -35,9 +35,9 @@ def own_part(value: Value, layout: Layout | None, shape: Sequence[int], device: 
     if layout is None:
         return value
     box, own = layout.held_box(shape, device), layout.box(shape, device)
-    wanted = tuple(b - a for a, b in box)
-    if value.shape != wanted:
-        raise ProgramError(f"device {device} returns {type_text(value)}, but its shard has the shape {list(wanted)}.")
+    sizes = tuple(b - a for a, b in box)
+    if value.shape != sizes:
+        raise ProgramError(f"device {device} returns {type_text(value)}, but its shard has the shape {list(sizes)}.")
     where = tuple(slice(a - start, b - start) for (a, b), (start, _) in zip(own, box, strict=True))
     return move(lambda x: x[where], value)
 
@@ -61,8 +61,8 @@ def join(shards: Sequence[Value], layout: Layout | None, what: str) -> np.ndarra
 
 def _whole_shape(shapes: Sequence[Shape], layout: Layout) -> Shape:
     # The sizes of what the devices along each dim own, added up.
-    out = []
+    sizes: list[int] = []
     for dim, cut_ in enumerate(layout.dims):
         tiles = (tuple(part * (k == dim) for k in range(layout.rank)) for part in range(layout.parts(dim)))
-        out.append(sum(shapes[layout.first_holder(tile)][dim] - sum(cut_.halo) for tile in tiles))
-    return tuple(out)
+        sizes.append(sum(shapes[layout.first_holder(tile)][dim] - sum(cut_.halo) for tile in tiles))
+    return tuple(sizes)

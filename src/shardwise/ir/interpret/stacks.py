@@ -28,20 +28,20 @@ def unstack_inputs(
     kinds = list(called.function_type.inputs)
     if len(kinds) != len(arrays):
         raise ArgumentError(f"@{called.sym_name.data} takes {len(kinds)} inputs, got {len(arrays)}.")
-    out = []
+    inputs: list[list[Any]] = []
     for i, (array, kind) in enumerate(zip(arrays, kinds, strict=True)):
         rank = len(sizes_of(kind))
         lead = array.shape[: array.ndim - rank]
         if array.ndim == rank and fits(array, kind):
-            out.append([array] * program.devices)
+            inputs.append([array] * program.devices)
         elif array.ndim > rank and prod(lead) == program.devices:
-            out.append(list(array.reshape(program.devices, *array.shape[array.ndim - rank :])))
+            inputs.append(list(array.reshape(program.devices, *array.shape[array.ndim - rank :])))
         else:
             raise ArgumentError(
                 f"input {i} is {kind} on each of {program.devices} devices, got {array.dtype} of shape {array.shape}.\n"
                 "  give one array for all, or one with a leading dim of an entry per device."
             )
-    return out
+    return inputs
 
 
 def stack_result(index: int, values: Sequence[Any]) -> np.ndarray:

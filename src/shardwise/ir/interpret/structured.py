@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 from xdsl.ir import Block, Operation, SSAValue
+from xdsl.ir.affine import AffineDimExpr
 
 from shardwise.engine.arrays import is_low, room_for
 from shardwise.errors import ProgramError
@@ -87,13 +88,13 @@ def _arrange(structure: Structure, sizes: Sequence[int], spot: int) -> Value:
 
 def _place_output(op: Operation, values: np.ndarray, indices: Map, shape: tuple[int, ...]) -> np.ndarray:
     # A value over the loops put where the map of an output says.
-    places = [getattr(expr, "position", None) for expr in indices]
-    if None in places or len(set(places)) != len(places):
+    places = [expr.position for expr in indices if isinstance(expr, AffineDimExpr)]
+    if len(set(places)) != len(indices):
         raise ProgramError(f"{op_text(op)}: the map of an output must be made of different loops.")
-    left = [k for k in range(values.ndim) if k not in places]
-    if any(values.shape[k] != 1 for k in left):  # every iteration writes, the last one stays
-        values = values[tuple(slice(-1, None) if k in left else slice(None) for k in range(values.ndim))]
-    out = values.transpose([*places, *left]).reshape([values.shape[k] for k in places])  # type: ignore[list-item]
+    others = [k for k in range(values.ndim) if k not in places]
+    if any(values.shape[k] != 1 for k in others):  # every iteration writes, the last one stays
+        values = values[tuple(slice(-1, None) if k in others else slice(None) for k in range(values.ndim))]
+    out = values.transpose([*places, *others]).reshape([values.shape[k] for k in places])
     return np.array(np.broadcast_to(out, shape))
 
 
@@ -105,11 +106,11 @@ def _views(structure: Structure, sizes: Sequence[int]) -> list[np.ndarray]:
 
 def _parallel(scope: Scope, structure: Structure, sizes: Sequence[int]) -> list[Value]:
     yields = body_values(scope, structure.body, _views(structure, sizes), loop_indices(sizes))
-    out = []
-    for value, indices, init in zip(yields, structure.maps[len(structure.inputs) :], structure.outputs, strict=True):
-        whole = np.broadcast_to(value, tuple(sizes))
-        out.append(_place_output(structure.op, whole, indices, np.shape(data_of(init))))
-    return out
+    rows = zip(yields, structure.maps[len(structure.inputs) :], structure.outputs, strict=True)
+    return [
+        _place_output(structure.op, np.broadcast_to(value, tuple(sizes)), indices, np.shape(data_of(init)))
+        for value, indices, init in rows
+    ]
 
 
 # -- reductions ------------------------------------------------------------------------------------------

@@ -57,11 +57,11 @@ def multi_index(shape: Sequence[int], device: int) -> Shape:
     >>> multi_index((2, 3), 4)
     (1, 1)
     """
-    out = []
+    index: list[int] = []
     for size in reversed(shape):
         device, i = divmod(device, size)
-        out.append(i)
-    return tuple(reversed(out))
+        index.append(i)
+    return tuple(reversed(index))
 
 
 def piece(size: int, parts: int, part: int) -> slice:

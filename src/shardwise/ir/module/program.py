@@ -68,7 +68,7 @@ class Scope:
     program: Program
     device: int | None = None
     depth: int = 0  # of calls
-    values: dict[SSAValue, Any] = field(default_factory=dict)
+    values: dict[SSAValue, Any] = field(default_factory=dict[SSAValue, Any])
 
     def coordinates(self, shape: Sequence[int], op: Operation) -> tuple[int, ...]:
         """Return the multi-index of this device in a grid."""

@@ -35,7 +35,7 @@ class Sharding:
         if len(self.split_axes) > rank:
             raise ProgramError(f"a sharding of {len(self.split_axes)} dims is given to a tensor with {rank}.")
         halos, offsets = list(self.halos), list(self.offsets)
-        cuts = []
+        cuts: list[Cut | None] = []
         for axes in (*self.split_axes, *((),) * (rank - len(self.split_axes))):
             if not axes:
                 cuts.append(None)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVarTuple, cast
 
 import ml_dtypes
 import numpy as np
@@ -21,13 +21,12 @@ from xdsl.dialects.builtin import (
     Float32Type,
     Float64Type,
     IndexType,
-    IntegerType,
     Signedness,
-    TensorType,
 )
 from xdsl.ir import Attribute
 
 from shardwise.errors import ProgramError, seal
+from shardwise.ir.types import is_integer, is_tensor
 
 DYNAMIC = DYNAMIC_INDEX  # of a size that a tensor type leaves open
 
@@ -48,13 +47,13 @@ def dtype_of(kind: Attribute) -> np.dtype:
     >>> dtype_of(TensorType(f32, [2])), dtype_of(i1)
     (dtype('float32'), dtype('bool'))
     """
-    if isinstance(kind, TensorType):
+    if is_tensor(kind):
         return dtype_of(kind.element_type)
     if type(kind) in _FLOATS:
         return _FLOATS[type(kind)]
     if isinstance(kind, ComplexType):
-        return np.dtype(f"complex{16 * dtype_of(kind.element_type).itemsize}")
-    if isinstance(kind, IntegerType):
+        return np.dtype(f"complex{16 * dtype_of(kind.parameters[0]).itemsize}")
+    if is_integer(kind):
         width, unsigned = kind.width.data, kind.signedness.data is Signedness.UNSIGNED
         if width == 1:
             return np.dtype(bool)
@@ -95,6 +94,7 @@ class Poisoned:
 
 
 Value = Any  # an array or scalar of NumPy, Poisoned, or what an op has of its own, such as a sharding
+Values = TypeVarTuple("Values")
 
 
 def undefined_tensor(shape: tuple[int, ...], dtype: np.dtype, origin: str) -> Value:
@@ -111,18 +111,18 @@ def check_defined(value: Value, what: str) -> Value:
     return value
 
 
-def move(movement: Callable[..., Any], *values: Value) -> Value:
+def move(movement: Callable[[*Values], Any], *values: *Values) -> Value:
     """Apply a function that only moves elements, to data and to what is undefined in it alike.
 
     >>> whole = undefined_tensor((2,), np.dtype("float32"), "%0")
     >>> move(np.concatenate, [whole, np.ones(1, "float32")]).mask
     array([ True,  True, False])
     """
-    trees: Any = values
-    poisons = [x for x in optree.tree_leaves(trees) if isinstance(x, Poisoned)]
+    tree = cast("Any", values)
+    poisons = [x for x in optree.tree_leaves(tree) if isinstance(x, Poisoned)]
     if not poisons:
         return movement(*values)
-    data, mask = (movement(*optree.tree_map(part, trees)) for part in (data_of, _mask_of))
+    data, mask = (movement(*cast("Any", optree.tree_map(part, tree))) for part in (data_of, _mask_of))
     return Poisoned(data, mask, poisons[0].origin) if np.any(mask) else data
 
 
@@ -137,7 +137,11 @@ def _mask_of(x: Value) -> Any:
 
 def sizes_of(kind: Attribute) -> tuple[int, ...]:
     """Return the sizes that a type gives to the dims, DYNAMIC where it leaves them open; none of a scalar."""
-    return kind.get_shape() if isinstance(kind, TensorType) else ()
+    return kind.get_shape() if is_tensor(kind) else ()
+
+
+def _is_array(value: object) -> bool:
+    return isinstance(value, np.ndarray | np.generic | Poisoned)
 
 
 def fits(value: Any, kind: Attribute) -> bool:
@@ -147,7 +151,7 @@ def fits(value: Any, kind: Attribute) -> bool:
     >>> fits(np.ones((2, 3), "float32"), TensorType(f32, [2, DYNAMIC]))
     True
     """
-    if not isinstance(value, np.ndarray | np.generic | Poisoned):
+    if not _is_array(value):
         return False
     sizes, shape = sizes_of(kind), value.shape
     agree = len(sizes) == len(shape) and all(a in (DYNAMIC, b) for a, b in zip(sizes, shape, strict=True))

@@ -33,10 +33,10 @@ from shardwise.ir.shard.attributes import ReductionKind, ReductionKindAttr, Shar
 class Parts:
     """What the clauses of one op have read so far."""
 
-    operands: dict[str, list[UnresolvedOperand]] = field(default_factory=dict)
-    values: dict[str, list[SSAValue]] = field(default_factory=dict)
-    properties: dict[str, Attribute] = field(default_factory=dict)
-    attributes: dict[str, Attribute] = field(default_factory=dict)
+    operands: dict[str, list[UnresolvedOperand]] = field(default_factory=dict[str, list[UnresolvedOperand]])
+    values: dict[str, list[SSAValue]] = field(default_factory=dict[str, list[SSAValue]])
+    properties: dict[str, Attribute] = field(default_factory=dict[str, Attribute])
+    attributes: dict[str, Attribute] = field(default_factory=dict[str, Attribute])
 
 
 @seal

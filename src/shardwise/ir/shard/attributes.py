@@ -1,7 +1,7 @@
 """Attributes and types of the dialect, and how plain Python values become them."""
 
 from collections.abc import Callable, Sequence
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, TypeGuard
 
 from xdsl.dialects.builtin import (
     DYNAMIC_INDEX,
@@ -104,6 +104,11 @@ def axes_attribute(axes: AxesLike | None, what: str = "grid_axes") -> DenseArray
     if isinstance(axes, DenseArrayBase):
         return axes
     return DenseArrayBase.from_list(i16, _ints(axes if axes is not None else (), what, 16))
+
+
+def is_axes(attribute: Attribute | None) -> TypeGuard[GridAxes]:
+    """Whether an attribute is a list of grid axes."""
+    return isinstance(attribute, DenseArrayBase)
 
 
 def axis_lists_attribute(axes: AxisListsLike) -> ShardAxesArrayAttr:

@@ -3,8 +3,10 @@
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, TypeAlias
 
-from xdsl.dialects.builtin import DYNAMIC_INDEX, DenseArrayBase, MemRefType, TensorType
+from xdsl.dialects.builtin import DYNAMIC_INDEX, DenseArrayBase
 from xdsl.ir import SSAValue
+
+from shardwise.ir.types import is_shaped
 
 Complaints: TypeAlias = Iterator[str]
 Check: TypeAlias = Callable[[Any, Any], Complaints]
@@ -13,10 +15,9 @@ Sizes: TypeAlias = tuple[int | None, ...]
 
 def shape_of(value: SSAValue) -> Sizes:
     """Return the sizes of a tensor's dims, None where they are not known."""
-    kind = value.type
-    if not isinstance(kind, TensorType | MemRefType):
+    if not is_shaped(value.type):
         return ()
-    return tuple(None if size == DYNAMIC_INDEX else size for size in kind.get_shape())
+    return tuple(None if size == DYNAMIC_INDEX else size for size in value.type.get_shape())
 
 
 def sizes_text(sizes: Sequence[int | None]) -> str:

@@ -56,7 +56,7 @@ class Grid:
 class Symbols:
     """The named ops of each module, looked up once."""
 
-    tables: dict[Operation, dict[str, Operation]] = field(default_factory=dict)
+    tables: dict[Operation, dict[str, Operation]] = field(default_factory=dict[Operation, dict[str, Operation]])
 
     def table(self, op: Operation) -> dict[str, Operation]:
         """Return the names that an op can refer to: those of the module around it."""

@@ -3,12 +3,12 @@
 from collections.abc import Sequence
 from typing import Any
 
-from xdsl.dialects.builtin import DenseArrayBase, TensorType
+from xdsl.dialects.builtin import DenseArrayBase
 from xdsl.dialects.linalg.abstract_ops import LinalgStructuredOperation
 from xdsl.dialects.linalg.ops import BroadcastOp, CopyOp, FillOp, ReduceOp, TransposeOp, YieldOp
 from xdsl.ir import Operation, SSAValue
 
-from shardwise.ir.types import element_type
+from shardwise.ir.types import element_type, is_tensor
 from shardwise.ir.verifier.complaint import Complaints, count_text, shape_of
 
 SHORT = (BroadcastOp, ReduceOp)
@@ -42,10 +42,10 @@ def _ints(attribute: DenseArrayBase[Any]) -> list[int]:
 
 
 def _results(op: Operation, outputs: Sequence[SSAValue]) -> Complaints:
-    wanted = [value.type for value in outputs if isinstance(value.type, TensorType)]
+    expected = [value.type for value in outputs if is_tensor(value.type)]
     types = [result.type for result in op.results]
-    if types != wanted:
-        yield f"the results are {_types_text(types)}, but the outputs are {_types_text(wanted)}."
+    if types != expected:
+        yield f"the results are {_types_text(types)}, but the outputs are {_types_text(expected)}."
 
 
 def _types_text(kinds: Sequence[object]) -> str:
@@ -57,10 +57,10 @@ def _body(op: Operation, operands: Sequence[SSAValue], outputs: Sequence[SSAValu
     if block is None or not isinstance(last := block.last_op, YieldOp):
         yield "the body ends with linalg.yield."
         return
-    taken, elements = [arg.type for arg in block.args], [element_type(value) for value in operands]
-    if taken != elements:
-        yield f"the body takes {_types_text(taken)}, but the operands have elements of {_types_text(elements)}."
-    yields, wanted = [value.type for value in last.operands], [element_type(value) for value in outputs]
+    args, elements = [arg.type for arg in block.args], [element_type(value) for value in operands]
+    if args != elements:
+        yield f"the body takes {_types_text(args)}, but the operands have elements of {_types_text(elements)}."
+    yields, expected = [value.type for value in last.operands], [element_type(value) for value in outputs]
     # What xDSL makes for these two leaves out the conversion to the elements of the output.
-    if yields != wanted and not (isinstance(op, FillOp | CopyOp) and len(yields) == len(wanted)):
-        yield f"the body yields {_types_text(yields)}, but the outputs have elements of {_types_text(wanted)}."
+    if yields != expected and not (isinstance(op, FillOp | CopyOp) and len(yields) == len(expected)):
+        yield f"the body yields {_types_text(yields)}, but the outputs have elements of {_types_text(expected)}."

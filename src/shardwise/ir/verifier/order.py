@@ -18,7 +18,7 @@ def _says_where_to_go(block: Block) -> bool:
 class Order:
     """The position of each op in its block, counted once per block."""
 
-    positions: dict[Block, dict[Operation, int]] = field(default_factory=dict)
+    positions: dict[Block, dict[Operation, int]] = field(default_factory=dict[Block, dict[Operation, int]])
 
     def complaints(self, op: Operation) -> Complaints:
         """Complain about values that are made after the op or where it cannot see them, and where it cannot go."""
