@@ -1,8 +1,10 @@
 """The communication log: what was run, by which line, and nothing where nobody listens."""
 
+import gc
 import json
 import sys
 from pathlib import Path
+from weakref import finalize
 
 import numpy as np
 import pytest
@@ -118,3 +120,17 @@ def test_frames_are_told_apart_by_the_package(monkeypatch: pytest.MonkeyPatch) -
     frame, inner = calls()
     assert frame is sys._getframe().f_back
     assert inner is sys._getframe()
+
+
+def test_who_asks_for_a_line_holds_nothing_of_what_called_it() -> None:
+    gone: list[str] = []
+    gc.disable()
+    try:
+        for ask in (user_line, calls, called_functions):
+            held = np.zeros(1)
+            finalize(held, gone.append, ask.__name__)
+            ask()
+            del held
+    finally:
+        gc.enable()
+    assert gone == ["user_line", "calls", "called_functions"]

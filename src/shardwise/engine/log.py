@@ -1,12 +1,15 @@
 """The communication log: every step that an engine runs, with bytes, time and the user's line."""
 
+# Python has no public name for the frame of a caller.
+# pyright: reportPrivateUsage=false
+
 from __future__ import annotations
 
+import sys
 from collections.abc import Generator, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field
-from inspect import currentframe
 from pathlib import Path
 from types import FrameType
 from typing import TYPE_CHECKING
@@ -111,32 +114,28 @@ def user_line() -> str:
 
 def calls() -> tuple[FrameType | None, FrameType | None]:
     """Return the innermost frame outside this package, and the one inside that it called."""
-    frames, frame = leave_package(_caller())
-    return frame, frames[-1] if frames else None
+    return leave_package(sys._getframe(1))
+
+
+def leave_package(frame: FrameType | None) -> tuple[FrameType | None, FrameType | None]:
+    """Return the first frame outside this package, from a frame on outwards, and the one inside that it called."""
+    inner = None  # a list of frames would hold the one that holds it, and with it all that functions hold
+    while frame is not None and frame.f_code.co_filename.startswith(PACKAGE):
+        frame, inner = frame.f_back, frame
+    return frame, inner
 
 
 def called_functions() -> list[str]:
-    """Return the names of the functions of this package that are running, up to the one called from outside.
+    """Return the names of the functions of this package that are at work, innermost first.
 
     >>> called_functions()
     []
     """
-    return [frame.f_code.co_name for frame in leave_package(_caller())[0]]
-
-
-def _caller() -> FrameType | None:
-    # Who called the function that asks.
-    frame = currentframe()
-    return frame and frame.f_back and frame.f_back.f_back
-
-
-def leave_package(frame: FrameType | None) -> tuple[list[FrameType], FrameType | None]:
-    """Return the frames of this package from a frame on outwards, and the first that is not one of them."""
-    frames: list[FrameType] = []
+    names, frame = list[str](), sys._getframe(1)
     while frame is not None and frame.f_code.co_filename.startswith(PACKAGE):
-        frames.append(frame)
+        names.append(frame.f_code.co_name)
         frame = frame.f_back
-    return frames, frame
+    return names
 
 
 def line_of(frame: FrameType | None) -> str:

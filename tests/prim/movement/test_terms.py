@@ -19,7 +19,8 @@ def test_only_the_dims_that_the_axes_split_are_taken_apart() -> None:
     assert split_dims(layout, (12, 5), [x]) == ((3, 2, 2, 5), [1])
     assert split_dims(layout, (12, 5), [y, x]) == ((3, 2, 2, 5), [0, 1])
     assert split_dims(Layout(MESH, ["x", "y"]), (5, 6), [y]) == ((5, 3, 2), [1])
-    with pytest.raises(ProgramError, match=r"dim 0 of 5 elements is cut unevenly [^\n]*\n  lay it out so that its parts"):
+    refused = r"dim 0 of 5 elements is cut unevenly [^\n]*\n  lay it out so that its parts"
+    with pytest.raises(ProgramError, match=refused):
         split_dims(Layout(MESH, ["x", "y"]), (5, 6), [x])
 
 

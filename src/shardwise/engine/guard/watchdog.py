@@ -144,7 +144,7 @@ class Watchdog:
 
     def _line(self) -> str:
         frame = sys._current_frames().get(self.owner)
-        return line_of(leave_package(frame)[1])
+        return line_of(leave_package(frame)[0])
 
     def _hear(self, ready: list[Channel]) -> list[Channel]:
         # Take what channels have; return those that are closed.

@@ -136,7 +136,7 @@ SHIFTS: dict[str, Callable[[Any, Lead], Any]] = {
     **dict.fromkeys(("layout", "back_to"), _lay_out),
     "index": lambda index, lead: (*[Span(0, size) for size in lead.sizes], *index),
     "widths": lambda widths, lead: (*[(0, 0)] * lead.count, *widths),
-    "ways": lambda ways, lead: (*[(Stretch(size, 0, 1),) for size in lead.sizes], *ways),
+    "stretches": lambda stretches, lead: (*[(Stretch(size, 0, 1),) for size in lead.sizes], *stretches),
     # These speak of no dims, or of the last ones.
     **dict.fromkeys(("axes", "axis", "count", "dtype", "k", "op", "part", "position", "reverse", "size"), _same),
     **dict.fromkeys(("halo", "root", "sources", "tiled", "value", "wide"), _same),
