@@ -86,7 +86,7 @@ class PlacementMapping(DeviceMapping):
         """Return the canonical layout of a tensor of `rank` dims."""
         rank = check_rank(rank)
         dims: list[Cut] = [Cut()] * rank
-        partial = {}
+        partial: dict[str, ReduceOp | str] = {}
         for name, placement in zip(self.mesh.axis_names, self.placements, strict=True):
             if isinstance(placement, Partial):
                 partial[name] = placement.reduce_op
@@ -178,10 +178,10 @@ class NamedMapping(DeviceMapping):
         unreduced: Unreduced = (),
     ) -> None:
         """Name per dim the axes that split it; `unreduced` names axes, or maps them to a reduction."""
-        given = as_tuple(spec, "a spec is a tuple with one entry per dim, such as ('x', None)")
+        entries = as_tuple(spec, "a spec is a tuple with one entry per dim, such as ('x', None)")
         if isinstance(spec, P):
             unreduced = dict(spec.unreduced) | reductions(unreduced)
-        values = current_mesh(mesh), tuple(map(check_entry, given)), tuple(reductions(unreduced).items())
+        values = current_mesh(mesh), tuple(map(check_entry, entries)), tuple(reductions(unreduced).items())
         for slot, value in zip(("mesh", "spec", "unreduced"), values, strict=True):
             object.__setattr__(self, slot, value)
         self.to_layout(len(self.spec))  # so that a wrong axis is found here, not where the mapping is used

@@ -4,10 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, cast
 
 from shardwise.caches import cache
-from shardwise.errors import ArgumentError, BindingError, ConversionError, LayoutError, as_tuple, check_int, seal
+from shardwise.errors import (
+    ArgumentError,
+    BindingError,
+    ConversionError,
+    LayoutError,
+    as_tuple,
+    check_int,
+    is_sequence_of,
+    seal,
+)
 from shardwise.layout.axis import check_disjoint
 from shardwise.layout.context import current_mesh
 from shardwise.layout.layout import Layout, check_rank
@@ -15,7 +24,7 @@ from shardwise.layout.mesh import DeviceMesh
 from shardwise.layout.placement import ReduceOp
 
 SpecEntry = str | tuple[str, ...] | None
-Unreduced = Iterable[str] | Mapping[str, ReduceOp | str]
+Unreduced = Iterable[str | tuple[str, ReduceOp | str]] | Mapping[str, ReduceOp | str]
 
 
 PLAIN = frozenset((str, type(None)))  # kinds of entries that need no check
@@ -174,7 +183,7 @@ def check_entry(entry: Any) -> SpecEntry:
     """Return one entry of a spec as None, a name, or a tuple of two or more names."""
     if entry is None or isinstance(entry, str):
         return entry
-    if not isinstance(entry, Sequence) or not all(isinstance(a, str) for a in entry):
+    if not is_sequence_of(entry, str):
         raise ArgumentError(f"an entry of a spec is None, an axis name or a tuple of axis names, got {entry!r}.")
     return entry[0] if len(entry) == 1 else tuple(entry) or None
 
@@ -186,7 +195,7 @@ def reductions(unreduced: Unreduced) -> dict[str, ReduceOp]:
     if not isinstance(unreduced, Iterable):
         raise ArgumentError(f"unreduced axes are a list of names, or a dict to reductions, got {unreduced!r}.")
     pairs = (
-        unreduced.items()
+        cast("Mapping[str, ReduceOp | str]", unreduced).items()
         if isinstance(unreduced, Mapping)
         else [axis if isinstance(axis, tuple) and len(axis) == 2 else (axis, ReduceOp.SUM) for axis in unreduced]
     )
