@@ -3,7 +3,9 @@
 Every cache of the package is made here, so that all can be seen, cleared and bounded together.
 """
 
+# functools has no public name for the type of what lru_cache makes.
 # pyright: reportPrivateUsage=false
+
 from __future__ import annotations
 
 import functools

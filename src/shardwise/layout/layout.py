@@ -198,7 +198,7 @@ class Layout(Interned, Drawable):
         >>> tiling.largest, list(tiling.tiles())
         ((3,), [(0,), (1,), (2,), (3,)])
         """
-        return _tiling(self, check_shape(shape))
+        return self._tiling(self, check_shape(shape))
 
     def box(self, shape: Sequence[int], device: int) -> Box:
         """Return the box, one (start, stop) per dim, that a device owns.
@@ -239,7 +239,7 @@ class Layout(Interned, Drawable):
     def tile_of(self, device: int) -> tuple[int, ...]:
         """Return, per dim, which part of it a device has; needs no shape."""
         try:
-            return tile_of(self.radix, device)
+            return tile_of(self._radix, device)
         except TypeError:
             raise ArgumentError(f"a device of a mesh is given by its index, an int, got {device!r}.") from None
 
@@ -255,7 +255,7 @@ class Layout(Interned, Drawable):
         """Return the first of the devices whose part is `tile`."""
         first = 0
         try:
-            for radix, part in zip(self.radix, tile, strict=True):
+            for radix, part in zip(self._radix, tile, strict=True):
                 for divisor, size in reversed(radix):
                     part, digit = divmod(part, size)
                     first += divisor * digit
@@ -291,22 +291,21 @@ class Layout(Interned, Drawable):
     # -- inside ------------------------------------------------------------------------------------
 
     @cached_property
-    def radix(self) -> Radix:
-        """Per dim, the digits of which the part of a device is made, major to minor: divisor and size."""
+    def _radix(self) -> Radix:
         return tuple(tuple((self.mesh.divisor(a), a.size) for a in cut.axes) for cut in self.dims)
 
-
-@cache()
-def _tiling(layout: Layout, shape: Shape) -> Tiling:
-    if len(shape) != layout.rank:
-        raise BindingError(f"the layout {layout} has {layout.rank} dims, the shape {shape} has {len(shape)}.")
-    dims = tuple(
-        DimTiling(size, layout.parts(k), cut.split, cut.offsets, cut.halo, cut.edge)
-        for k, (size, cut) in enumerate(zip(shape, layout.dims, strict=True))
-    )
-    for k, dim in enumerate(dims):
-        dim.check(f"dim {k}")
-    return Tiling(dims, layout.radix)
+    @staticmethod
+    @cache()
+    def _tiling(layout: Layout, shape: Shape) -> Tiling:
+        if len(shape) != layout.rank:
+            raise BindingError(f"the layout {layout} has {layout.rank} dims, the shape {shape} has {len(shape)}.")
+        dims = tuple(
+            DimTiling(size, layout.parts(k), cut.split, cut.offsets, cut.halo, cut.edge)
+            for k, (size, cut) in enumerate(zip(shape, layout.dims, strict=True))
+        )
+        for k, dim in enumerate(dims):
+            dim.check(f"dim {k}")
+        return Tiling(dims, layout._radix)
 
 
 MOST_DIMS = 1024

@@ -65,21 +65,21 @@ class PlacementMapping(DeviceMapping):
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "mesh", current_mesh(self.mesh))
-        single = isinstance(self.placements, Placement)
-        given = (self.placements,) if single else as_tuple(self.placements, "placements are a list, one per mesh axis")
-        for placement in given:
+        placements = (self.placements,) if isinstance(self.placements, Placement) else self.placements
+        placements = as_tuple(placements, "placements are a list, one per mesh axis")
+        for placement in placements:
             if not isinstance(placement, Placement):
                 raise ArgumentError(f"a placement is Replicated(), Sharded(dim) or Partial(), got {placement!r}.")
-        if len(given) != self.mesh.ndim:
+        if len(placements) != self.mesh.ndim:
             raise LayoutError(
                 f"a mesh with {self.mesh.ndim} axes needs {self.mesh.ndim} placements, "
-                f"got {len(given)}: {given}.\n  mesh axes: {self.mesh}"
+                f"got {len(placements)}: {placements}.\n  mesh axes: {self.mesh}"
             )
-        object.__setattr__(self, "placements", given)
-        sized = zip(given, self.mesh.mesh_shape, strict=True)
+        object.__setattr__(self, "placements", placements)
+        sized = zip(placements, self.mesh.mesh_shape, strict=True)
         if len({p.reduce_op for p, size in sized if isinstance(p, Partial) and size > 1}) > 1:
             raise LayoutError(
-                f"two different reductions are pending in {given}.\n  resolve one before making the other."
+                f"two different reductions are pending in {placements}.\n  resolve one before making the other."
             )
 
     def to_layout(self, rank: int) -> Layout:

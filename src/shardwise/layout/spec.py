@@ -140,17 +140,17 @@ class ShardingSpec:
         for spec in specs:
             if not isinstance(spec, DimSpec):
                 raise ArgumentError(f"ShardingSpec needs one DimSpec per dim, got {spec!r}; write DimSpec([{spec!r}]).")
-        kept = [self.replicated_axes] if isinstance(self.replicated_axes, str) else self.replicated_axes
-        kept = frozenset(kept) if isinstance(kept, Iterable) else {kept}
-        if not all(isinstance(axis, str) for axis in kept):
+        names = [self.replicated_axes] if isinstance(self.replicated_axes, str) else self.replicated_axes
+        names = frozenset(names) if isinstance(names, Iterable) else {names}
+        if not all(isinstance(axis, str) for axis in names):
             raise ArgumentError(f"replicated_axes are names of mesh axes, got {self.replicated_axes!r}.")
         object.__setattr__(self, "dim_specs", specs)
-        object.__setattr__(self, "replicated_axes", kept)
+        object.__setattr__(self, "replicated_axes", names)
         object.__setattr__(self, "partial_axes", tuple(reductions(self.partial_axes).items()))
         layout = self.to_layout()
-        names = [self.mesh.axis(a, "replicated_axes") for a in sorted(self.replicated_axes)]
+        axes = [self.mesh.axis(a, "replicated_axes") for a in sorted(self.replicated_axes)]
         check_disjoint(
-            [*layout.sharded_axes, *layout.partial, *names],
+            [*layout.sharded_axes, *layout.partial, *axes],
             f"{layout} with replicated_axes={sorted(self.replicated_axes)}",
         )
 
