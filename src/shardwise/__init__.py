@@ -10,6 +10,9 @@ The words, used in code, errors and documentation alike:
 - global view: what the value is, as if on one device; local view: what one device holds.
 """
 
+# Every name that is imported here is public, and `__all__` is made of them: checkers and editors read `__init__.pyi`.
+# pyright: reportUnusedImport=false, reportUnsupportedDunderAll=false
+
 import builtins as _builtins
 from types import ModuleType as _Module
 
@@ -75,7 +78,7 @@ __version__ = "0.1.0"
 globals().update(_FUNCTIONS)
 
 # `from shardwise import *` leaves Python's own abs, all, any, max, min, pow, round and sum alone.
-__all__ = sorted(  # pyright: ignore[reportUnsupportedDunderAll]
+__all__ = sorted(
     name
     for name, value in globals().items()
     if not (name.startswith("_") or hasattr(_builtins, name) or (isinstance(value, _Module) and value is not graph_ops))

@@ -3,6 +3,9 @@
 Every cache of the package is made here, so that all can be seen, cleared and bounded together.
 """
 
+# functools has no public name for the type of what lru_cache makes.
+# pyright: reportPrivateUsage=false
+
 from __future__ import annotations
 
 import functools
@@ -144,7 +147,7 @@ def cache_info() -> CacheInfo:
     >>> info.entries > 0, 0 < info.bytes < info.budget, info.caches[0].bytes >= info.caches[-1].bytes
     (True, True, True)
     """
-    rows, seen = [], set()
+    rows, seen = list[CacheRow](), set[int]()
     for name, (remembering, samples) in _caches.items():
         hits, misses, most, entries = remembering.cache_info()
         latest = list(samples)

@@ -23,11 +23,11 @@ Texts say what was got, what was expected and what is available; further lines a
 """
 
 import dataclasses
-from collections.abc import Iterable, Mapping, Set
+from collections.abc import Iterable, Mapping, Sequence, Set
 from difflib import get_close_matches
 from numbers import Complex, Real
 from operator import index
-from typing import Any, TypeVar
+from typing import Any, TypeGuard, TypeVar, cast
 
 T = TypeVar("T")
 
@@ -320,6 +320,17 @@ def check_ints(values: object, wanted: str) -> tuple[int, ...]:
     return tuple(number for number in numbers if number is not None)
 
 
+def is_sequence_of(values: object, kinds: type[T] | tuple[type[T], ...]) -> TypeGuard[Sequence[T]]:
+    """Whether this is an ordered collection, and no string, of values of these types.
+
+    >>> is_sequence_of([1, 2], int), is_sequence_of("ab", str), is_sequence_of((1, "a"), (int, str))
+    (True, False, True)
+    """
+    if isinstance(values, str) or not isinstance(values, Sequence):
+        return False
+    return all(isinstance(value, kinds) for value in cast("Sequence[object]", values))
+
+
 def as_tuple(values: object, wanted: str) -> tuple[Any, ...]:
     """Return an ordered collection as a tuple; `wanted` begins the error for anything else.
 
@@ -330,7 +341,7 @@ def as_tuple(values: object, wanted: str) -> tuple[Any, ...]:
     if isinstance(values, str | bytes | Set | Mapping) or not isinstance(values, Iterable):
         raise ArgumentError(f"{wanted}, got {values!r}.")
     try:
-        return tuple(values)
+        return tuple(cast("Iterable[Any]", values))
     except TypeError:  # arrays of no dims, and tensors, say that they are iterable and are not
         raise ArgumentError(f"{wanted}, got {values!r}.") from None
 

@@ -84,10 +84,7 @@ def _collectives(console: Console, mesh: DeviceMesh, values: np.ndarray) -> bool
         total = all_reduce(x, reduce_axes="tp")  # adds the four column blocks up
         shifted = shift(x, "dp")
         wide = halo_exchange(x, 0, 1)
-        local = shard_map(
-            lambda block: block * block - all_reduce(block, reduce_axes="dp"), mesh, P("dp", "tp"), P("dp", "tp")
-        )
-        mixed = local(x)
+        mixed = shard_map(_square_less_sum, mesh, P("dp", "tp"), P("dp", "tp"))(x)
     console.print(log)
     blocks = even.reshape(2, 4, SHAPE[1])
     return all(
@@ -100,10 +97,18 @@ def _collectives(console: Console, mesh: DeviceMesh, values: np.ndarray) -> bool
     )
 
 
+def _square_less_sum(block: Tensor) -> Tensor:
+    return block * block - all_reduce(block, reduce_axes="dp")
+
+
 def _derivative(console: Console, mesh: DeviceMesh, values: np.ndarray) -> bool:
     console.print(Rule("Differentiating through communication"))
     x = shard(values[:8], mesh, P("dp", "tp"))
-    _, back = vjp(lambda x: all_reduce(x * x, reduce_axes=("dp", "tp")), x)
+
+    def sum_of_squares(x: Tensor) -> Tensor:
+        return all_reduce(x * x, reduce_axes=("dp", "tp"))
+
+    _, back = vjp(sum_of_squares, x)
     (gradient,) = back(np.ones((4, 4), np.float32))
     return _verdict(console, "gradient of the sum of squares", gradient, 2 * values[:8])
 
@@ -114,8 +119,9 @@ BATCH, TOKENS, WORDS, WIDTH, HEADS, SIZE, HIDDEN, LAYERS = 8, 12, 64, 16, 4, 4, 
 Weights = dict[str, Any]
 
 # How each weight is laid out on the mesh: heads, hidden units and words over tp. The batch is over dp.
-SPECS = {"words": P("tp"), "places": P(), "q": P(None, "tp"), "k": P(None, "tp"), "v": P(None, "tp"), "o": P("tp")}
-SPECS |= {"up": P(None, "tp"), "down": P("tp"), "norm": P()}
+ROWS, COLUMNS = P("tp"), P(None, "tp")
+SPECS = dict.fromkeys(["q", "k", "v", "up"], COLUMNS) | dict.fromkeys(["words", "o", "down"], ROWS)
+SPECS.update(places=P(), norm=P())
 
 
 def _weights() -> Weights:
@@ -152,7 +158,7 @@ def train(place: Callable[[np.ndarray, P], Any], steps: int) -> tuple[list[float
     """Train a small transformer, every tensor put where `place` puts it, and return its losses and weights."""
     weights = {name: place(value, SPECS[name.rstrip("0123456789")]) for name, value in _weights().items()}
     tokens, labels = (place(text, P("dp")) for text in _text())
-    losses = []
+    losses: list[float] = []
     for _ in range(steps):
         value, gradients = value_and_grad(_loss)(weights, tokens, labels)
         weights = {name: weights[name] - 0.3 * gradient for name, gradient in gradients.items()}

@@ -86,7 +86,7 @@ def test_passes_run_in_the_order_in_which_they_are_written(monkeypatch: pytest.M
     ran: list[str] = []
 
     def note(name: str):
-        def step(module: ModuleOp) -> ModuleOp:
+        def step(module: ModuleOp, **_: str) -> ModuleOp:
             ran.append(name)
             module.attributes["ran"] = StringAttr(name)
             return module

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 from zipfile import BadZipFile
 
 import click
@@ -16,6 +16,8 @@ from shardwise.errors import ArgumentError
 
 if TYPE_CHECKING:
     from xdsl.dialects.builtin import ModuleOp
+
+    from shardwise.ir import Poisoned
 
 
 @click.command("exec", cls=taking_several("--inputs"))
@@ -48,7 +50,8 @@ def exec_(
 
 
 # The whole of a result, or what each device has of it.
-Result = Any
+Whole: TypeAlias = "np.ndarray | np.generic | Poisoned"
+Result: TypeAlias = "list[Any] | Whole"
 
 
 def _results(file: str, inputs: Sequence[str], check: bool, function: str | None, grids: Sequence[str]) -> list[Result]:
@@ -88,7 +91,7 @@ def _stack(index: int, result: Result) -> np.ndarray:
     return stack_result(index, result) if isinstance(result, list) else np.asarray(result)
 
 
-def _as_list(values: Any) -> list[Any]:
+def _as_list(values: tuple[Any, ...] | Whole | None) -> list[Any]:
     return [] if values is None else list(values) if isinstance(values, tuple) else [values]
 
 
@@ -100,8 +103,10 @@ def _load(path: str) -> np.ndarray:
     except (OSError, ValueError, EOFError, BadZipFile) as error:
         what = error.strerror if isinstance(error, OSError) and error.strerror else error
         raise ArgumentError(f"{path} cannot be read as an array: {what}") from None
-    if not isinstance(array, np.ndarray):
-        raise ArgumentError(f"{path} holds several arrays ({', '.join(array)}); save the one to use with numpy.save.")
+    if isinstance(array, np.lib.npyio.NpzFile):
+        raise ArgumentError(
+            f"{path} holds several arrays ({', '.join(array.files)}); save the one to use with numpy.save."
+        )
     return array
 
 
@@ -122,7 +127,7 @@ def _show(results: Sequence[Result]) -> None:
             click.echo(f"result {i} on device {device}: {_text(value)}")
 
 
-def _text(value: Any) -> str:
+def _text(value: Whole) -> str:
     if not isinstance(value, np.ndarray | np.generic):
         return f"undefined, {value!r}"
     values = np.array2string(np.asarray(value), separator=", ", threshold=50, edgeitems=2)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator
+from collections.abc import Generator
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -23,7 +23,7 @@ def read(path: str) -> tuple[bytes, str]:
 
 
 @contextmanager
-def failures() -> Iterator[None]:
+def failures() -> Generator[None]:
     """Turn what users can mend into a message and exit code 1."""
     try:
         yield

@@ -3,20 +3,24 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
-from typing import IO, Any
+from collections.abc import Iterator, Sequence
+from functools import partial
+from typing import IO, TYPE_CHECKING, Any
 
 import click
 
 from shardwise.commands.module_file import failures, read
 from shardwise.errors import ParseError, ShardwiseError, VerifyError
 
+if TYPE_CHECKING:
+    from shardwise.ir.passes.propagation import Direction
+
 SEPARATOR = re.compile(rb"^// -----[^\n]*$", re.MULTILINE)
 
 
-def _note(context: click.Context, parameter: click.Parameter, given: bool) -> None:
+def _note(context: click.Context, parameter: click.Parameter, is_given: bool) -> None:
     # Passes run in the order in which they are written, as in mlir-opt.
-    if given:
+    if is_given:
         context.meta.setdefault("passes", []).append(parameter.name)
 
 
@@ -44,7 +48,7 @@ def _pass(name: str, text: str) -> Any:
 def opt(
     context: click.Context,
     file: str,
-    direction: str,
+    direction: Direction,
     verify: bool,
     dialect: str,
     split_input_file: bool,
@@ -53,16 +57,13 @@ def opt(
 ) -> None:
     """Read modules from FILE (or `-`, standard input), run the passes in the order given, and print the result."""
     data, name = read(file)
-    passes: list[tuple[str, dict[str, str]]] = [
-        (step, {"direction": direction} if step == "propagate" and direction != "both" else {})
-        for step in context.meta.get("passes", [])
-    ]
+    passes = context.meta.get("passes", [])
     printed: list[str] = []
     failed = False
     for part in _parts(data) if split_input_file else [data]:
         try:
             with failures():
-                printed.append(_transform(part, name, passes, verify, dialect, allow_unregistered))
+                printed.append(_transform(part, name, passes, direction, verify, dialect, allow_unregistered))
         except click.ClickException as error:
             if not isinstance(error.__cause__, ShardwiseError):
                 raise
@@ -87,7 +88,8 @@ def _parts(data: bytes) -> Iterator[bytes]:
 def _transform(
     data: bytes,
     name: str,
-    passes: list[tuple[str, dict[str, str]]],
+    passes: Sequence[str],
+    direction: Direction,
     verify: bool,
     dialect: str,
     allow_unregistered: bool,
@@ -99,9 +101,9 @@ def _transform(
     module = parse_module(data, name, allow_unregistered=allow_unregistered)
     if verify:
         check(module)
-    steps = {"propagate": propagate, "partition": partition, "simplify": simplify}
-    for step, options in passes:
-        module = steps[step](module, **options)
+    steps = {"propagate": partial(propagate, direction=direction), "partition": partition, "simplify": simplify}
+    for step in passes:
+        module = steps[step](module)
         if verify:
             check(module)
     return print_module(module, "mesh19" if dialect == "mesh19" else "shard") + "\n"

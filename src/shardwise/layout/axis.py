@@ -109,7 +109,7 @@ def gaps(whole: Axis, used: Iterable[Axis]) -> list[Axis]:
     >>> gaps(Axis("x", 1, 8, 8), [Axis("x", 2, 2, 8)])
     [x:(1)2, x:(4)2]
     """
-    out, pre = [], whole.pre
+    out, pre = list[Axis](), whole.pre
     for axis in sorted((a for a in used if a.name == whole.name and a.size > 1), key=lambda a: a.pre):
         if axis.pre > pre:
             out.append(Axis(whole.name, pre, axis.pre // pre, whole.of))
@@ -153,7 +153,7 @@ def common(a: Iterable[Axis], b: Iterable[Axis]) -> tuple[Axis, ...]:
     >>> common([Axis("x", 1, 4, 12)], [Axis("x", 1, 6, 12)])
     (x:(1)2,)
     """
-    out = []
+    out: list[Axis] = []
     for one, other in product(a, list(b)):
         low, high = lcm(one.pre, other.pre), gcd(one.pre * one.size, other.pre * other.size)
         if one.name == other.name and low < high and high % low == 0:

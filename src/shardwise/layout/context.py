@@ -1,6 +1,6 @@
 """The mesh context: the mesh that is meant where none is given."""
 
-from collections.abc import Iterator
+from collections.abc import Generator
 from contextlib import contextmanager
 from contextvars import ContextVar
 
@@ -11,7 +11,7 @@ _current: ContextVar[DeviceMesh | None] = ContextVar("mesh", default=None)
 
 
 @contextmanager
-def mesh_context(mesh: DeviceMesh) -> Iterator[DeviceMesh]:
+def mesh_context(mesh: DeviceMesh) -> Generator[DeviceMesh]:
     """Supply `mesh` wherever a mesh is omitted, inside a `with` block.
 
     >>> with mesh_context(DeviceMesh((2,), ("x",))):

@@ -1,9 +1,10 @@
 """Conversion: anything that describes a layout, as a `Layout`."""
 
 from collections.abc import Callable, Sequence
+from types import NoneType
 from typing import Any, Protocol, runtime_checkable
 
-from shardwise.errors import ArgumentError
+from shardwise.errors import ArgumentError, is_sequence_of
 from shardwise.layout.context import current_mesh
 from shardwise.layout.layout import Layout
 from shardwise.layout.mapping import DeviceMapping, PlacementMapping
@@ -40,11 +41,10 @@ def as_layout(value: LayoutLike, rank: int, mesh: DeviceMesh | None = None) -> L
         return value.to_layout(rank)
     if isinstance(value, Placement):
         return PlacementMapping(current_mesh(mesh), (value,)).to_layout(rank)
-    if isinstance(value, Sequence) and not isinstance(value, str):
-        if value and all(isinstance(v, DimSpec) for v in value):
-            return ShardingSpec(current_mesh(mesh), value).to_layout(rank)  # type: ignore[arg-type]
-        if all(isinstance(v, Placement) for v in value):
-            return PlacementMapping(current_mesh(mesh), value).to_layout(rank)  # type: ignore[arg-type]
+    if is_sequence_of(value, DimSpec) and value:
+        return ShardingSpec(current_mesh(mesh), value).to_layout(rank)
+    if is_sequence_of(value, Placement):
+        return PlacementMapping(current_mesh(mesh), value).to_layout(rank)
     raise ArgumentError(
         f"a layout was expected, got {value!r}.{_ours(value)}\n"
         "  give a Layout, P(...), a PlacementMapping, NamedMapping or ShardingSpec, a list of placements "
@@ -58,11 +58,11 @@ def _ours(value: Any) -> str:
         if any(not isinstance(entry, str | tuple | None) for entry in value.partitions):
             return ""  # we leave no dim unconstrained
         return f"\n  that is JAX's PartitionSpec; ours is {P(*value.partitions, unreduced=value.unreduced)!r}."
-    given = [value] if isinstance(value, str) else list(value) if isinstance(value, list | tuple) else []
-    if given and all(isinstance(v, str | None) for v in given):
-        return f"\n  the axes of each dim are written {P(*given)!r}."
-    if given and all(type(v).__module__.startswith("torch.") for v in given):
-        ours = [PLACEMENTS.get(type(v).__name__, repr)(v) for v in given]
+    entries = [value] if isinstance(value, str) else value
+    if is_sequence_of(entries, (str, NoneType)) and entries:
+        return f"\n  the axes of each dim are written {P(*entries)!r}."
+    if is_sequence_of(entries, object) and entries and all(type(v).__module__.startswith("torch.") for v in entries):
+        ours = [PLACEMENTS.get(type(v).__name__, repr)(v) for v in entries]
         return f"\n  those are torch's placements; ours are [{', '.join(ours)}]."
     return ""
 

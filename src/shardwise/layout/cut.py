@@ -43,8 +43,8 @@ class Cut:
     ) -> None:
         """Cut by `axes`; the other arguments are those of `Sharded`."""
         single = isinstance(axes, str | Axis)
-        given = (axes,) if single else as_tuple(axes, "the axes of a Cut are one axis or a tuple of axes")
-        for slot, value in zip(self.__slots__, (given, *check_cut("Cut", split, offsets, halo, edge)), strict=True):
+        names = (axes,) if single else as_tuple(axes, "the axes of a Cut are one axis or a tuple of axes")
+        for slot, value in zip(self.__slots__, (names, *check_cut("Cut", split, offsets, halo, edge)), strict=True):
             object.__setattr__(self, slot, value)
 
     @property

@@ -1,6 +1,6 @@
 """Devices: what stands in the slots of a mesh."""
 
-from collections.abc import Iterator
+from collections.abc import Generator
 from contextlib import AbstractContextManager, contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
@@ -99,7 +99,7 @@ def default_device(device: Device | None = None) -> Device | AbstractContextMana
 
 
 @contextmanager
-def _using(device: Device) -> Iterator[Device]:
+def _using(device: Device) -> Generator[Device]:
     token = _default.set(device)
     try:
         yield device

@@ -6,10 +6,20 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from functools import cached_property
 from itertools import chain
 from math import prod
-from typing import Any
+from typing import Any, cast
 
 from shardwise.caches import Interned, cache, intern
-from shardwise.errors import ArgumentError, BindingError, LayoutError, RangeError, as_int, as_tuple, check_int, seal
+from shardwise.errors import (
+    ArgumentError,
+    BindingError,
+    LayoutError,
+    RangeError,
+    as_int,
+    as_tuple,
+    check_int,
+    is_sequence_of,
+    seal,
+)
 from shardwise.layout.axis import Axis, check_disjoint, merge
 from shardwise.layout.context import current_mesh
 from shardwise.layout.cut import AxisLike, Cut, cut_of
@@ -188,7 +198,7 @@ class Layout(Interned, Drawable):
         >>> tiling.largest, list(tiling.tiles())
         ((3,), [(0,), (1,), (2,), (3,)])
         """
-        return _tiling(self, check_shape(shape))
+        return self._tiling(self, check_shape(shape))
 
     def box(self, shape: Sequence[int], device: int) -> Box:
         """Return the box, one (start, stop) per dim, that a device owns.
@@ -284,18 +294,18 @@ class Layout(Interned, Drawable):
     def _radix(self) -> Radix:
         return tuple(tuple((self.mesh.divisor(a), a.size) for a in cut.axes) for cut in self.dims)
 
-
-@cache()
-def _tiling(layout: Layout, shape: Shape) -> Tiling:
-    if len(shape) != layout.rank:
-        raise BindingError(f"the layout {layout} has {layout.rank} dims, the shape {shape} has {len(shape)}.")
-    dims = tuple(
-        DimTiling(size, layout.parts(k), cut.split, cut.offsets, cut.halo, cut.edge)
-        for k, (size, cut) in enumerate(zip(shape, layout.dims, strict=True))
-    )
-    for k, dim in enumerate(dims):
-        dim.check(f"dim {k}")
-    return Tiling(dims, layout._radix)
+    @staticmethod
+    @cache()
+    def _tiling(layout: Layout, shape: Shape) -> Tiling:
+        if len(shape) != layout.rank:
+            raise BindingError(f"the layout {layout} has {layout.rank} dims, the shape {shape} has {len(shape)}.")
+        dims = tuple(
+            DimTiling(size, layout.parts(k), cut.split, cut.offsets, cut.halo, cut.edge)
+            for k, (size, cut) in enumerate(zip(shape, layout.dims, strict=True))
+        )
+        for k, dim in enumerate(dims):
+            dim.check(f"dim {k}")
+        return Tiling(dims, layout._radix)
 
 
 MOST_DIMS = 1024
@@ -319,15 +329,15 @@ def _is_size(size: object) -> bool:
 
 def check_shape(shape: Sequence[int]) -> Shape:
     """Return a shape as a tuple of ints of 0 or more."""
-    if type(shape) is tuple and all(map(_is_size, shape)):
-        return shape
-    given, out = as_tuple(shape, "a shape is a tuple of ints"), []
-    for size in given:
+    if shape.__class__ is tuple and all(map(_is_size, shape)):
+        return tuple(shape)
+    sizes, out = as_tuple(shape, "a shape is a tuple of ints"), list[int]()
+    for size in sizes:
         number = as_int(size)
         if number is None:
-            raise ArgumentError(f"the sizes in a shape are ints, got {size!r} in {given}.")
+            raise ArgumentError(f"the sizes in a shape are ints, got {size!r} in {sizes}.")
         if number < 0:
-            raise BindingError(f"the sizes in a shape are 0 or more, got {number} in {given}.")
+            raise BindingError(f"the sizes in a shape are 0 or more, got {number} in {sizes}.")
         out.append(number)
     return tuple(out)
 
@@ -341,15 +351,13 @@ def _entries(dims: Iterable[Any]) -> list[Cut]:
         raise ArgumentError(f"a Layout needs one entry per dim in a list, got {dims!r}; write [{dims!r}].")
     if hasattr(dims, "to_layout"):  # a spec says more than its entries
         raise ArgumentError(f"a Layout needs a list of entries, got {dims!r}; use as_layout to convert it.")
-    out = []
+    out: list[Cut] = []
     for entry in as_tuple(dims, "a Layout needs one entry per dim in a list"):
         if isinstance(entry, Cut):
             out.append(entry)
         elif entry is None:
             out.append(Cut())
-        elif isinstance(entry, str | Axis) or (
-            isinstance(entry, Sequence) and all(isinstance(a, str | Axis) for a in entry)
-        ):
+        elif isinstance(entry, str | Axis) or is_sequence_of(entry, (str, Axis)):
             out.append(Cut(entry))
         else:
             raise ArgumentError(f"an entry of a Layout is None, an axis, several axes or a Cut, got {entry!r}.")
@@ -369,14 +377,14 @@ def _canonical(cut: Cut, axes: tuple[Axis, ...], where: str) -> Cut:
     return Cut((), halo=cut.halo, edge="pad") if padded else Cut()
 
 
-def _pairs(partial: Any, reduce_op: ReduceOp | str) -> list[tuple[Any, ReduceOp]]:
+def _pairs(partial: Iterable[AxisLike], reduce_op: ReduceOp | str) -> list[tuple[AxisLike, ReduceOp]]:
     op = ReduceOp.of(reduce_op)
     if isinstance(partial, Mapping):
-        return [(axis, ReduceOp.of(own)) for axis, own in partial.items()]
+        return [(axis, ReduceOp.of(own)) for axis, own in cast("Mapping[AxisLike, ReduceOp | str]", partial).items()]
     if isinstance(partial, str | Axis):
         return [(partial, op)]
-    given = sorted(partial, key=str) if isinstance(partial, Set) else partial  # their order says nothing
-    return [(axis, op) for axis in as_tuple(given, "partial is a list of axes, or a dict from axes to reductions")]
+    axes = sorted(partial, key=str) if isinstance(partial, Set) else partial  # their order says nothing
+    return [(axis, op) for axis in as_tuple(axes, "partial is a list of axes, or a dict from axes to reductions")]
 
 
 def _pending(
@@ -385,8 +393,7 @@ def _pending(
     ops = {op for axis, op in named if axis.size > 1}
     if len(ops) > 1:
         raise LayoutError(f"two different reductions are pending in {where}.\n  resolve one before making the other.")
-    order = {name: i for i, name in enumerate(mesh.axis_names)}
-    axes = merge(sorted((axis for axis, _ in named), key=lambda a: (order[a.name], a.pre)))
+    axes = merge(sorted((axis for axis, _ in named), key=lambda a: (mesh.axis_names.index(a.name), a.pre)))
     return (axes, ops.pop()) if axes else ((), None)
 
 

@@ -65,28 +65,28 @@ class PlacementMapping(DeviceMapping):
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "mesh", current_mesh(self.mesh))
-        single = isinstance(self.placements, Placement)
-        given = (self.placements,) if single else as_tuple(self.placements, "placements are a list, one per mesh axis")
-        for placement in given:
+        placements = (self.placements,) if isinstance(self.placements, Placement) else self.placements
+        placements = as_tuple(placements, "placements are a list, one per mesh axis")
+        for placement in placements:
             if not isinstance(placement, Placement):
                 raise ArgumentError(f"a placement is Replicated(), Sharded(dim) or Partial(), got {placement!r}.")
-        if len(given) != self.mesh.ndim:
+        if len(placements) != self.mesh.ndim:
             raise LayoutError(
                 f"a mesh with {self.mesh.ndim} axes needs {self.mesh.ndim} placements, "
-                f"got {len(given)}: {given}.\n  mesh axes: {self.mesh}"
+                f"got {len(placements)}: {placements}.\n  mesh axes: {self.mesh}"
             )
-        object.__setattr__(self, "placements", given)
-        sized = zip(given, self.mesh.mesh_shape, strict=True)
+        object.__setattr__(self, "placements", placements)
+        sized = zip(placements, self.mesh.mesh_shape, strict=True)
         if len({p.reduce_op for p, size in sized if isinstance(p, Partial) and size > 1}) > 1:
             raise LayoutError(
-                f"two different reductions are pending in {given}.\n  resolve one before making the other."
+                f"two different reductions are pending in {placements}.\n  resolve one before making the other."
             )
 
     def to_layout(self, rank: int) -> Layout:
         """Return the canonical layout of a tensor of `rank` dims."""
         rank = check_rank(rank)
         dims: list[Cut] = [Cut()] * rank
-        partial = {}
+        partial: dict[str, ReduceOp | str] = {}
         for name, placement in zip(self.mesh.axis_names, self.placements, strict=True):
             if isinstance(placement, Partial):
                 partial[name] = placement.reduce_op
@@ -178,10 +178,10 @@ class NamedMapping(DeviceMapping):
         unreduced: Unreduced = (),
     ) -> None:
         """Name per dim the axes that split it; `unreduced` names axes, or maps them to a reduction."""
-        given = as_tuple(spec, "a spec is a tuple with one entry per dim, such as ('x', None)")
+        entries = as_tuple(spec, "a spec is a tuple with one entry per dim, such as ('x', None)")
         if isinstance(spec, P):
             unreduced = dict(spec.unreduced) | reductions(unreduced)
-        values = current_mesh(mesh), tuple(map(check_entry, given)), tuple(reductions(unreduced).items())
+        values = current_mesh(mesh), tuple(map(check_entry, entries)), tuple(reductions(unreduced).items())
         for slot, value in zip(("mesh", "spec", "unreduced"), values, strict=True):
             object.__setattr__(self, slot, value)
         self.to_layout(len(self.spec))  # so that a wrong axis is found here, not where the mapping is used

@@ -9,7 +9,17 @@ from math import prod
 from typing import Any
 
 from shardwise.caches import Interned, intern
-from shardwise.errors import ArgumentError, LayoutError, MeshError, as_int, as_tuple, check_int, did_you_mean, seal
+from shardwise.errors import (
+    ArgumentError,
+    LayoutError,
+    MeshError,
+    as_int,
+    as_tuple,
+    check_int,
+    did_you_mean,
+    is_sequence_of,
+    seal,
+)
 from shardwise.layout.axis import SUB_AXIS, Axis, check_disjoint, gaps
 from shardwise.layout.device import Device
 from shardwise.layout.device_order import RegularOrder, fit_order, join_factors, virtual_order
@@ -185,10 +195,10 @@ class DeviceMesh(Interned, Drawable):
 
     def index(self, coords: Sequence[int]) -> int:
         """Return the index of the device at these coordinates."""
-        given = as_tuple(coords, f"coordinates are a tuple with one position per axis ({self})")
-        if len(given) != self.ndim:
-            raise MeshError(f"coordinates need one position per axis ({self}), got {given}.")
-        return sum(_position(self.axis(n), c) * s for c, (n, s) in zip(given, self.strides.items(), strict=True))
+        positions = as_tuple(coords, f"coordinates are a tuple with one position per axis ({self})")
+        if len(positions) != self.ndim:
+            raise MeshError(f"coordinates need one position per axis ({self}), got {positions}.")
+        return sum(_position(self.axis(n), c) * s for c, (n, s) in zip(positions, self.strides.items(), strict=True))
 
     def rest(self, axes: Iterable[Axis]) -> tuple[Axis, ...]:
         """Return the factors of the mesh that these disjoint axes do not use, in mesh order.
@@ -197,8 +207,7 @@ class DeviceMesh(Interned, Drawable):
         >>> mesh.rest([mesh.axis("y:(1)2")])
         (x, y:(2)4)
         """
-        given = axes if isinstance(axes, Mapping) else as_tuple(axes, "rest takes a list of axes")
-        used = [a if isinstance(a, Axis) else self.axis(a) for a in given]
+        used = [a if isinstance(a, Axis) else self.axis(a) for a in as_tuple(axes, "rest takes a list of axes")]
         return tuple(gap for name in self.axis_names for gap in gaps(self.axis(name), used))
 
     # -- groups ------------------------------------------------------------------------------------
@@ -244,11 +253,11 @@ class DeviceMesh(Interned, Drawable):
         """
         if not isinstance(positions, Mapping | None):
             raise ArgumentError(f"fix needs positions by axis, such as fix(x=0), got {positions!r}.")
-        given = [(self.axis(name, "fix"), at) for name, at in (*(positions or {}).items(), *more.items())]
-        check_disjoint([axis for axis, _ in given], "fix")
-        fixed = {axis: _position(axis, at) for axis, at in given}
+        pairs = [(self.axis(name, "fix"), at) for name, at in (*(positions or {}).items(), *more.items())]
+        check_disjoint([axis for axis, _ in pairs], "fix")
+        fixed = {axis: _position(axis, at) for axis, at in pairs}
         names = [n for n in self.axis_names if self.axis(n) not in fixed]
-        return self._derive([[a for a in self.rest(fixed) if a.name == n] for n in names], names, fixed)
+        return self._derive([[a for a in self.rest((*fixed,)) if a.name == n] for n in names], names, fixed)
 
     def transpose(self, *axes: str | int, names: Sequence[str] | None = None) -> DeviceMesh:
         """Return the same devices with the axes in another order; without arguments, reversed.
@@ -269,7 +278,7 @@ class DeviceMesh(Interned, Drawable):
         DeviceMesh(x=2, y_z=4)
         """
         chosen = self._resolve(axes or self.axis_names, "flatten")
-        names, parts = [], []
+        names, parts = list[str](), list[list[Axis]]()
         for own in self.axis_names:
             if chosen and own == chosen[0].name:
                 names.append(name or "_".join(dict.fromkeys(a.name for a in chosen)))
@@ -318,7 +327,7 @@ class DeviceMesh(Interned, Drawable):
         axis = axis if isinstance(axis, Axis) else self.axis(axis)
         if isinstance(self._order, tuple):
             return None
-        out, above = [], axis.of
+        out, above = list[tuple[int, int]](), axis.of
         lowest, highest = axis.post, axis.post * axis.size
         for size, stride in self._order.axes[self.axis_names.index(axis.name)]:
             below = above // size
@@ -332,8 +341,8 @@ class DeviceMesh(Interned, Drawable):
 
     def _resolve(self, axes: str | int | Axis | Sequence[str | int | Axis], where: str) -> tuple[Axis, ...]:
         single = isinstance(axes, str | Axis) or as_int(axes) is not None
-        given: tuple[Any, ...] = (axes,) if single else as_tuple(axes, f"{where} needs one axis or a tuple of axes")
-        chosen = tuple(self.axis(a, where) for a in given)
+        names: tuple[Any, ...] = (axes,) if single else as_tuple(axes, f"{where} needs one axis or a tuple of axes")
+        chosen = tuple(self.axis(a, where) for a in names)
         check_disjoint(chosen, where)
         return chosen
 
@@ -406,8 +415,8 @@ def _intern(
 
 def _check_order_of_arguments(shape: object, names: object) -> None:
     # Whoever gives the devices, a name or the names of the axes first is told the whole order.
-    first = shape[0] if isinstance(shape, Sequence) and shape and not isinstance(shape, str) else shape
-    second = names[0] if isinstance(names, Sequence) and names and not isinstance(names, str) else names
+    first = shape[0] if is_sequence_of(shape, object) and shape else shape
+    second = names[0] if is_sequence_of(names, object) and names else names
     swapped = isinstance(first, str) and (first is not shape or not isinstance(second, str))
     if isinstance(first, Device) or swapped or (as_int(shape) is not None and as_int(names) is not None):
         raise ArgumentError(
@@ -418,13 +427,13 @@ def _check_order_of_arguments(shape: object, names: object) -> None:
 
 
 def _check_shape(shape: Sequence[int]) -> tuple[int, ...]:
-    given, out = as_tuple(shape, "mesh_shape is a tuple of sizes such as (2, 4)"), []
-    for size in given:
+    sizes, out = as_tuple(shape, "mesh_shape is a tuple of sizes such as (2, 4)"), list[int]()
+    for size in sizes:
         number = as_int(size)
         if number is None:
-            raise ArgumentError(f"the sizes of a mesh are ints, got {size!r} in {given}.")
+            raise ArgumentError(f"the sizes of a mesh are ints, got {size!r} in {sizes}.")
         if number < 1:
-            raise MeshError(f"the sizes of a mesh are 1 or more, got {number} in {given}.")
+            raise MeshError(f"the sizes of a mesh are 1 or more, got {number} in {sizes}.")
         out.append(number)
     return tuple(out)
 
@@ -442,13 +451,13 @@ def _check_names(names: Sequence[str]) -> tuple[str, ...]:
 
 
 def _check_order(devices: Iterable[Device], shape: tuple[int, ...]) -> Order:
-    given = as_tuple(devices, "devices is a list of Device values such as [CPU(0), CPU(1)]")
-    for device in given:
+    devices = as_tuple(devices, "devices is a list of Device values such as [CPU(0), CPU(1)]")
+    for device in devices:
         if not isinstance(device, Device):
             raise ArgumentError(f"a mesh is made of Device values such as CPU(0), got {device!r}.")
-    if len(given) != prod(shape):
-        raise MeshError(f"a mesh of shape {shape} needs {prod(shape)} devices, got {len(given)}.")
-    return fit_order(given, shape) or given
+    if len(devices) != prod(shape):
+        raise MeshError(f"a mesh of shape {shape} needs {prod(shape)} devices, got {len(devices)}.")
+    return fit_order(devices, shape) or devices
 
 
 def _position(axis: Axis, at: object) -> int:

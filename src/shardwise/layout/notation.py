@@ -27,7 +27,7 @@ def read_mesh(text: str) -> DeviceMesh:
     >>> read_mesh("dp=2, tp=4")
     DeviceMesh(dp=2, tp=4)
     """
-    names, sizes = [], []
+    names, sizes = list[str](), list[int]()
     for part in filter(None, re.split(r"[,\s]+", text.strip())):
         name, equals, size = part.partition("=")
         if not equals or not size.isdecimal():

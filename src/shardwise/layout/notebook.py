@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 from shardwise.layout.slot import Slot
 
@@ -10,15 +10,7 @@ if TYPE_CHECKING:
     from rich.console import RenderableType
 
 
-class Drawing(Protocol):
-    """What a notebook shows as SVG or as HTML."""
-
-    def _repr_html_(self) -> str: ...
-
-    def _repr_svg_(self) -> str: ...
-
-
-draw_picture: Slot[[object], Drawing] = Slot("draw_picture")
+draw_svg: Slot[[object], str] = Slot("draw_svg")
 draw_table: Slot[[object], RenderableType] = Slot("draw_table")
 plain_text: Slot[[RenderableType], str] = Slot("plain_text")
 
@@ -34,10 +26,10 @@ class Drawable:
     __slots__ = ()
 
     def _repr_html_(self) -> str:
-        return draw_picture(self)._repr_html_()
+        return f"<div>{draw_svg(self)}</div>"
 
     def _repr_svg_(self) -> str:
-        return draw_picture(self)._repr_svg_()
+        return draw_svg(self)
 
 
 class Tabular:

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from itertools import pairwise
-from typing import Any, Literal
+from typing import Any, Literal, cast
 
 import ml_dtypes
 import numpy as np
@@ -129,7 +129,7 @@ def kind_of(dtype: np.dtype) -> str:
         return dtype.kind
     for info, kinds in ((ml_dtypes.finfo, "ff"), (ml_dtypes.iinfo, "ui")):
         try:
-            return kinds[int(info(dtype).min < 0)]
+            return kinds[int(cast(Any, info(dtype)).min < 0)]
         except (ValueError, TypeError):
             continue
     return dtype.kind
@@ -264,10 +264,10 @@ def check_cut(
         raise LayoutError(
             f"unknown edge policy {edge!r} in {owner}.\n  edges: {', '.join(EDGES)}{did_you_mean(edge, EDGES)}"
         )
-    is_pair = as_int(halo) is None and isinstance(halo, Iterable)
-    given = as_tuple(halo, f"a halo is a pair of widths of 0 or more in {owner}") if is_pair else (halo, halo)
-    widths = [width for width in map(as_int, given) if width is not None and width >= 0]
-    if len(given) != 2 or len(widths) != 2:
+    is_one = as_int(halo) is not None or not hasattr(halo, "__iter__")
+    pair = (halo, halo) if is_one else as_tuple(halo, f"a halo is a pair of widths of 0 or more in {owner}")
+    widths = [width for width in map(as_int, pair) if width is not None and width >= 0]
+    if len(pair) != 2 or len(widths) != 2:
         raise LayoutError(f"a halo is a pair of widths of 0 or more, got {halo!r} in {owner}.")
     low, high = widths
     if offsets is None:
@@ -276,10 +276,10 @@ def check_cut(
         return split, None, (low, high), edge
     if split == "chunk":
         raise LayoutError(f"{owner} got both split='chunk' and offsets; give one of them.")
-    given = as_tuple(offsets, f"offsets in {owner} are a tuple of boundaries such as (0, 3, 10)")
-    bounds = tuple(bound for bound in map(as_int, given) if bound is not None)
-    if len(bounds) != len(given):
-        raise LayoutError(f"offsets are ints, got {given} in {owner}.")
+    numbers = as_tuple(offsets, f"offsets in {owner} are a tuple of boundaries such as (0, 3, 10)")
+    bounds = tuple(bound for bound in map(as_int, numbers) if bound is not None)
+    if len(bounds) != len(numbers):
+        raise LayoutError(f"offsets are ints, got {numbers} in {owner}.")
     if not bounds or bounds[0] != 0:
         raise LayoutError(f"offsets start at 0, got {bounds} in {owner}.")
     if any(a > b for a, b in pairwise(bounds)):

@@ -21,9 +21,9 @@ def check_dims(shape: Sequence[Dim]) -> tuple[Dim, ...]:
     >>> check_dims(["batch", 8])
     ('batch', 8)
     """
-    given = as_tuple(shape, "a shape is a tuple of ints or names")
-    sizes = iter(check_shape([size for size in given if not isinstance(size, str)]))
-    return tuple(size if isinstance(size, str) else next(sizes) for size in given)
+    dims = as_tuple(shape, "a shape is a tuple of ints or names")
+    sizes = iter(check_shape([size for size in dims if not isinstance(size, str)]))
+    return tuple(size if isinstance(size, str) else next(sizes) for size in dims)
 
 
 def shard_shape(global_shape: Sequence[Dim], placements: LayoutLike, mesh: DeviceMesh | None = None) -> tuple[Dim, ...]:
@@ -83,10 +83,10 @@ def global_shape_from_local(local: Sequence[Any], mesh: DeviceMesh | None, place
     >>> global_shape_from_local([(3,), (3,), (2,), (2,)], mesh, [Sharded(0)])
     (10,)
     """
-    given = as_tuple(local, "a local shape is a tuple of sizes, or a list of such tuples")
-    if any(isinstance(shape, Sequence) and not isinstance(shape, str) for shape in given):
-        return _from_all([check_dims(shape) for shape in given], mesh, placements)
-    shape = check_dims(given)
+    shapes = as_tuple(local, "a local shape is a tuple of sizes, or a list of such tuples")
+    if any(isinstance(shape, Sequence) and not isinstance(shape, str) for shape in shapes):
+        return _from_all([check_dims(shape) for shape in shapes], mesh, placements)
+    shape = check_dims(shapes)
     layout = as_layout(placements, len(shape), mesh)
     return tuple(_whole(size, layout, dim) for dim, size in enumerate(shape))
 
@@ -132,8 +132,7 @@ def _whole(size: Dim, layout: Layout, dim: int) -> Dim:
     if isinstance(size, str):
         return _quotient(size, layout, dim, inverse=True)
     whole = size * parts - _halos(layout, dim) if cut.offsets is None else cut.offsets[-1]
-    held = set(_held_lengths(_bind(whole, layout, dim))) if whole >= 0 else set()
-    if held != {size}:
+    if whole < 0 or set(_held_lengths(_bind(whole, layout, dim))) != {size}:
         raise BindingError(
             f"dim {dim} of one local shape does not give the global size: "
             f"not all shards of {layout} can have {size} elements.\n"

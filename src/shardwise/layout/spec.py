@@ -4,10 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, cast
 
 from shardwise.caches import cache
-from shardwise.errors import ArgumentError, BindingError, ConversionError, LayoutError, as_tuple, check_int, seal
+from shardwise.errors import (
+    ArgumentError,
+    BindingError,
+    ConversionError,
+    LayoutError,
+    as_tuple,
+    check_int,
+    is_sequence_of,
+    seal,
+)
 from shardwise.layout.axis import check_disjoint
 from shardwise.layout.context import current_mesh
 from shardwise.layout.layout import Layout, check_rank
@@ -15,7 +24,7 @@ from shardwise.layout.mesh import DeviceMesh
 from shardwise.layout.placement import ReduceOp
 
 SpecEntry = str | tuple[str, ...] | None
-Unreduced = Iterable[str] | Mapping[str, ReduceOp | str]
+Unreduced = Iterable[str | tuple[str, ReduceOp | str]] | Mapping[str, ReduceOp | str]
 
 
 PLAIN = frozenset((str, type(None)))  # kinds of entries that need no check
@@ -131,17 +140,17 @@ class ShardingSpec:
         for spec in specs:
             if not isinstance(spec, DimSpec):
                 raise ArgumentError(f"ShardingSpec needs one DimSpec per dim, got {spec!r}; write DimSpec([{spec!r}]).")
-        kept = [self.replicated_axes] if isinstance(self.replicated_axes, str) else self.replicated_axes
-        kept = frozenset(kept) if isinstance(kept, Iterable) else {kept}
-        if not all(isinstance(axis, str) for axis in kept):
+        names = [self.replicated_axes] if isinstance(self.replicated_axes, str) else self.replicated_axes
+        names = frozenset(names) if isinstance(names, Iterable) else {names}
+        if not all(isinstance(axis, str) for axis in names):
             raise ArgumentError(f"replicated_axes are names of mesh axes, got {self.replicated_axes!r}.")
         object.__setattr__(self, "dim_specs", specs)
-        object.__setattr__(self, "replicated_axes", kept)
+        object.__setattr__(self, "replicated_axes", names)
         object.__setattr__(self, "partial_axes", tuple(reductions(self.partial_axes).items()))
         layout = self.to_layout()
-        names = [self.mesh.axis(a, "replicated_axes") for a in sorted(self.replicated_axes)]
+        axes = [self.mesh.axis(a, "replicated_axes") for a in sorted(self.replicated_axes)]
         check_disjoint(
-            [*layout.sharded_axes, *layout.partial, *names],
+            [*layout.sharded_axes, *layout.partial, *axes],
             f"{layout} with replicated_axes={sorted(self.replicated_axes)}",
         )
 
@@ -174,7 +183,7 @@ def check_entry(entry: Any) -> SpecEntry:
     """Return one entry of a spec as None, a name, or a tuple of two or more names."""
     if entry is None or isinstance(entry, str):
         return entry
-    if not isinstance(entry, Sequence) or not all(isinstance(a, str) for a in entry):
+    if not is_sequence_of(entry, str):
         raise ArgumentError(f"an entry of a spec is None, an axis name or a tuple of axis names, got {entry!r}.")
     return entry[0] if len(entry) == 1 else tuple(entry) or None
 
@@ -186,7 +195,7 @@ def reductions(unreduced: Unreduced) -> dict[str, ReduceOp]:
     if not isinstance(unreduced, Iterable):
         raise ArgumentError(f"unreduced axes are a list of names, or a dict to reductions, got {unreduced!r}.")
     pairs = (
-        unreduced.items()
+        cast("Mapping[str, ReduceOp | str]", unreduced).items()
         if isinstance(unreduced, Mapping)
         else [axis if isinstance(axis, tuple) and len(axis) == 2 else (axis, ReduceOp.SUM) for axis in unreduced]
     )

@@ -93,7 +93,7 @@ def paragraph(lines: Sequence[str], style: str = "") -> Block:
 
 def beside(blocks: Sequence[Block], gap: float = MARGIN) -> Block:
     """Return blocks put side by side, their tops aligned."""
-    x, out = 0.0, []
+    x, out = 0.0, list[str]()
     for block in blocks:
         out.append(block.at(x, 0))
         x += block.width + gap
@@ -102,7 +102,7 @@ def beside(blocks: Sequence[Block], gap: float = MARGIN) -> Block:
 
 def below(blocks: Sequence[Block], gap: float = MARGIN) -> Block:
     """Return blocks put below each other, their left sides aligned."""
-    y, out = 0.0, []
+    y, out = 0.0, list[str]()
     for block in blocks:
         if block.elements:
             out.append(block.at(0, y))
@@ -169,7 +169,7 @@ def _theme(theme: dict[str, str]) -> list[str]:
 
 def _scope(name: str, rules: str) -> str:
     # Every selector under the class of this drawing, so that nothing else in the page is touched.
-    out = []
+    out: list[str] = []
     for rule in rules.split("}")[:-1]:
         selectors, _, body = rule.partition("{")
         out.append(",".join(f".{name} {selector}" for selector in selectors.split(",")) + f"{{{body}}}")

@@ -79,8 +79,8 @@ class Frame:
 
 def _frame(bound: BoundLayout, unfolding: Unfolding, lead: Lead, scale: float) -> Frame:
     rank, rows, columns, layout = unfolding.rank, unfolding.rows, unfolding.columns, bound.layout
-    heads = [_heads(bound, rank - 1, part) for part in columns] if rank else [[]]
-    sides = [_heads(bound, rank - 2, part) for part in rows] if rank > 1 else [[]]
+    heads = [_heads(bound, rank - 1, part) if rank else [] for part in columns]
+    sides = [_heads(bound, rank - 2, part) if rank > 1 else [] for part in rows]
     cells = {at: _lines(bound, unfolding.tile(lead, *at)) for at in product(rows, columns)}
     widths = [
         max([*map(text_width, head), *(text_width(text) for row in rows for text in cells[row, column])]) + 2 * LETTER
@@ -107,7 +107,7 @@ def _panel(bound: BoundLayout, unfolding: Unfolding, lead: Lead, scale: float) -
         return paragraph(["…"])
     rank, frame = unfolding.rank, _frame(bound, unfolding, lead, scale)
     right = frame.across[-1].start + frame.across[-1].width + CARD
-    out = []
+    out: list[str] = []
     if rank:
         out.append(words(frame.left, LINE * 0.5, _dim(bound, rank - 1), "soft"))
         right = max(right, frame.left + text_width(_dim(bound, rank - 1)))
@@ -162,7 +162,7 @@ def _lanes(
 ) -> list[Lane]:
     if dim < 0:
         return [Lane(start, (0, max(least[0], room / 4), 0), ("", "own", ""))]
-    tiling, out = bound.tiling.dims[dim], []
+    tiling, out = bound.tiling.dims[dim], list[Lane]()
     for part, need in zip(parts, least, strict=True):
         if part is None:
             lane = Lane(start, (0, need, 0), ("", "own", ""))
@@ -182,7 +182,7 @@ def _kind(tiling: DimTiling, rim: Interval) -> str:
 def _tile(bound: BoundLayout, tile: tuple[int, ...] | None, x: Lane, y: Lane, lines: list[str]) -> str:
     if tile is None:
         return "".join(_centre(lines, x.middle, y.middle, "middle", "soft"))
-    layout, out = bound.layout, []
+    layout, out = bound.layout, list[str]()
     colour = f"c{hue(layout.first_holder(tile))}"
     empty = bound.is_known and not box_size(bound.tiling.tile_box(tile))
     own = "empty" if empty else colour + (" pending" if layout.partial else "")
@@ -222,7 +222,7 @@ def _centre(lines: Sequence[str], x: float, y: float, anchor: str, style: str = 
 
 def legend(bound: BoundLayout, unfolding: Unfolding) -> Block:
     """Return what the marks in a drawing mean, for those that are in it."""
-    layout, out = bound.layout, []
+    layout, out = bound.layout, list[str]()
     if layout.replicated_axes:
         out.append(f"cards: equal copies, replicated over {', '.join(map(str, layout.replicated_axes))}")
     if layout.partial and layout.reduce_op is not None:

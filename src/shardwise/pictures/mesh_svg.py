@@ -109,11 +109,8 @@ def _node(mesh: DeviceMesh, tile: tuple[int, ...] | None, label: list[str], at: 
 
 
 def _legend(mesh: DeviceMesh, unfolding: Unfolding) -> Block:
-    out = []
-    for (name, size), style in zip(
-        reversed(list(zip(mesh.axis_names, mesh.mesh_shape, strict=True))), STYLES, strict=False
-    ):
-        out.append(f"{style} lines: links along {name}, {size} devices each")
+    axes = zip(mesh.axis_names[::-1], mesh.mesh_shape[::-1], STYLES, strict=False)
+    out = [f"{style} lines: links along {name}, {size} devices each" for name, size, style in axes]
     if mesh.ndim > 2:
         out.append(f"panels: links along {', '.join(mesh.axis_names[:-2])} join equal places of neighbouring panels")
     if any(None in parts for parts in unfolding.shown):

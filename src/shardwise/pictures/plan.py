@@ -16,21 +16,21 @@ from shardwise.plan.steps import COUNTED, Step
 def explanation_table(explanation: Explanation) -> RenderableType:
     """Return the alternatives to a plan as a table, with the reason below it."""
     table = Table(box=None, pad_edge=False, header_style="bold")
-    for k, name in enumerate(WAYS):
+    for k, name in enumerate(ALTERNATIVES):
         table.add_column(name, justify="left" if k < 2 else "right")
-    for way in (explanation.chosen, *explanation.alternatives):
-        table.add_row(*map(Text, way_row(way)), style="green" if way is explanation.chosen else None)
+    for row in (explanation.chosen, *explanation.alternatives):
+        table.add_row(*map(Text, alternative_row(row)), style="green" if row is explanation.chosen else None)
     return Group(table, Text(explanation.why))
 
 
-WAYS = ("way", "steps", "receives at most", "all devices", "memory", "time")
+ALTERNATIVES = ("way", "steps", "receives at most", "all devices", "memory", "time")
 
 
-def way_row(way: Alternative) -> list[str]:
+def alternative_row(row: Alternative) -> list[str]:
     """Return one way to make a transition as the texts of a row; a device needs so much memory."""
-    about = "~" if way.is_estimate else ""
-    sizes = about + size_text(way.received_max), about + size_text(way.received_total), size_text(way.memory)
-    return [way.name, ", ".join(way.steps) or "nothing", *sizes, time_text(way.time)]
+    about = "~" if row.is_estimate else ""
+    sizes = about + size_text(row.received_max), about + size_text(row.received_total), size_text(row.memory)
+    return [row.name, ", ".join(row.steps) or "nothing", *sizes, time_text(row.time)]
 
 
 def plan_table(plan: Plan) -> RenderableType:

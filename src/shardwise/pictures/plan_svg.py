@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from itertools import product
 
 from shardwise.layout.layout import Layout
+from shardwise.layout.tiling import Box
 from shardwise.pictures.binding import bind_layout, span_text
 from shardwise.pictures.canvas import (
     LETTER,
@@ -22,7 +24,7 @@ from shardwise.pictures.canvas import (
 from shardwise.pictures.layout_svg import layout_block
 from shardwise.pictures.palette import hue
 from shardwise.pictures.plan import plan_total, size_text, step_lines
-from shardwise.pictures.traffic import MOST_STEPS, Round, rounds, sentence, unit_of
+from shardwise.pictures.traffic import MOST_STEPS, TrafficRound, rounds, sentence, unit_of
 from shardwise.plan.plan import Plan
 from shardwise.plan.steps import State, Step
 
@@ -56,7 +58,7 @@ def _state(plan: Plan, state: State, word: str) -> Block:
     return below([head, paragraph(lines, "soft")], LINE / 2)
 
 
-def _share(plan: Plan, slot: int, boxes: list) -> str:
+def _share(plan: Plan, slot: int, boxes: Sequence[Box]) -> str:
     shown = " ".join("[" + ", ".join(map(span_text, box[: len(plan.shape)])) + "]" for box in boxes[:2])
     more = f" and {len(boxes) - 2} more" if len(boxes) > 2 else ""
     return f"device {plan.search.slots.name(slot)}: {shown or 'nothing'}{more}"
@@ -69,7 +71,7 @@ def _step(step: Step, index: int, count: int) -> Block:
     return below([head, *(_round(round_) for round_ in rounds(step))], LINE / 2)
 
 
-def _round(round_: Round) -> Block:
+def _round(round_: TrafficRound) -> Block:
     if round_.slots:
         unit, scale = unit_of(round_.most)
         note = f"{unit} from row to column" + (", added up on arrival" if round_.reduces else "")
@@ -79,12 +81,12 @@ def _round(round_: Round) -> Block:
     return paragraph(lines, "soft")
 
 
-def _matrix(round_: Round, scale: int) -> Block:
+def _matrix(round_: TrafficRound, scale: int) -> Block:
     names = [round_.name(slot) for slot in round_.slots]
     shown = {pair: f"{round_.bytes(*pair) / scale:.3g}" for pair in round_.flows}
     width = max(map(text_width, (*names, *shown.values(), "000"))) + LETTER
     height, left, top = LINE * 1.25, max(map(text_width, names)) + 2 * LETTER, LINE * 1.25
-    out = []
+    out: list[str] = []
     for k, name in enumerate(names):
         out.append(words(left + (k + 0.5) * width, LINE / 2, name, "soft", "middle"))
         out.append(words(left - LETTER, top + (k + 0.5) * height, name, "soft", "end"))

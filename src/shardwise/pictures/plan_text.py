@@ -11,7 +11,7 @@ from shardwise.pictures.binding import bind_layout
 from shardwise.pictures.palette import INKS, hue
 from shardwise.pictures.plan import plan_table, step_lines
 from shardwise.pictures.text import bound_rich
-from shardwise.pictures.traffic import MOST_STEPS, Round, rounds, sentence, unit_of
+from shardwise.pictures.traffic import MOST_STEPS, TrafficRound, rounds, sentence, unit_of
 from shardwise.plan.plan import Plan
 from shardwise.plan.steps import State, Step
 
@@ -44,7 +44,7 @@ def _traffic(step: Step) -> list[RenderableType]:
     return out
 
 
-def _round(round_: Round) -> list[RenderableType]:
+def _round(round_: TrafficRound) -> list[RenderableType]:
     if not round_.slots:
         return [Text(round_.title), *(Text(f"  {sentence(round_, transfer)}") for transfer in round_.listed)]
     unit, scale = unit_of(round_.most)

@@ -9,15 +9,15 @@ from shardwise.layout.mesh import DeviceMesh
 from shardwise.pictures.drawing import Picture, picture
 from shardwise.pictures.page import heading, prose, scroll, table
 from shardwise.pictures.plan import (
+    ALTERNATIVES,
     STEPS,
-    WAYS,
+    alternative_row,
     explanation_table,
     plan_title,
     plan_total,
     size_text,
     step_row,
     time_text,
-    way_row,
 )
 from shardwise.plan.explain import Explanation
 from shardwise.plan.plan import Plan
@@ -57,8 +57,8 @@ def _layers(plan: Plan, explanation: Explanation, width: int | None) -> Renderab
     out: list[RenderableType] = []
     for mesh in _meshes(plan):
         out += [picture(mesh).show(width), Text(f"links: {_links(plan, mesh)}"), Text()]
-    ways = [Text(), Text("alternatives", style="bold"), explanation_table(explanation)]
-    return Group(*out, picture(plan).show(width), *ways)
+    out += [picture(plan).show(width), Text(), Text("alternatives", style="bold"), explanation_table(explanation)]
+    return Group(*out)
 
 
 def _parts(plan: Plan, explanation: Explanation, drawing: Picture) -> list[str]:
@@ -76,13 +76,13 @@ def _parts(plan: Plan, explanation: Explanation, drawing: Picture) -> list[str]:
             f"{size_text(plan.staging_bytes)} between."
         )
     )
-    out += [heading("Alternatives"), _ways(explanation), prose(explanation.why)]
+    out += [heading("Alternatives"), _alternatives(explanation), prose(explanation.why)]
     return out
 
 
-def _ways(explanation: Explanation) -> str:
-    ways = [explanation.chosen, *explanation.alternatives]
-    return table(WAYS, [way_row(way) for way in ways], left=2, chosen=0)
+def _alternatives(explanation: Explanation) -> str:
+    rows = map(alternative_row, (explanation.chosen, *explanation.alternatives))
+    return table(ALTERNATIVES, list(rows), left=2, chosen=0)
 
 
 def _meshes(plan: Plan) -> list[DeviceMesh]:
@@ -90,7 +90,7 @@ def _meshes(plan: Plan) -> list[DeviceMesh]:
 
 
 def _links(plan: Plan, mesh: DeviceMesh) -> str:
-    texts = []
+    texts: list[str] = []
     for name in mesh.axis_names:
         for size, link in plan.links.on(mesh, [mesh.axis(name)]):
             speed = f"{time_text(link.latency)}, {link.bandwidth / 1e9:.3g} GB/s"

@@ -25,7 +25,7 @@ MOST_SHARING = 1 << 14  # and devices that share the reducing of a tile
 
 
 @dataclass(frozen=True)
-class Round:
+class TrafficRound:
     """One round: the boxes from each shown device to each, or for one device what it receives first.
 
     `slots` are the devices that are shown; `flows` is complete between them. `group` is how many devices talk to each
@@ -38,7 +38,7 @@ class Round:
     flows: dict[tuple[int, int], tuple[Box, ...]]
     group: int
     groups: int
-    listed: tuple[Transfer, ...] = ()
+    listed: tuple[Transfer[int], ...] = ()
 
     @property
     def is_whole(self) -> bool:
@@ -84,12 +84,12 @@ class Round:
         return f"{out}groups of {self.group} devices, {self.groups} of them"
 
 
-def rounds(step: Step) -> list[Round]:
+def rounds(step: Step) -> list[TrafficRound]:
     """Return the rounds of a step as they are drawn; what it costs does not grow with the mesh."""
     return [_round(step, index) for index in range(len(step.moves))]
 
 
-def _round(step: Step, index: int) -> Round:
+def _round(step: Step, index: int) -> TrafficRound:
     count = step.slots.count
     move = step.moves[:: -1 if step.reverses else 1][index]
     if count <= MOST_SENDERS:
@@ -102,13 +102,13 @@ def _round(step: Step, index: int) -> Round:
         if not flows and group < count:  # another group may have something to send
             others = islice(_groups(step), MOST_ASKED // group)
             slots, flows = next(((s, f) for s in others if (f := _flows(step, move, s))), (slots, flows))
-        return Round(step, index, slots, flows, group, count // group)
+        return TrafficRound(step, index, slots, flows, group, count // group)
     listed = ()
     if group <= MOST_ASKED and _sharing(move) <= MOST_SHARING:
         # The first device may have all that it needs, as on the diagonal of a transpose.
         each = (tuple(islice(_incoming(step, move, slot), MOST_LISTED)) for slot in _members(step))
         listed = tuple(Transfer(*transfer) for transfer in next(filter(None, each), ()))
-    return Round(step, index, (), {}, group, count // group, listed)
+    return TrafficRound(step, index, (), {}, group, count // group, listed)
 
 
 def _flows(step: Step, move: Move, slots: Sequence[int]) -> dict[tuple[int, int], tuple[Box, ...]]:
@@ -130,8 +130,8 @@ def _sharing(move: Move) -> int:
     # How many devices have to be looked at, tile by tile, to find out who reduces what.
     if move.shares is None:
         return 0
-    sides = (move.shares.src.layout, move.shares.dst.layout)
-    return max(prod(a.size for a in side.mesh.rest(side.sharded_axes)) for side in sides)
+    layouts = (move.shares.src.layout, move.shares.dst.layout)
+    return max(prod(a.size for a in layout.mesh.rest(layout.sharded_axes)) for layout in layouts)
 
 
 def _group_size(step: Step) -> int:
@@ -177,8 +177,8 @@ def unit_of(most: int) -> tuple[str, int]:
     return UNITS[power], 1024**power
 
 
-def sentence(round_: Round, transfer: Transfer) -> str:
+def sentence(round_: TrafficRound, transfer: Transfer[int]) -> str:
     """Return one transfer in words: from, to, the box and its bytes."""
-    source, target = (round_.step.slots.name(slot) for slot in transfer[:2] if isinstance(slot, int))
+    source, target = (round_.step.slots.name(slot) for slot in transfer[:2])
     size = size_text(transfer.size * round_.itemsize)
     return f"{source} → {target}: [{', '.join(map(span_text, transfer.box))}], {size}"
