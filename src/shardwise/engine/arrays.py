@@ -31,6 +31,7 @@ UFUNCS: dict[ReduceOp, np.ufunc] = {
 }
 FLOAT64 = np.dtype(np.float64)
 SCALAR: type[Any] = np.generic
+NUMPY: type[Any] = np.ndarray  # an array that is one of its own stays an Array to type checkers
 finfo: Callable[[np.dtype], Any] = ml_dtypes.finfo
 FEW = 1 << 12  # numbers that float32 adds up one after the other without harm to 16 bits
 ADDING = (ReduceOp.SUM, ReduceOp.AVG, ReduceOp.PROD)  # what rounds

@@ -8,7 +8,7 @@ nest to any order, and with other interpreters.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Generator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field
@@ -28,7 +28,7 @@ _depth: ContextVar[int] = ContextVar("levels", default=0)
 
 
 @contextmanager
-def new_level() -> Iterator[int]:
+def new_level() -> Generator[int]:
     """Open a level of differentiation above all that are open."""
     level = _depth.get() + 1
     token = _depth.set(level)
@@ -44,7 +44,7 @@ class Node:
 
     row: Primitive | None = None
     operands: tuple[Any, ...] = ()
-    params: dict[str, Any] = field(default_factory=dict)
+    params: dict[str, Any] = field(default_factory=dict[str, Any])
     out: Tensor | None = None
     parents: tuple[Node | None, ...] = ()
 

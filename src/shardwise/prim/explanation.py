@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Any, cast
 
 import optree
@@ -29,12 +30,12 @@ class Explanation(Tabular):
     >>> from shardwise import DeviceMesh, DistributedTensorType, P, sum
     >>> mesh = DeviceMesh((1024, 4), ("dp", "tp"))
     >>> x = DistributedTensorType("float32", (1 << 20, 4096), mesh, P("dp", "tp"))
-    >>> found = explain(lambda x: sum(x * x, axis=0), x)
-    >>> found.result, found.bytes, found.peak_memory
+    >>> total = explain(lambda x: sum(x * x, axis=0), x)
+    >>> total.result, total.bytes, total.peak_memory
     (Tensor(float32[4096@tp] sum(dp) on dp=1024, tp=4, abstract), 0, 8392704)
-    >>> [(step.kind, step.axes, step.busiest) for step in explain(lambda x: x.gather(), found.result)]
+    >>> [(step.kind, step.axes, step.busiest) for step in explain(lambda x: x.gather(), total.result)]
     [('reduce_scatter', ('dp', 'tp'), 4096), ('all_gather', ('dp', 'tp'), 16380)]
-    >>> explain(lambda x: x.gather(), found.result).bytes_by_kind
+    >>> explain(lambda x: x.gather(), total.result).bytes_by_kind
     {'reduce_scatter': 16777216, 'all_gather': 67092480}
     """
 
@@ -78,15 +79,15 @@ def explain(fn: Callable[..., Any], *args: Any) -> Explanation:
 
     >>> from shardwise import DeviceMesh, DistributedTensorType, P
     >>> x = DistributedTensorType("float32", (1024, 1024), DeviceMesh((64,), ("x",)), P("x"))
-    >>> found = explain(lambda x: x @ x, x)
-    >>> found.result, found.bytes_by_kind
+    >>> square = explain(lambda x: x @ x, x)
+    >>> square.result, square.bytes_by_kind
     (Tensor(float32[1024@x, 1024] on x=64, abstract), {'all_gather': 264241152})
     """
     if not callable(fn):
         raise ArgumentError(f"explain takes a function and its arguments, got {type(fn).__name__}.")
     engine = AbstractEngine()
     with engine_context(engine), trace_communication() as log:
-        operands = optree.tree_map(lambda leaf: abstract(leaf, engine), cast(Any, args))
+        operands = optree.tree_map(partial(abstract, engine=engine), cast(Any, args))
         result = fn(*operands)
     meshes = [leaf.mesh for leaf in optree.tree_leaves(cast(Any, operands)) if isinstance(leaf, Tensor)]
     steps = tuple(record for record in log if record.bytes)

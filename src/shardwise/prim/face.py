@@ -13,11 +13,11 @@ Function = TypeVar("Function", bound=Callable[..., Any])
 
 # The names that Python gives operators of one operand and of two.
 UNARY = {"-": "neg", "+": "pos", "~": "invert", "abs": "abs"}
-BINARY = {"+": "add", "-": "sub", "*": "mul", "/": "truediv", "//": "floordiv", "%": "mod", "**": "pow", "@": "matmul"}
-BINARY |= {"&": "and", "|": "or", "^": "xor", "<<": "lshift", ">>": "rshift"}
+OTHERS = {"@": "matmul", "&": "and", "|": "or", "^": "xor", "<<": "lshift", ">>": "rshift"}
+BINARY = {"+": "add", "-": "sub", "*": "mul", "/": "truediv", "//": "floordiv", "%": "mod", "**": "pow", **OTHERS}
 COMPARISONS = {"<": "lt", "<=": "le", ">": "gt", ">=": "ge", "==": "eq", "!=": "ne"}
-SIGNS = {f"__{word}__": sign for sign, word in (BINARY | COMPARISONS).items()}
-SIGNS |= {f"__r{word}__": sign for sign, word in BINARY.items()}
+REFLECTED = {f"__r{word}__": sign for sign, word in BINARY.items()}
+SIGNS = {f"__{word}__": sign for sign, word in (BINARY | COMPARISONS).items()} | REFLECTED
 
 
 @dataclass(frozen=True)

@@ -2,13 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
 from array_api_compat import array_namespace
 
-from shardwise.engine.arrays import FLOAT32, FLOAT64, Array, cast, dtype_of, is_foreign, is_low, is_torch, room_for
+from shardwise.engine.arrays import (
+    FLOAT32,
+    FLOAT64,
+    NUMPY,
+    Array,
+    cast,
+    dtype_of,
+    is_foreign,
+    is_low,
+    is_torch,
+    room_for,
+)
 from shardwise.layout.layout import Shape
 from shardwise.layout.placement import kind_of
 
@@ -88,11 +99,24 @@ def alike(operands: list[Any], dtype: np.dtype) -> list[Any]:
     """
     torches = [x for x in operands if is_torch(x)]
     if torches:
-        return [_torch_of(x, torches[0]) if isinstance(x, np.ndarray) else x for x in operands]
+        return [_torch_of(x, torches[0]) if isinstance(x, NUMPY) else x for x in operands]
     if not is_foreign(dtype) or kind_of(dtype) != "f":  # a number beside int4 need not be one
         return operands
     # NumPy lets Python numbers take the dtype of an array, but not if that is bfloat16.
     return [dtype.type(x) if isinstance(x, int | float) else x for x in operands]
+
+
+def of_one_library(kernel: Callable[..., Array], dtype: np.dtype) -> Callable[..., Array]:
+    """Return a kernel of arrays of both libraries: it is given them in one, as `alike` brings them there.
+
+    >>> of_one_library(max, np.dtype("bfloat16"))(1.0, 2.0)
+    2
+    """
+
+    def run(*operands: Any) -> Array:
+        return kernel(*alike(list(operands), dtype))
+
+    return run
 
 
 def _torch_of(array: np.ndarray, like: Array) -> Array:

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from shardwise.caches import cache
-from shardwise.engine.arrays import Array, is_torch
+from shardwise.engine.arrays import NUMPY, Array, is_torch
 from shardwise.engine.local_shards import sample
 from shardwise.prim.fixed import Fixed
 from shardwise.prim.tensor import Tensor, lowest
@@ -59,7 +59,7 @@ def blank_of(x: Tensor) -> Array:
     array = sample(lowest(x).arrays)
     if is_torch(array):
         return array.new_empty(0)
-    return _blank(array.dtype) if isinstance(array, np.ndarray) else array
+    return _blank(array.dtype) if isinstance(array, NUMPY) else array
 
 
 @cache(entries=256)

@@ -33,14 +33,18 @@ def needs_out(i: int, j: int, operands: tuple[Any, ...], params: dict[str, Any])
     return j == OUT
 
 
+def _no_cotangents(ct: Tensor, out: Tensor, *operands: Tensor, **params: Any) -> Cotangents:
+    return (None,) * len(operands)
+
+
+def _no_tangent(*_: Any, **params: Any) -> None:
+    return None
+
+
 # The names of the primitives that the compiler can write.
 WRITTEN: set[str] = set()
 # What the row of a primitive says that is constant wherever it has a derivative.
-CONSTANT: dict[str, Any] = {
-    "vjp": lambda ct, out, *operands, **params: (None,) * len(operands),
-    "jvp": lambda *_, **params: None,
-    "needs": needs_nothing,
-}
+CONSTANT: dict[str, Any] = {"vjp": _no_cotangents, "jvp": _no_tangent, "needs": needs_nothing}
 
 
 @dataclass(frozen=True, eq=False)

@@ -16,7 +16,7 @@ def _relayout_vjp(ct: Tensor, out: Tensor, x: Tensor, *, layout: Layout) -> tupl
     return (relayout(ct, layout=x.layout.resolved()),)
 
 
-relayout = Primitive("relayout", lambda x, *, layout: move_to(x, layout), _relayout_vjp, linear=True)
+relayout = Primitive("relayout", move_to, _relayout_vjp, linear=True)
 
 
 @public(name=None, method="gather")

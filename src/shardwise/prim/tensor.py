@@ -1,5 +1,8 @@
 """Tensors: immutable global values that are spread over a mesh."""
 
+# What a tensor remembers of its pending reduction is read and written by functions of this file.
+# pyright: reportPrivateUsage=false
+
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
@@ -11,7 +14,7 @@ from typing import Any, NoReturn, Protocol, TypeVar, Union
 import numpy as np
 
 from shardwise.caches import cache
-from shardwise.engine.arrays import Array, copy_into, dtype_of, is_torch, readonly, reduce_into, to_numpy
+from shardwise.engine.arrays import NUMPY, Array, copy_into, dtype_of, is_torch, readonly, reduce_into, to_numpy
 from shardwise.engine.current import Engine, current_engine
 from shardwise.engine.execute import Program, program_of
 from shardwise.engine.grid import Grid, regrid_from_host, tiles_of
@@ -179,12 +182,13 @@ class Tensor(Methods, Drawable, LayoutAccessors):
         >>> [y.shape for y in shard([1.0, 2.0, 3.0], DeviceMesh((2,), ("x",)), P("x")).local_shards]
         [(2,), (1,)]
         """
-        out, engine, storage, arrays = [], self._engine, self.storage, self.arrays
+        engine, storage, arrays = self._engine, self.storage, self.arrays
+        out: list[Tensor] = []
         for index in engine.addressable(self.mesh):
             layout = Layout.replicated(DeviceMesh.single(self.mesh.device(index)), self.ndim)
             shape, array = storage.local_shape(storage.index(index)), arrays[storage.index(index)]
-            made = engine.each(storage_of(layout, shape), self.dtype, lambda i, at, own=array: own, like=array)
-            out.append(Tensor(made, layout, shape, self.dtype, engine))
+            own = engine.each(storage_of(layout, shape), self.dtype, lambda i, at, own=array: own, like=array)
+            out.append(Tensor(own, layout, shape, self.dtype, engine))
         return tuple(out)
 
     # -- reading -----------------------------------------------------------------------------------
@@ -334,9 +338,10 @@ def _beside(data: Any, mesh: DeviceMesh) -> Tensor:
 
 def lowest(x: Tensor) -> Tensor:
     """Return the tensor that an engine holds for a value, whatever watches it."""
-    while x.level:
-        x = x.value  # type: ignore[attr-defined]
-    return x
+    value: Any = x
+    while value.level:
+        value = value.value
+    return value
 
 
 def type_text(dtype: np.dtype, shape: Sequence[int], layout: Layout) -> str:
@@ -369,15 +374,15 @@ def move_to(x: Tensor, layout: Layout) -> Tensor:
     if program is None:
         # Devices hold what they need, though not in as many distinct arrays: equal copies seen as terms of an average.
         arrays, which = x.arrays, x.storage.index
-        seen = engine.each(storage_of(layout, x.shape), x.dtype, lambda index, device: arrays[which(device)], arrays)
-        return Tensor(seen, layout, x.shape, x.dtype, engine)
-    made = engine.run(program, x.kept)
+        copies = engine.each(storage_of(layout, x.shape), x.dtype, lambda index, device: arrays[which(device)], arrays)
+        return Tensor(copies, layout, x.shape, x.dtype, engine)
+    out = engine.run(program, x.kept)
     if layout.mesh is not x.layout.mesh:
         # Between meshes the memory may differ: an accelerator's, or the host's.
-        storage, device, tiles = storage_of(layout, x.shape), layout.mesh.device, tiles_of(made)
+        storage, device, tiles = storage_of(layout, x.shape), layout.mesh.device, tiles_of(out)
         placed = engine.each(storage, x.dtype, lambda i, at: engine.place(tiles[i], device(at)), tiles)
-        made = made if type(made) is Grid and all(map(is_, placed, tiles)) else placed
-    return Tensor(made, layout, x.shape, x.dtype, engine)
+        out = out if type(out) is Grid and all(map(is_, placed, tiles)) else placed
+    return Tensor(out, layout, x.shape, x.dtype, engine)
 
 
 @cache()
@@ -463,7 +468,7 @@ def _own(array: Array) -> Array:
     if is_torch(array):
         return array.clone(memory_format=__import__("torch").contiguous_format)
     out = current_engine().empty(array.shape, array.dtype)
-    if isinstance(out, np.ndarray):
+    if isinstance(out, NUMPY):
         copy_into(out, array)
     return out
 
@@ -482,13 +487,13 @@ def place_data(data: Any, layout: Layout) -> Tensor:
     everywhere = Layout.replicated(layout.mesh, array.ndim)
     whole = storage_of(everywhere, shape)
     arrays = engine.each(whole, dtype, lambda i, at: engine.place(array, device(at)), (array,), array)
-    made = move_to(Tensor(arrays, everywhere, shape, dtype, engine), layout)
-    given, parts = arrays, made.arrays
-    if type(made.kept) is Grid and _shares(made.kept.whole, given[0]):
-        return Tensor(Grid(_own(made.kept.whole)), layout, shape, dtype, engine)
+    out = move_to(Tensor(arrays, everywhere, shape, dtype, engine), layout)
+    parts = out.arrays
+    if type(out.kept) is Grid and _shares(out.kept.whole, arrays[0]):
+        return Tensor(Grid(_own(out.kept.whole)), layout, shape, dtype, engine)
 
     def own(index: int, at: int) -> Array:
-        return _own(parts[index]) if _shares(parts[index], given[0]) else parts[index]
+        return _own(parts[index]) if _shares(parts[index], arrays[0]) else parts[index]
 
     return Tensor(engine.each(storage_of(layout, shape), dtype, own, parts, array), layout, shape, dtype, engine)
 
@@ -496,7 +501,7 @@ def place_data(data: Any, layout: Layout) -> Tensor:
 def _shares(part: Array, array: Array) -> bool:
     if is_torch(part):
         return part.untyped_storage().data_ptr() == array.untyped_storage().data_ptr()
-    return isinstance(part, np.ndarray) and np.may_share_memory(part, array)
+    return isinstance(part, NUMPY) and np.may_share_memory(part, array)
 
 
 @public()
@@ -519,34 +524,36 @@ def from_shards(
     Tensor([1., 2., 3.], float64[3@x] on x=2)
     """
     sizes = check_shape(shape)
-    found = as_layout(layout, len(sizes), current_mesh(mesh))
-    storage, engine = storage_of(found, sizes), current_engine()
-    given = _arrays_by_device(shards, found.mesh, engine)
-    dtypes = {dtype_of(array) for array in given.values()} | (set() if dtype is None else {np.dtype(dtype)})
+    layout = as_layout(layout, len(sizes), current_mesh(mesh))
+    storage, engine = storage_of(layout, sizes), current_engine()
+    arrays = _arrays_by_device(shards, layout.mesh, engine)
+    dtypes = {dtype_of(array) for array in arrays.values()}
+    if dtype is not None:
+        dtypes.add(np.dtype(dtype))
     if not dtypes:
-        raise BindingError(f"no device of ({found.mesh}) is in this process, so from_shards needs the dtype.")
+        raise BindingError(f"no device of ({layout.mesh}) is in this process, so from_shards needs the dtype.")
     if len(dtypes) > 1:
         raise BindingError(f"shards must have one dtype, got {', '.join(sorted(map(str, dtypes)))}.")
     kind = dtypes.pop()
-    found.check_dtype(kind)
-    chosen: dict[int, Array] = {}
-    for device, array in given.items():
+    layout.check_dtype(kind)
+    parts: dict[int, Array] = {}
+    for device, array in arrays.items():
         index = storage.index(device)
         if tuple(array.shape) != storage.local_shape(index):
             raise BindingError(
                 f"device {device} must hold shape {storage.local_shape(index)} of a tensor of shape {sizes} laid out "
-                f"{found}, got {tuple(array.shape)}."
+                f"{layout}, got {tuple(array.shape)}."
             )
-        if index not in chosen:
-            chosen[index] = _own(engine.place(array, found.mesh.device(device)))
-        elif not _are_equal(to_numpy(array), to_numpy(chosen[index])):
+        if index not in parts:
+            parts[index] = _own(engine.place(array, layout.mesh.device(device)))
+        elif not _are_equal(to_numpy(array), to_numpy(parts[index])):
             raise BindingError(
-                f"devices {storage.holder(index)} and {device} hold the same part under {found}, but their "
+                f"devices {storage.holder(index)} and {device} hold the same part under {layout}, but their "
                 "arrays differ.\n  if they are contributions to be summed, say so: P(..., unreduced=[axis])."
             )
-    like = next(iter(given.values()), None)
-    made = engine.each(storage, kind, lambda index, device: chosen[index], like=like)
-    return Tensor(made, found, sizes, kind, engine)
+    like = next(iter(arrays.values()), None)
+    own = engine.each(storage, kind, lambda index, device: parts[index], like=like)
+    return Tensor(own, layout, sizes, kind, engine)
 
 
 def _are_equal(x: np.ndarray, y: np.ndarray) -> bool:

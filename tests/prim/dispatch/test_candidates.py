@@ -7,7 +7,7 @@ import pytest
 
 from shardwise import Cut, DeviceMesh, Layout, ReduceOp
 from shardwise.layout.axis import overlap
-from shardwise.prim.dispatch.candidates import MOST, Candidate, candidates
+from shardwise.prim.dispatch.candidates import MOST, Candidate, find_candidates
 from shardwise.prim.rule import Linear, Rule
 from tests.plan.cases import all_layouts, mesh_of
 from tests.prim.cases import spread
@@ -18,7 +18,7 @@ MATMUL = Rule((("m", "k"), ("k", "n")), ("m", "n"), (("k", SUM),), linear="each"
 
 
 def found(rule: Rule, *layouts: Layout, shapes=((6, 6), (6, 6))) -> list[tuple[list[str], str, int]]:
-    ways = candidates(rule, layouts[0].mesh, layouts, shapes)
+    ways = find_candidates(rule, layouts[0].mesh, layouts, shapes)
     return [([str(layout) for layout in way.operands], str(way.out), way.work) for way in ways]
 
 
@@ -72,7 +72,7 @@ def test_an_axis_serves_one_factor_only() -> None:
 def test_pending_sums_stay_where_the_op_is_linear(linear: Linear, pendings, want, op: str) -> None:
     rule = Rule((("a",), ("a",)), ("a",), linear=linear)
     layouts = [Layout(MESH, [None], list(names), op) for names in pendings]
-    ways = list(candidates(rule, MESH, layouts, ((6,), (6,))))
+    ways = list(find_candidates(rule, MESH, layouts, ((6,), (6,))))
     got = [tuple("".join(map(str, layout.partial)) for layout in (*way.operands, way.out)) for way in ways]
     assert got == (want if op in ("sum", "avg") else [("", "", "")])
     for way in ways:
@@ -83,7 +83,7 @@ def test_a_pending_max_passes_through_what_is_monotone() -> None:
     for op, count in product(("max", "min", "sum"), (1, 2)):
         rule = Rule((("a",),) * count, ("a",), monotone=True)
         layouts = [Layout(MESH, [None], ["x"], op)] * count
-        ways = list(candidates(rule, MESH, layouts, ((6,),) * count))
+        ways = list(find_candidates(rule, MESH, layouts, ((6,),) * count))
         kept = [str(way.out) for way in ways]
         assert kept == ([f"[-] {op}(x)", "[-]"] if op != "sum" and count == 1 else ["[-]"])
 
@@ -106,13 +106,13 @@ def test_two_reductions_are_not_pending_at_once() -> None:
 def test_operands_with_different_reductions_are_resolved() -> None:
     rule = Rule((("a",), ("a",)), ("a",), linear="each")
     layouts = [Layout(MESH, [None], ["x"], "sum"), Layout(MESH, [None], ["y"], "avg")]
-    assert [str(way.out) for way in candidates(rule, MESH, layouts, ((6,), (6,)))] == ["[-]"]
+    assert [str(way.out) for way in find_candidates(rule, MESH, layouts, ((6,), (6,)))] == ["[-]"]
 
 
 def test_an_axis_that_is_pending_splits_no_factor() -> None:
     rule = Rule((("a",), ("a",)), ("a",), linear="each")
     layouts = [Layout(MESH, [None], ["x"]), Layout(MESH, ["x"])]
-    ways = candidates(rule, MESH, layouts, ((6,), (6,)))
+    ways = find_candidates(rule, MESH, layouts, ((6,), (6,)))
     got = [([str(layout) for layout in way.operands], str(way.out)) for way in ways]
     assert got == [
         (["[x]", "[x]"], "[x]"),
@@ -133,30 +133,34 @@ def test_whole_factors_stay_whole_and_offered_cuts_are_offered() -> None:
 def test_a_cut_that_two_operands_have_is_offered_once_and_halos_never() -> None:
     rule = Rule((("a",), ("a",)), ("a",))
     same = [Layout(MESH, [Cut("x", halo=1)]), Layout(MESH, ["x"])]
-    assert [str(way.out) for way in candidates(rule, MESH, same, ((6,), (6,)))] == ["[x]", "[-]"]
+    assert [str(way.out) for way in find_candidates(rule, MESH, same, ((6,), (6,)))] == ["[x]", "[-]"]
     other = [Layout(MESH, [Cut("x", offsets=(0, 1, 6))]), Layout(MESH, ["x"])]
-    assert [way.out.dims[0].offsets for way in candidates(rule, MESH, other, ((6,), (6,)))] == [(0, 1, 6), None, None]
+    assert [way.out.dims[0].offsets for way in find_candidates(rule, MESH, other, ((6,), (6,)))] == [
+        (0, 1, 6),
+        None,
+        None,
+    ]
 
 
 def test_a_dim_that_broadcasts_is_whole() -> None:
     rule = Rule((("a", None), ("a", "b")), ("a", "b"))
     layouts = [Layout(MESH, ["x", "y"]), Layout(MESH, [None, "y"])]
-    first = next(candidates(rule, MESH, layouts, ((6, 1), (6, 6))))
+    first = next(find_candidates(rule, MESH, layouts, ((6, 1), (6, 6))))
     assert [str(layout) for layout in first.operands] == ["[x|-]", "[x|y]"]
 
 
 def test_only_what_is_dense_counts_work() -> None:
     layout = Layout(MESH, ["x"])
     assert Candidate((layout,), layout).work == 0
-    assert next(candidates(Rule((("a",),), ("a",)), MESH, [layout], ((6,),))).work == 0
+    assert next(find_candidates(Rule((("a",),), ("a",)), MESH, [layout], ((6,),))).work == 0
 
 
 def test_not_more_ways_than_most_are_looked_at() -> None:
     mesh = DeviceMesh((2,) * 9, tuple("abcdefghi"))
     names = tuple(f"f{k}" for k in range(9))
-    ways = list(candidates(Rule((names,), names), mesh, [Layout(mesh, list("abcdefghi"))], ((2,) * 9,)))
+    ways = list(find_candidates(Rule((names,), names), mesh, [Layout(mesh, list("abcdefghi"))], ((2,) * 9,)))
     assert MOST == len(ways) == 256
-    few = list(candidates(Rule((names[:8],), names[:8]), mesh, [Layout(mesh, list("abcdefgh"))], ((2,) * 8,)))
+    few = list(find_candidates(Rule((names[:8],), names[:8]), mesh, [Layout(mesh, list("abcdefgh"))], ((2,) * 8,)))
     assert len(few) == 256
     assert str(few[-1].out) == "[-|-|-|-|-|-|-|-]"
 
@@ -166,7 +170,7 @@ def test_every_way_of_a_product_computes_it(every: int) -> None:
     """Each device multiplies what it holds; what is pending is summed: the product of the whole matrices."""
     layouts = all_layouts(MESH, 2, True)
     for left, right in list(product(layouts, layouts))[::every]:
-        for way in candidates(MATMUL, MESH, [left, right], ((4, 3), (3, 5))):
+        for way in find_candidates(MATMUL, MESH, [left, right], ((4, 3), (3, 5))):
             used = [axis for cut in way.out.dims for axis in cut.axes] + list(way.out.partial)
             assert not any(overlap(a, b) for i, a in enumerate(used) for b in used[:i])
             (a, va), (b, vb) = spread(way.operands[0], (4, 3)), spread(way.operands[1], (3, 5))

@@ -32,10 +32,10 @@ WHOLE = Layout.replicated(MESH, 1)
 class Noting(GreedyReshard):
     notes: list[tuple[str, int]] = []  # noqa: RUF012
 
-    def choose(self, question, ways):
-        way = super().choose(question, ways)
-        self.notes.append((question.op, question.bytes(way)))
-        return way
+    def choose(self, question, candidates):
+        candidate = super().choose(question, candidates)
+        self.notes.append((question.op, question.bytes(candidate)))
+        return candidate
 
 
 def test_a_solver_of_ones_own_is_asked_about_both_kinds():
@@ -68,10 +68,10 @@ def test_a_rehearsal_sends_nothing_and_finds_all_plans():
 class Asked(GreedyReshard):
     questions: list = []  # noqa: RUF012
 
-    def choose(self, question, ways):
-        ways = list(ways)
-        self.questions.append((question, ways))
-        return super().choose(question, ways)
+    def choose(self, question, candidates):
+        candidates = list(candidates)
+        self.questions.append((question, candidates))
+        return super().choose(question, candidates)
 
     def __eq__(self, other):
         return self is other  # decisions are remembered by solver
@@ -86,12 +86,12 @@ def test_a_question_says_what_the_operands_are_and_where_they_go():
     Asked.questions.clear()
     with mode(Asked()):
         got = fetch_operands("an op", [X, y], [WHOLE, flat])
-    ((question, (way,)),) = Asked.questions
+    ((question, (candidate,)),) = Asked.questions
     assert [t.layout for t in got] == [WHOLE, flat]
     assert [t.numpy().tolist() for t in got] == [X.numpy().tolist(), y.numpy().tolist()]
     assert (question.op, question.layouts, question.shapes) == ("an op", (X.layout, y.layout), ((8,), (2, 3)))
     assert (question.dtypes, question.out, question.own, question.along) == ((X.dtype, y.dtype), (8,), (), ())
-    assert (way.operands, way.out, way.work) == ((WHOLE, flat), WHOLE, 0)
+    assert (candidate.operands, candidate.out, candidate.work) == ((WHOLE, flat), WHOLE, 0)
 
 
 def test_what_an_op_sends_of_its_own_is_asked_with_the_operands_as_they_are():
@@ -101,10 +101,10 @@ def test_what_an_op_sends_of_its_own_is_asked_with_the_operands_as_they_are():
         Asked.questions.clear()
         with mode(Asked()):
             may_send("an op", given, [0, 2], plan, plan)
-        ((question, (way,)),) = Asked.questions
+        ((question, (candidate,)),) = Asked.questions
         assert (question.layouts, question.shapes, question.out) == (layouts, shapes, (8,))
         assert (question.own, question.along) == ((plan, plan), (0, 2))
-        assert (way.operands, way.out) == (layouts, X.layout)
+        assert (candidate.operands, candidate.out) == (layouts, X.layout)
 
 
 def test_nobody_is_asked_about_what_stays_where_it_is():

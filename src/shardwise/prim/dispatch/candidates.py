@@ -28,7 +28,9 @@ class Candidate:
     work: int = 0  # multiplications, where those count beside what is sent
 
 
-def candidates(rule: Rule, mesh: DeviceMesh, layouts: Sequence[Layout], shapes: Sequence[Shape]) -> Iterator[Candidate]:
+def find_candidates(
+    rule: Rule, mesh: DeviceMesh, layouts: Sequence[Layout], shapes: Sequence[Shape]
+) -> Iterator[Candidate]:
     """Yield the ways to run an op, those that change least first.
 
     Every factor is cut as one of the operands has it cut, or is whole; no axis serves two factors.
@@ -40,11 +42,11 @@ def candidates(rule: Rule, mesh: DeviceMesh, layouts: Sequence[Layout], shapes: 
         used = [axis for cut in cuts for axis in cut.axes]
         if any(overlap(a, b) or a == b for i, a in enumerate(used) for b in used[:i]):
             continue
-        chosen = dict(zip(choices, cuts, strict=True))
+        by_factor = dict(zip(choices, cuts, strict=True))
         for pending, op in _pendings(rule, layouts, used):
-            found = _candidate(rule, mesh, layouts, chosen, pending, op, sizes)
-            if found is not None:
-                yield found
+            candidate = _candidate(rule, mesh, layouts, by_factor, pending, op, sizes)
+            if candidate is not None:
+                yield candidate
                 count += 1
         if count >= MOST:
             return
@@ -91,10 +93,9 @@ def _candidate(
     op: ReduceOp | None,
     sizes: dict[Factor, int],
 ) -> Candidate | None:
-    made = {how for factor, how in rule.reduced if cuts[factor].axes}
-    if len(made) > 1 or (op is not None and made and made != {op}):
+    ops = {op, *(how for factor, how in rule.reduced if cuts[factor].axes)} - {None}
+    if len(ops) > 1:
         return None  # two different reductions cannot be pending at once
-    reduction = op or next(iter(made), None)
     operands = tuple(
         Layout(mesh, [Cut() if f is None else cuts[f] for f in dims], axes, op or "sum")
         for dims, axes in zip(rule.operands, pending, strict=True)
@@ -105,7 +106,7 @@ def _candidate(
         mesh,
         [Cut() if f is None else cuts[f] for f in rule.out],
         [*dict.fromkeys(left), *fresh],
-        reduction or "sum",
+        next(iter(ops), None) or "sum",
     )
     work = prod(-(-size // prod(axis.size for axis in cuts[factor].axes)) for factor, size in sizes.items())
     return Candidate(operands, out, work if sizes else 0)

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from operator import attrgetter
-from typing import Any, cast
+from typing import Any, TypedDict, Unpack, cast
 
 import numpy as np
 
@@ -19,10 +19,10 @@ from shardwise.errors import ArgumentError, BindingError, ShardwiseError, seal
 from shardwise.layout.cut import Cut
 from shardwise.layout.layout import Layout, Shape
 from shardwise.layout.mesh import DeviceMesh
-from shardwise.prim.dispatch.candidates import Candidate, candidates
+from shardwise.prim.dispatch.candidates import Candidate, find_candidates
 from shardwise.prim.dispatch.solvers import Question, Solver, current_solver, report
-from shardwise.prim.kernel import alike
-from shardwise.prim.primitive import Cotangents, Primitive
+from shardwise.prim.kernel import of_one_library
+from shardwise.prim.primitive import Cotangents, Lowering, Needs, Primitive
 from shardwise.prim.rule import Reach, Rule, is_integer
 from shardwise.prim.tensor import Tensor, operand
 from shardwise.prim.work import Work
@@ -33,11 +33,22 @@ _LAYOUT, _SHAPE, _DTYPE, _ARRAYS = map(attrgetter, ("layout", "shape", "dtype", 
 @seal
 @dataclass(frozen=True, slots=True)
 class Decision:
-    """How an op is run: the way that the solver chose, and the work of each device."""
+    """How an op is run: the candidate that the solver chose, and the work of each device."""
 
-    way: Candidate
+    candidate: Candidate
     job: Job
     question: Question
+
+
+class More(TypedDict, total=False):
+    """What else the row of a primitive says: see `Primitive`."""
+
+    linear: bool
+    batch: Callable[..., Tensor] | None
+    lower: Lowering | None
+    effort: float
+    function: Callable[..., Any] | None
+    needs: Needs | None
 
 
 def row_of_work(
@@ -45,7 +56,7 @@ def row_of_work(
     work: Callable[..., Work | Tensor],
     vjp: Callable[..., Cotangents] | None = None,
     jvp: Callable[..., Tensor | None] | None = None,
-    **more: Any,
+    **more: Unpack[More],
 ) -> Primitive:
     """Return the row of a primitive that is one piece of work, or that takes several steps where one will not do.
 
@@ -72,21 +83,21 @@ def apply(work: Work) -> Tensor:
     solver = current_solver()
     decision = _decision(name, rule, layouts, shapes, dtypes, solver, located, takes_lead)
     if solver.on_reshard != "silent":  # said at every call, not only when the decision is made
-        report(decision.question, decision.way, solver)
-    if layouts != decision.way.operands:
-        operands = [operand(x, layout) for x, layout in zip(operands, decision.way.operands, strict=True)]
-    ready = list(map(_ARRAYS, operands))
+        report(decision.question, decision.candidate, solver)
+    if layouts != decision.candidate.operands:
+        operands = [operand(x, layout) for x, layout in zip(operands, decision.candidate.operands, strict=True)]
+    arrays = list(map(_ARRAYS, operands))
     engine, out = operands[0].engine, decision.job.out
-    if len(set(map(type, map(sample, ready)))) > 1 and _has_two_libraries(ready):
-        plain, kernel = kernel, lambda *some: plain(*alike(list(some), dtypes[0]))
+    if len(set(map(type, map(sample, arrays)))) > 1 and _has_two_libraries(arrays):
+        kernel = of_one_library(kernel, dtypes[0])
     try:
-        arrays = engine.run_kernel(kernel, ready, decision.job, dtype)
+        results = engine.run_kernel(kernel, arrays, decision.job, dtype)
     except (TypeError, OverflowError, ValueError, RuntimeError) as error:
-        explained = _explain(name, dtypes, error)
-        if explained is None:
+        explanation = _explain(name, dtypes, error)
+        if explanation is None:
             raise
-        raise explained from error
-    return Tensor(arrays, out.layout, out.shape, dtype_of(sample(arrays)), engine)
+        raise explanation from error
+    return Tensor(results, out.layout, out.shape, dtype_of(sample(results)), engine)
 
 
 def _explain(name: str, dtypes: tuple[np.dtype, ...], error: Exception) -> ShardwiseError | None:
@@ -119,14 +130,14 @@ def _decision(
 ) -> Decision:
     shape = rule.shape(shapes)
     mesh = _mesh(layouts)
-    seen = [layout if layout.mesh is mesh else Layout.replicated(mesh, layout.rank) for layout in layouts]
+    on_mesh = [layout if layout.mesh is mesh else Layout.replicated(mesh, layout.rank) for layout in layouts]
     question = Question(name, layouts, shapes, dtypes, shape, links=solver.links)
-    ways = candidates(passing(rule, seen, dtypes, solver), mesh, seen, shapes)
+    candidates = find_candidates(passing(rule, on_mesh, dtypes, solver), mesh, on_mesh, shapes)
     if rule.reach is not None:
-        ways = [way for way in map(partial(recut_for_reach, rule.reach), ways) if way is not None]
-    way = solver.choose(question, ways)
-    stores = tuple(storage_of(layout, s) for layout, s in zip(way.operands, shapes, strict=True))
-    return Decision(way, Job(storage_of(way.out, shape), stores, located, takes_lead), question)
+        candidates = filter(None, map(partial(recut_for_reach, rule.reach), candidates))
+    chosen = solver.choose(question, candidates)
+    stores = tuple(storage_of(layout, s) for layout, s in zip(chosen.operands, shapes, strict=True))
+    return Decision(chosen, Job(storage_of(chosen.out, shape), stores, located, takes_lead), question)
 
 
 def passing(rule: Rule, layouts: Sequence[Layout], dtypes: Sequence[np.dtype], solver: Solver) -> Rule:
@@ -141,26 +152,22 @@ def passing(rule: Rule, layouts: Sequence[Layout], dtypes: Sequence[np.dtype], s
     """
     if rule.linear is None or not any(layout.partial for layout in layouts):
         return rule
-    held_back = rule.linear == "each" and solver.resolve_products
+    resolves = rule.linear == "each" and solver.resolve_products
     for layout, dtype in zip(layouts, dtypes, strict=True):
         if layout.partial and is_integer(dtype):
             # The sum wraps around; parts that the op makes wider, each for itself, would not.
             widens = rule.linear == "joint" and rule.reduced and dtype.itemsize < np.dtype(int).itemsize
-            held_back = held_back or bool(widens) or any(other != dtype for other in dtypes)
-    return replace(rule, linear=None) if held_back else rule
+            resolves = resolves or bool(widens) or any(other != dtype for other in dtypes)
+    return replace(rule, linear=None) if resolves else rule
 
 
-def recut_for_reach(reach: Reach, way: Candidate) -> Candidate | None:
+def recut_for_reach(reach: Reach, candidate: Candidate) -> Candidate | None:
     """Return a way to run an op with the cuts of dims that are reached over in place of their own."""
-    found = reach.cuts([layout.dims for layout in way.operands], way.out.dims)
-    if found is None:
+    cuts = reach.cuts([layout.dims for layout in candidate.operands], candidate.out.dims)
+    if cuts is None:
         return None
-    operands, out = found
-    return Candidate(
-        tuple(_recut(layout, dims) for layout, dims in zip(way.operands, operands, strict=True)),
-        _recut(way.out, out),
-        way.work,
-    )
+    operands = tuple(_recut(layout, dims) for layout, dims in zip(candidate.operands, cuts[0], strict=True))
+    return Candidate(operands, _recut(candidate.out, cuts[1]), candidate.work)
 
 
 def _recut(layout: Layout, dims: Sequence[Cut]) -> Layout:

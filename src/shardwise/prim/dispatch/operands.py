@@ -9,9 +9,11 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
+import numpy as np
+
 from shardwise.engine.abstract import AbstractEngine
 from shardwise.engine.current import engine_context
-from shardwise.layout.layout import Layout
+from shardwise.layout.layout import Layout, Shape
 from shardwise.plan.plan import Plan, plan_reshard
 from shardwise.prim.dispatch.candidates import Candidate
 from shardwise.prim.dispatch.solvers import GreedyReshard, Question, ask, is_quiet, mode
@@ -38,7 +40,7 @@ def may_bring(op: str, operands: Sequence[Tensor], layouts: Sequence[Layout]) ->
     """Ask the solver in use whether an op may bring its operands into these layouts."""
     if is_quiet():
         return
-    question = Question(op, *_known(operands), operands[0].shape)
+    question = Question(op, *_types_of(operands), operands[0].shape)
     ask(question, Candidate(tuple(layouts), layouts[0]))
 
 
@@ -58,7 +60,7 @@ def may_send(op: str, x: Tensor | Sequence[Tensor], along: Sequence[int], *plans
     """Ask the solver in use whether an op may run plans of its own along dims of its operands."""
     if not is_quiet():
         operands = [x] if isinstance(x, Tensor) else x
-        layouts, shapes, dtypes = _known(operands)
+        layouts, shapes, dtypes = _types_of(operands)
         ask(Question(op, layouts, shapes, dtypes, shapes[0], plans, tuple(along)), Candidate(layouts, layouts[0]))
 
 
@@ -71,7 +73,7 @@ def whole(op: str, x: Tensor, along: Sequence[int], y: Tensor) -> Tensor:
     return relayout(y, layout=layout)
 
 
-def rehearse(call: Callable[..., Any], *given: Tensor) -> list[Plan]:
+def rehearse(call: Callable[..., Any], *operands: Tensor) -> list[Plan]:
     """Return the plans that a function of several ops would run for tensors, without running them.
 
     >>> import numpy as np
@@ -82,19 +84,19 @@ def rehearse(call: Callable[..., Any], *given: Tensor) -> list[Plan]:
     """
     listener, engine = _Listening(), AbstractEngine()
     with mode(listener), engine_context(engine):
-        call(*(Tensor(engine.blank(x.layout, x.shape, x.dtype), x.layout, x.shape, x.dtype, engine) for x in given))
-    return listener.heard
+        call(*(Tensor(engine.blank(x.layout, x.shape, x.dtype), x.layout, x.shape, x.dtype, engine) for x in operands))
+    return listener.plans
 
 
 class _Listening(GreedyReshard):
     # Allows everything, and remembers what that sends. It is equal to itself only: decisions are remembered by solver,
     # and another listener has to hear of them too.
 
-    heard: list[Plan]
+    plans: list[Plan]
 
     def __init__(self) -> None:
         super().__init__()
-        object.__setattr__(self, "heard", [])
+        object.__setattr__(self, "plans", [])
 
     def __eq__(self, other: object) -> bool:
         return self is other
@@ -102,12 +104,15 @@ class _Listening(GreedyReshard):
     def __hash__(self) -> int:
         return id(self)
 
-    def choose(self, question: Question, ways: Iterable[Candidate]) -> Candidate:
-        way = super().choose(question, ways)
-        self.heard.extend(question.own)
-        self.heard.extend(question.plan(i, src, dst) for i, src, dst in question.moves(way))
-        return way
+    def choose(self, question: Question, candidates: Iterable[Candidate], /) -> Candidate:
+        candidate = super().choose(question, candidates)
+        self.plans.extend(question.own)
+        self.plans.extend(question.plan(i, src, dst) for i, src, dst in question.moves(candidate))
+        return candidate
 
 
-def _known(operands: Sequence[Tensor]) -> tuple[tuple, tuple, tuple]:
+Types = tuple[tuple[Layout, ...], tuple[Shape, ...], tuple[np.dtype, ...]]
+
+
+def _types_of(operands: Sequence[Tensor]) -> Types:
     return tuple(x.layout for x in operands), tuple(x.shape for x in operands), tuple(x.dtype for x in operands)

@@ -9,13 +9,13 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from shardwise.caches import cache
-from shardwise.engine.arrays import Array, is_torch
+from shardwise.engine.arrays import Array, as_array, is_torch
 from shardwise.engine.current import Engine
 from shardwise.engine.local_shards import sample
 from shardwise.engine.storage import Storage, storage_of
 from shardwise.layout.layout import Layout, Shape
 from shardwise.layout.tiling import Box
-from shardwise.prim.kernel import alike
+from shardwise.prim.kernel import of_one_library
 from shardwise.prim.tensor import Tensor
 
 
@@ -27,8 +27,12 @@ class Place(NamedTuple):
     shape: Shape
 
 
+# What a device does where it is, with its arrays of the operands: of one, most often.
+Kernel = Callable[[Place, Array], Array] | Callable[..., Array]
+
+
 def map_shards(
-    kernel: Callable[..., Array],
+    kernel: Kernel,
     operands: Sequence[Tensor],
     layout: Layout,
     shape: Shape,
@@ -61,28 +65,28 @@ def make_arrays(
     """Return what devices of an engine make, also of nothing; views of `base` take no memory."""
     storage = storage_of(layout, shape)
     if len(operands) > 1 and len({is_torch(sample(x.arrays)) for x in operands}) > 1:
-        plain, kernel = kernel, lambda place, *some: plain(place, *alike(list(some), dtype))
+        kernel = of_one_library(kernel, dtype)
     if operands and engine.holds_all:  # often, so what is done where is worked out once
-        works, given = _works(storage, tuple([x.storage for x in operands])), [x.arrays for x in operands]
+        works, sources = _works(storage, tuple([x.storage for x in operands])), [x.arrays for x in operands]
         engine.counters.kernel_calls += len(works)
-        if len(given) == 1:
-            (first,) = given
-            arrays = [kernel(place, first[i]) for place, (i,) in works]
+        if len(sources) == 1:
+            (source,) = sources
+            arrays = [kernel(place, source[i]) for place, (i,) in works]
         else:
-            arrays = [kernel(place, *[a[i] for a, i in zip(given, at, strict=True)]) for place, at in works]
+            arrays = [kernel(place, *[a[i] for a, i in zip(sources, at, strict=True)]) for place, at in works]
         if not shape:  # NumPy makes scalars of some 0-d arrays
-            arrays = [np.asarray(array) if isinstance(array, np.generic) else array for array in arrays]
+            arrays = [as_array(array) for array in arrays]
         return Tensor(arrays, layout, shape, dtype, engine)
-    held = [(x.arrays, x.storage.index) for x in operands]
+    lookups = [(x.arrays, x.storage.index) for x in operands]
     places = _places(storage)
 
     def make(index: int, device: int) -> Array:
         place = places.get(device)
         if place is None:
             place = places[device] = Place(device, storage.box(index), storage.local_shape(index))
-        local = [arrays[which(device)] for arrays, which in held]
+        local = [arrays[which(device)] for arrays, which in lookups]
         array = engine.apply(partial(kernel, place), local, place.shape)
-        return np.asarray(array) if isinstance(array, np.generic) else array
+        return as_array(array)
 
     like = sample(operands[0].arrays) if operands else None
     return Tensor(engine.each(storage, dtype, make, base, like), layout, shape, dtype, engine)

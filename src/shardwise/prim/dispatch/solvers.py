@@ -34,9 +34,9 @@ class ReshardWarning(UserWarning):
     >>> from shardwise import DeviceMesh, P, shard
     >>> mesh = DeviceMesh((2,), ("x",))
     >>> a, b = shard(np.ones((4, 4)), mesh, P("x")), shard(np.ones((4, 4)), mesh, P("x"))
-    >>> with warnings.catch_warnings(record=True, action="always") as found, mode(GreedyReshard(on_reshard="warn")):
+    >>> with warnings.catch_warnings(record=True, action="always") as seen, mode(GreedyReshard(on_reshard="warn")):
     ...     c = a @ b
-    >>> [warning.category.__name__ for warning in found]
+    >>> [warning.category.__name__ for warning in seen]
     ['ReshardWarning']
     """
 
@@ -59,37 +59,41 @@ class Question:
     along: tuple[int, ...] = ()
     links: Links | None = None
 
-    def moves(self, way: Candidate) -> list[tuple[int, Layout, Layout]]:
+    def moves(self, candidate: Candidate) -> list[tuple[int, Layout, Layout]]:
         """Return the operands that a way has to reshard: which, from and to."""
-        pairs = enumerate(zip(self.layouts, way.operands, strict=True))
+        pairs = enumerate(zip(self.layouts, candidate.operands, strict=True))
         return [(i, src, dst) for i, (src, dst) in pairs if src is not dst]
 
-    def bytes(self, way: Candidate) -> int:
+    def bytes(self, candidate: Candidate) -> int:
         """Return how many bytes are sent between devices in all for a way: those of the reshards, and the op's own."""
-        return sum(map(_bytes_of, (*(self.plan(i, src, dst) for i, src, dst in self.moves(way)), *self.own)))
+        return sum(map(_bytes_of, (*(self.plan(i, src, dst) for i, src, dst in self.moves(candidate)), *self.own)))
 
-    def cost(self, way: Candidate) -> tuple[float, float, float]:
+    def cost(self, candidate: Candidate) -> tuple[float, float, float]:
         """Return the bytes to bring the operands there and begin to resolve the result, work counted as bytes; the
         time of sending; and the elements that are touched. If links are given, the time of both comes first."""
-        plans = [self.plan(i, src, dst) for i, src, dst in self.moves(way)]
+        plans = [self.plan(i, src, dst) for i, src, dst in self.moves(candidate)]
         sent, time = sum(plan.estimate for plan in plans), sum(plan.time for plan in plans)
-        if way.out.partial:
+        if candidate.out.partial:
             # An all-reduce is a reduce-scatter and a gather. The first half is owed in any case; the second only
             # where everybody needs everything, and only once for all pending results that are added up before it.
             owed = plan_reshard(
-                way.out, way.out.resolved(), self.out, self._result_dtype(way), links=self._on(way.out.mesh)
+                candidate.out,
+                candidate.out.resolved(),
+                self.out,
+                self._result_dtype(candidate),
+                links=self._on(candidate.out.mesh),
             )
             sent, time = sent + owed.estimate / 2, time + owed.time / 2
-        touched = sum(prod(a.tiling(s).largest) for a, s in zip(way.operands, self.shapes, strict=True))
+        touched = sum(prod(a.tiling(s).largest) for a, s in zip(candidate.operands, self.shapes, strict=True))
         # Work that is done twice is not free either: data parallelism is not given up to send a little less.
         if self.links is not None:
-            return round(time + way.work / self.links.compute, 12), sent, float(touched)
-        sent += way.work * way.out.mesh.num_devices / Links().work_per_byte
+            return round(time + candidate.work / self.links.compute, 12), sent, float(touched)
+        sent += candidate.work * candidate.out.mesh.num_devices / Links().work_per_byte
         return sent, round(time, 12), float(touched)
 
-    def _result_dtype(self, way: Candidate) -> np.dtype:
+    def _result_dtype(self, candidate: Candidate) -> np.dtype:
         # The dtype of the result, as far as its cost goes: sums of bools are ints.
-        return self.dtypes[0] if way.out.reduce_op in reductions_of(self.dtypes[0]) else np.dtype("int64")
+        return self.dtypes[0] if candidate.out.reduce_op in reductions_of(self.dtypes[0]) else np.dtype("int64")
 
     def plan(self, index: int, src: Layout, dst: Layout) -> Plan:
         """Return the plan that reshards an operand."""
@@ -139,12 +143,12 @@ class GreedyReshard:
     A solver of one's own says which ways it allows, or chooses among them:
 
     >>> class Frugal(GreedyReshard):
-    ...     def allows(self, question, way):
-    ...         return super().allows(question, way) and question.bytes(way) <= 100
+    ...     def allows(self, question, candidate):
+    ...         return super().allows(question, candidate) and question.bytes(candidate) <= 100
     ...
-    ...     def choose(self, question, ways):
+    ...     def choose(self, question, candidates):
     ...         print("asked for", question.op)
-    ...         return super().choose(question, ways)
+    ...         return super().choose(question, candidates)
     >>> with mode(Frugal()):
     ...     (a + b).type_text
     asked for add
@@ -163,14 +167,14 @@ class GreedyReshard:
         if not isinstance(self.resolve_products, bool):
             raise ArgumentError(f"resolve_products is True or False, got {self.resolve_products!r}.")
 
-    def allows(self, question: Question, way: Candidate) -> bool:
+    def allows(self, question: Question, candidate: Candidate, /) -> bool:
         """Whether a way may be taken at all."""
         return True
 
-    def choose(self, question: Question, ways: Iterable[Candidate]) -> Candidate:
+    def choose(self, question: Question, candidates: Iterable[Candidate], /) -> Candidate:
         """Return the cheapest of the ways that are allowed."""
-        every = list(ways)
-        allowed = [way for way in every if self.allows(question, way)]
+        every = list(candidates)
+        allowed = [candidate for candidate in every if self.allows(question, candidate)]
         if not allowed:
             raise LayoutError(_refusal(type(self).__name__, question, min(every, key=question.cost)))
         return min(allowed, key=question.cost)
@@ -187,9 +191,9 @@ class NoReshard(GreedyReshard):
     'float64[4@x, 4]'
     """
 
-    def allows(self, question: Question, way: Candidate) -> bool:
+    def allows(self, question: Question, candidate: Candidate, /) -> bool:
         """Whether every device already has all that it needs."""
-        return question.bytes(way) == 0
+        return question.bytes(candidate) == 0
 
 
 class PartialsOnly(GreedyReshard):
@@ -202,9 +206,9 @@ class PartialsOnly(GreedyReshard):
     'float64[4]'
     """
 
-    def allows(self, question: Question, way: Candidate) -> bool:
+    def allows(self, question: Question, candidate: Candidate, /) -> bool:
         """Whether nothing is sent but to resolve operands, or results of which the op needs the whole."""
-        moves = question.moves(way)
+        moves = question.moves(candidate)
         rest = [question.plan(i, src.resolved(), dst) for i, src, dst in moves if dst is not src.resolved()]
         own = [plan for plan in question.own if plan.dst is not plan.src.resolved()]
         return sum(map(_bytes_of, (*rest, *own))) == 0
@@ -259,18 +263,18 @@ def is_quiet() -> bool:
     return type(solver) is GreedyReshard and solver.on_reshard == "silent"
 
 
-def ask(question: Question, way: Candidate) -> None:
+def ask(question: Question, candidate: Candidate) -> None:
     """Ask the solver in use about the only way to run an op; refused, warned of or raised is as it says."""
     solver = _current.get()
-    solver.choose(question, [way])
-    report(question, way, solver)
+    solver.choose(question, [candidate])
+    report(question, candidate, solver)
 
 
-def report(question: Question, way: Candidate, solver: Solver) -> None:
+def report(question: Question, candidate: Candidate, solver: Solver) -> None:
     """Warn or raise, if the solver says so and a way sends anything."""
-    if solver.on_reshard == "silent" or question.bytes(way) == 0:
+    if solver.on_reshard == "silent" or question.bytes(candidate) == 0:
         return
-    text = _message(question, way)
+    text = _message(question, candidate)
     if solver.on_reshard == "raise":
         raise LayoutError(text)
     frame = calls()[0]
@@ -281,15 +285,15 @@ def report(question: Question, way: Candidate, solver: Solver) -> None:
     warnings.warn_explicit(text, ReshardWarning, frame.f_code.co_filename, frame.f_lineno, registry=seen)
 
 
-def _refusal(solver: str, question: Question, way: Candidate) -> str:
-    return f"{solver} does not allow what this sends.\n  {_message(question, way)}"
+def _refusal(solver: str, question: Question, candidate: Candidate) -> str:
+    return f"{solver} does not allow what this sends.\n  {_message(question, candidate)}"
 
 
-def _message(question: Question, way: Candidate) -> str:
-    moves = question.moves(way)
+def _message(question: Question, candidate: Candidate) -> str:
+    moves = question.moves(candidate)
     name = _entry() or question.op
     what = "reshards its operands" if moves else "sends elements of its own"
-    lines = [f"{name} at {user_line()} {what} ({question.bytes(way)} bytes in all):"]
+    lines = [f"{name} at {user_line()} {what} ({question.bytes(candidate)} bytes in all):"]
     for i, src, dst in moves:
         lines.append(f"  operand {i}: {src} -> {dst}")
         lines.append(f"    fix: x{i} = shard(x{i}, mesh, {as_spec(dst)})")

@@ -7,7 +7,7 @@ own slice. A primitive of it is the same primitive of the stack, with those dims
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Generator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from contextvars import ContextVar
 from functools import partial
@@ -156,7 +156,7 @@ _inside: ContextVar[tuple[DeviceMesh, int] | None] = ContextVar("shard_map", def
 
 
 @contextmanager
-def inside_of(mesh: DeviceMesh) -> Iterator[int]:
+def inside_of(mesh: DeviceMesh) -> Generator[int]:
     """Go inside the devices of a mesh: values of the level that this opens are local."""
     with new_level() as level:
         token = _inside.set((mesh, level))
@@ -223,7 +223,7 @@ def constant_stack(data: Any, mesh: DeviceMesh) -> Tensor:
 def stack_shards(x: Tensor, mesh: DeviceMesh, shape: Shape) -> Tensor:
     """Return what the devices hold of a tensor, all of this shape, as a stack."""
     lead = (1,) * mesh.ndim
-    return map_stack(x, mesh, shape, lambda a: reshape_array(a, lead + shape), lambda a: reshape_array(a, shape))
+    return map_stack(x, mesh, shape, partial(reshape_array, shape=lead + shape), partial(reshape_array, shape=shape))
 
 
 def map_stack(
@@ -284,12 +284,14 @@ def _pull(row: Primitive, which: int) -> Primitive:
         with new_level() as level:
             watched = x.beside(Traced(level, x.stack, node=node))
             out = function(*operands[:which], watched, *operands[which + 1 :], **params).stack
-        found = None
+        cotangent = None
         if isinstance(out, Traced) and out.level == level and out.node is not None:
             ends = [(out.node, relayout(ct.stack, layout=out.value.layout.resolved()))]
-            (found,) = pull_back(ends, [node], add, once=True)
+            (cotangent,) = pull_back(ends, [node], add, once=True)
         layout = x.stack.layout
-        return x.beside(zeros_like(x.stack, x.stack.shape, layout) if found is None else relayout(found, layout=layout))
+        if cotangent is None:
+            return x.beside(zeros_like(x.stack, x.stack.shape, layout))
+        return x.beside(relayout(cotangent, layout=layout))
 
     return local_row(row.name, pull)
 
@@ -299,15 +301,15 @@ def _push(row: Primitive, which: tuple[int, ...]) -> Primitive:
     # The tangent of the result, given those of some operands.
     function = cast(Function, row.local)
 
-    def push(*given: LocalTensor, **params: Any) -> LocalTensor:
-        operands, tangents = list(given[: -len(which)]), given[-len(which) :]
+    def push(*values: LocalTensor, **params: Any) -> LocalTensor:
+        operands, tangents = list(values[: -len(which)]), values[-len(which) :]
         with new_level() as level:
             for i, tangent in zip(which, tangents, strict=True):
                 x = operands[i]
                 operands[i] = x.beside(Traced(level, x.stack, tangent=tangent.stack))
             out = function(*operands, **params).stack
         if isinstance(out, Traced) and out.level == level and out.tangent is not None:
-            return given[0].beside(relayout(out.tangent, layout=out.value.layout))
-        return given[0].beside(zeros_like(out, out.shape, out.layout))
+            return values[0].beside(relayout(out.tangent, layout=out.value.layout))
+        return values[0].beside(zeros_like(out, out.shape, out.layout))
 
     return local_row(row.name, push)

@@ -8,7 +8,7 @@ once.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from itertools import accumulate, product
 from typing import Any, Literal, NamedTuple
 
@@ -19,7 +19,7 @@ from shardwise.engine.arrays import is_torch
 from shardwise.layout.cut import Cut
 from shardwise.layout.layout import Layout, Shape
 from shardwise.layout.tiling import DimTiling
-from shardwise.plan.plan import plan_reshard
+from shardwise.plan.plan import Plan, plan_reshard
 from shardwise.prim import forms
 from shardwise.prim.arithmetic.broadcast import sum_to
 from shardwise.prim.arithmetic.elementwise import add
@@ -36,7 +36,7 @@ from shardwise.prim.views.windows import window, within
 
 Interval = tuple[int, int]
 Mode = Literal["edge", "reflect", "wrap"]
-Picks = tuple[Any, ...]  # per part of a dim, the positions of elements in its array: a slice, or an array
+Picks = tuple[slice | np.ndarray, ...]  # per part of a dim, the positions of elements in its array
 
 
 def stretches(size: int, low: int, high: int, mode: Mode) -> Stretches:
@@ -62,11 +62,11 @@ def _elements(stretches: Stretches) -> np.ndarray:
 class Dim(NamedTuple):
     """How one dim of a result is put together: the rounds, and the positions that each part picks of what it gets."""
 
-    rounds: tuple[Round, ...]
+    rounds: tuple[IntervalRound, ...]
     picks: Picks
 
 
-class Round(NamedTuple):
+class IntervalRound(NamedTuple):
     """One interval of elements for each part: how many there are, and how they are cut before and after."""
 
     size: int
@@ -90,14 +90,13 @@ def _dim(own: DimTiling, target: DimTiling, stretches: Stretches) -> Dim:
             rounds[taken][part] = (start, stop)
             taken += 1
     rounds = rounds or [[(0, 0)] * target.parts]  # of a dim without elements
-    made = tuple(_round(own, intervals) for intervals in rounds)
-    picks = []
+    picks: list[slice | np.ndarray] = []
     for part, need in enumerate(needs):
         came = np.concatenate([np.zeros(0, int), *(np.arange(*intervals[part]) for intervals in rounds)])
         order = np.argsort(came)
         wanted = elements[slice(*target.interval(part))]
         picks.append(_as_slice(order[np.searchsorted(need, wanted)]))
-    return Dim(made, tuple(picks))
+    return Dim(tuple(_round(own, intervals) for intervals in rounds), tuple(picks))
 
 
 def _intervals(elements: np.ndarray) -> list[Interval]:
@@ -105,19 +104,19 @@ def _intervals(elements: np.ndarray) -> list[Interval]:
     return [(int(run[0]), int(run[-1]) + 1) for run in np.split(elements, ends) if len(run)]
 
 
-def _round(own: DimTiling, intervals: Sequence[Interval]) -> Round:
-    picks = []
+def _round(own: DimTiling, intervals: Sequence[Interval]) -> IntervalRound:
+    picks: list[np.ndarray] = []
     for start, stop in map(own.interval, range(own.parts)):
         here = [np.arange(max(a, start), min(b, stop)) - start for a, b in intervals]
         picks.append(np.concatenate([np.zeros(0, int), *here]))
     after = tuple(accumulate(b - a for a, b in intervals))
-    return Round(after[-1], tuple(accumulate(map(len, picks))), after, tuple(map(_as_slice, picks)))
+    return IntervalRound(after[-1], tuple(accumulate(map(len, picks))), after, tuple(map(_as_slice, picks)))
 
 
-def _as_slice(index: np.ndarray) -> Any:
-    if len(index) and np.array_equal(index, np.arange(index[0], index[0] + len(index))):
-        return slice(int(index[0]), int(index[0]) + len(index))
-    return index if len(index) else slice(0, 0)
+def _as_slice(index: np.ndarray) -> slice | np.ndarray:
+    first = int(index[0]) if len(index) else 0
+    is_run = np.array_equal(index, np.arange(first, first + len(index)))
+    return slice(first, first + len(index)) if is_run else index
 
 
 @cache(entries=1024)
@@ -135,7 +134,8 @@ def _surround(x: Tensor, *, stretches: tuple[Stretches, ...], layout: Layout) ->
     (x,) = fetch_operands("pad", [x], [x.layout.resolved().without_halo()])
     own, shape = x.layout, surrounded_shape(stretches)
     dims = _dims(own, layout, x.shape, stretches)
-    parts, plans = [], []
+    parts: list[tuple[Tensor, Layout]] = []
+    plans: list[Plan] = []
     for rounds in product(*(dim.rounds for dim in dims)):
         sizes = tuple(r.size for r in rounds)
         here, there = _cut(own, [r.before for r in rounds]), _cut(layout, [r.after for r in rounds])
@@ -156,7 +156,7 @@ def _cut(base: Layout, ends: Sequence[tuple[int, ...]]) -> Layout:
     return Layout(base.mesh, cuts)
 
 
-def _picking(layout: Layout, picks: Sequence[Picks]) -> Any:
+def _picking(layout: Layout, picks: Sequence[Picks]) -> Callable[[Place, Any], Any]:
     def kernel(place: Place, array: Any) -> Any:
         for dim, (part, some) in enumerate(zip(layout.tile_of(place.device), picks, strict=True)):
             array = _pick(array, some[part], dim)
@@ -165,7 +165,7 @@ def _picking(layout: Layout, picks: Sequence[Picks]) -> Any:
     return kernel
 
 
-def _pick(array: Any, index: Any, dim: int) -> Any:
+def _pick(array: Any, index: slice | np.ndarray, dim: int) -> Any:
     if isinstance(index, slice):
         return array[(*(slice(None),) * dim, index)]
     if is_torch(array):

@@ -71,8 +71,8 @@ def blocks(layout: Layout, shape: Shape, dim: int, axes: tuple[Axis, ...]) -> Bl
 
     >>> from shardwise import DeviceMesh
     >>> mesh = DeviceMesh((2,), ("x",))
-    >>> found = blocks(Layout(mesh, ["x"]), (5,), 0, (mesh.axis("x"),))
-    >>> found.pieces, found.after.dims, found.shares(0)
+    >>> how = blocks(Layout(mesh, ["x"]), (5,), 0, (mesh.axis("x"),))
+    >>> how.pieces, how.after.dims, how.shares(0)
     (((2, 1), (1, 1)), (Cut('x'),), ([2, 1], [3, 0]))
     """
     own = layout.dims[dim].axes
@@ -113,7 +113,7 @@ def _exchange(x: Tensor, *, dim: int, axes: tuple[Axis, ...], back_to: Layout | 
     target = _cut_as(x.layout, target.dims)
     if how.is_even:
         return _exchange_evenly(x, dim, axes, target)
-    parts = []
+    parts: list[Tensor] = []
     for member in range(how.members):
         part = _share(x, dim, member, how, back_to is not None)
         size, old, new = part.shape[dim], *how.shares(member)
@@ -131,16 +131,18 @@ def _exchange(x: Tensor, *, dim: int, axes: tuple[Axis, ...], back_to: Layout | 
 def _share(x: Tensor, dim: int, member: int, how: Blocks, whole: bool) -> Tensor:
     # What goes to one member: of each device its piece for it; on the way back, all that the member holds.
     before, after = how.shares(member)
-    held = after if whole else before
+    lengths = after if whole else before
     starts = [0 if whole else sum(pieces[:member]) for pieces in how.pieces]
-    cuts = [Cut(how.axes, offsets=(0, *accumulate(held))) if k == dim else cut for k, cut in enumerate(x.layout.dims)]
+    cuts = [
+        Cut(how.axes, offsets=(0, *accumulate(lengths))) if k == dim else cut for k, cut in enumerate(x.layout.dims)
+    ]
     layout = _cut_as(x.layout, cuts)
 
     def cut(place: Place, array: Any) -> Any:
         at = _position(layout, how.axes, place.device)
-        return array[(*[slice(None)] * dim, slice(starts[at], starts[at] + held[at]))]
+        return array[(*[slice(None)] * dim, slice(starts[at], starts[at] + lengths[at]))]
 
-    return map_shards(cut, [x], layout, (*x.shape[:dim], sum(held), *x.shape[dim + 1 :]))
+    return map_shards(cut, [x], layout, (*x.shape[:dim], sum(lengths), *x.shape[dim + 1 :]))
 
 
 def _exchange_evenly(x: Tensor, dim: int, axes: tuple[Axis, ...], target: Layout) -> Tensor:

@@ -8,13 +8,14 @@ The first `batch` dims of values and indices are the same: at each place of them
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from math import prod
 from typing import Any
 
 import numpy as np
 
 from shardwise.caches import cache
-from shardwise.engine.arrays import cast, identity, is_torch, room_for
+from shardwise.engine.arrays import Array, cast, identity, is_torch, room_for
 from shardwise.engine.job import RESULT
 from shardwise.errors import ProgramError, RangeError
 from shardwise.layout.cut import Cut
@@ -30,6 +31,7 @@ from shardwise.prim.tensor import Tensor
 from shardwise.prim.work import Work
 
 Names = tuple[Factor, ...]
+_where: Callable[..., Array] = np.where  # of which pyright cannot tell what it makes of an Array
 
 
 def _names(rank: int, picked: int, dim: int, along: bool, merged: int, batch: int) -> tuple[Names, Names, Names]:
@@ -108,7 +110,8 @@ def side_by_side(array: Any, index: Any, dim: int, batch: int) -> tuple[Any, Any
     >>> array[index].tolist()
     [[0], [5]]
     """
-    first, size = array.shape[:batch], array.shape[dim]
+    first: Shape = array.shape[:batch]
+    size: int = array.shape[dim]
     order = (*range(batch, dim), *range(batch), *range(dim, array.ndim))
     turned = array.permute(order) if is_torch(array) else array.transpose(order)
     flat = turned.reshape((*array.shape[batch:dim], prod(first) * size, *array.shape[dim + 1 :]))
@@ -138,10 +141,8 @@ def _gather(x: Tensor, indices: Tensor, *, dim: int, along: bool, merged: int = 
         inside, local = local_positions(index, sizes, own)
         before = (*inside.shape[:batch], *(1,) * (dim - batch))
         here = inside if along else inside.reshape((*before, *local.shape[batch:], *after))
-        found = _pick(array, local, dim, along, batch)
-        if is_torch(array):
-            return found.where(here, nothing)
-        return np.where(here, found, nothing)
+        picks = _pick(array, local, dim, along, batch)
+        return picks.where(here, nothing) if is_torch(array) else _where(here, picks, nothing)
 
     rule = gather_rule(x.ndim, indices.ndim, dim, along, _reduction(x.dtype), merged, batch)
     return Work("take", kernel, rule, [x, indices], located=(0,), dtype=x.dtype)
@@ -251,17 +252,17 @@ def _add_at(out: Any, array: Any, inside: Any, local: Any, dim: int, along: bool
         order = (*range(batch, dim), *range(batch), *range(dim, array.ndim))
         turned = array.permute(order) if is_torch(array) else array.transpose(order)
         # What was turned may be a copy: it is what the values are added to.
-        made = _add_at(flat, turned, inside, spots, dim - batch, False, 0)
+        sums = _add_at(flat, turned, inside, spots, dim - batch, False, 0)
         shape = (*out.shape[batch:dim], *out.shape[:batch], *out.shape[dim:])
-        return back_in_front(made.reshape(shape), dim, batch)
+        return back_in_front(sums.reshape(shape), dim, batch)
     if along:
         nothing = zeros(array, ())  # not array * inside: that is NaN where infinity is not meant
-        array = array.where(inside, nothing) if is_torch(array) else np.where(inside, array, nothing)
+        values = array.where(inside, nothing) if is_torch(array) else _where(inside, array, nothing)
         if is_torch(out):
-            return out.scatter_add_(dim, local, array)
+            return out.scatter_add_(dim, local, values)
         grid = list(np.ogrid[tuple(slice(n) for n in local.shape)])
         grid[dim] = local
-        np.add.at(out, tuple(grid), array)
+        np.add.at(out, tuple(grid), values)
         return out
     count = local.ndim
     flat = array.reshape((*array.shape[:dim], prod(local.shape), *array.shape[dim + count :]))

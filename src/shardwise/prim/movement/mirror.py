@@ -16,7 +16,7 @@ from shardwise.layout.mesh import DeviceMesh
 from shardwise.plan.plan import plan_reshard
 from shardwise.prim.dispatch.operands import may_send
 from shardwise.prim.dispatch.per_device import map_shards, take_shards
-from shardwise.prim.forms import reverse
+from shardwise.prim.forms import Form, reverse
 from shardwise.prim.primitive import Primitive
 from shardwise.prim.tensor import Tensor, move_to
 
@@ -88,7 +88,9 @@ def _mirror_vjp(ct: Tensor, out: Tensor, x: Tensor, *, dims: Dims, layout: Layou
     return (mirror(ct, dims=dims, layout=x.layout.resolved().without_halo()),)
 
 
+def _form(out: Tensor, x: Tensor, *, dims: Dims, layout: Layout | None = None) -> Form:
+    return reverse(x, dims)
+
+
 # The value with the elements of some dims in reverse order, in this layout or its own.
-mirror = Primitive(
-    "mirror", _mirror, _mirror_vjp, linear=True, lower=lambda out, x, *, dims, layout=None: reverse(x, dims)
-)
+mirror = Primitive("mirror", _mirror, _mirror_vjp, linear=True, lower=_form)

@@ -7,6 +7,7 @@ from typing import Any
 
 from array_api_compat import array_namespace
 
+from shardwise.engine.arrays import Array
 from shardwise.engine.local_shards import sample
 from shardwise.engine.storage import storage_of
 from shardwise.layout.cut import Cut
@@ -14,7 +15,7 @@ from shardwise.layout.device import Device
 from shardwise.layout.layout import Layout, Shape
 from shardwise.layout.mesh import DeviceMesh
 from shardwise.prim import forms
-from shardwise.prim.dispatch.per_device import make_arrays, map_shards, take_shards
+from shardwise.prim.dispatch.per_device import Place, make_arrays, map_shards, take_shards
 from shardwise.prim.kernel import zeros
 from shardwise.prim.outline import blank_of
 from shardwise.prim.primitive import Primitive, needs_nothing
@@ -30,7 +31,11 @@ def on(device: Device, rank: int) -> Layout:
 def zeros_like(like: Tensor, shape: Shape, layout: Layout) -> Tensor:
     """Return a tensor of zeros of the dtype, library and engine of another."""
     source = blank_of(like)
-    return make_arrays(lambda place: zeros(source, place.shape), [], layout, shape, like.dtype, like.engine)
+
+    def kernel(place: Place) -> Array:
+        return zeros(source, place.shape)
+
+    return make_arrays(kernel, [], layout, shape, like.dtype, like.engine)
 
 
 def join_layouts(parts: Sequence[Shape], devices: Sequence[Device], dim: int) -> tuple[Layout, Shape]:
@@ -80,7 +85,11 @@ def _take_part_vjp(ct: Tensor, out: Tensor, x: Tensor, *, part: int, dim: int) -
 def _stack(*parts: Tensor) -> Tensor:
     shape = (len(parts), *parts[0].shape)
     layout = on(parts[0].mesh.device(0), len(shape))
-    return map_shards(lambda place, *arrays: array_namespace(arrays[0]).stack(arrays, axis=0), parts, layout, shape)
+
+    def kernel(place: Place, *arrays: Array) -> Array:
+        return array_namespace(arrays[0]).stack(arrays, axis=0)
+
+    return map_shards(kernel, parts, layout, shape)
 
 
 def _stack_vjp(ct: Tensor, out: Tensor, *parts: Tensor) -> tuple[Tensor, ...]:
@@ -107,14 +116,24 @@ def _own(x: Tensor) -> Tensor:
     return map_shards(lambda place, a: array_namespace(a).asarray(a, copy=True), [x], x.layout, x.shape)
 
 
+def _own_vjp(ct: Tensor, out: Tensor, x: Tensor) -> tuple[Tensor, ...]:
+    return (relayout(ct, layout=x.layout.resolved()),)
+
+
+def _own_form(out: Tensor, x: Tensor) -> forms.Form:
+    return forms.as_form(x)
+
+
 def _take_part_form(out: Tensor, x: Tensor, *, part: int, dim: int) -> forms.Form:
     return forms.take_slice(x, [start for start, _ in x.layout.box(x.shape, part)], out.shape)
 
 
+def _join_form(out: Tensor, *parts: Tensor, dim: int) -> forms.Form:
+    return forms.concat(parts, dim)
+
+
 # Tensors on single devices seen as the shards of one along a dim; and one shard as a tensor on its device.
-join = Primitive(
-    "join", _join, _join_vjp, _join_jvp, needs=needs_nothing, lower=lambda out, *xs, dim: forms.concat(xs, dim)
-)
+join = Primitive("join", _join, _join_vjp, _join_jvp, needs=needs_nothing, lower=_join_form)
 take_part = Primitive("take_part", _take_part, _take_part_vjp, linear=True, lower=_take_part_form)
 
 
@@ -141,10 +160,4 @@ stack_parts = Primitive(
 )
 unstack_part = Primitive("unstack_part", _unstack, _unstack_vjp, linear=True, batch=_batch_unstack, lower=_unstack_form)
 # The same value in arrays of its own.
-own_copy = Primitive(
-    "own_copy",
-    _own,
-    lambda ct, out, x: (relayout(ct, layout=x.layout.resolved()),),
-    linear=True,
-    lower=lambda out, x: forms.as_form(x),
-)
+own_copy = Primitive("own_copy", _own, _own_vjp, linear=True, lower=_own_form)

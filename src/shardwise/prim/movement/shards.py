@@ -49,7 +49,8 @@ def fold_layout(layout: Layout, shape: Shape, axes: tuple[Axis, ...], op: Reduce
     (Layout(mesh(x=2, y=3), [None, 'y'], partial=['x']), (2, 5))
     """
     tiling = layout.tiling(shape)
-    dims, sizes = [], []
+    dims: list[Cut | tuple[Axis, ...]] = []
+    sizes: list[int] = []
     for k, (cut, dim) in enumerate(zip(layout.dims, tiling.dims, strict=True)):
         left = without(cut.axes, axes)
         if left == cut.axes:
@@ -175,8 +176,8 @@ def reduce_copies(x: Tensor, op: ReduceOp, count: int) -> Tensor:
     if op in (ReduceOp.SUM, ReduceOp.PROD):
         exact = _is_exact(count, x.dtype)
         wide = x if exact else astype(resolve(x), dtype=accumulator(x.dtype))
-        made = multiply(wide, count) if op is ReduceOp.SUM else pow(resolve(wide), count)
-        return made if exact else astype(made, dtype=x.dtype)
+        out = multiply(wide, count) if op is ReduceOp.SUM else pow(resolve(wide), count)
+        return out if exact else astype(out, dtype=x.dtype)
     if op is ReduceOp.BXOR and count % 2 == 0:
         return multiply(x, False)
     return x
@@ -250,30 +251,20 @@ fold = Primitive(
     needs=lambda i, j, operands, params: params["op"] not in (ReduceOp.SUM, ReduceOp.AVG),
     lower=fold_form,
 )
-unfold = Primitive(
-    "unfold",
-    lambda x, *, layout, shape: relabel(x, layout, shape),
-    _unfold_vjp,
-    linear=True,
-    batch=batch_shards,
-    lower=unfold_form,
-)
+unfold = Primitive("unfold", relabel, _unfold_vjp, linear=True, batch=batch_shards, lower=unfold_form)
 
 
 def _average(x: Tensor, *, axes: tuple[Axis, ...]) -> Tensor:
     return unfold(resolve(fold(x, axes=axes, op=ReduceOp.AVG)), layout=x.layout, shape=x.shape)
 
 
+def _average_vjp(ct: Tensor, out: Tensor, x: Tensor, *, axes: tuple[Axis, ...]) -> tuple[Tensor, ...]:
+    return (average(relayout(ct, layout=x.layout), axes=axes),)
+
+
 # The average of the shards along axes in place of each of them. It is its own transpose: cotangents are averaged too,
 # of which the sum might be too large for 16 bits.
-average = Primitive(
-    "average",
-    _average,
-    lambda ct, out, x, *, axes: (average(relayout(ct, layout=x.layout), axes=axes),),
-    linear=True,
-    batch=batch_shards,
-    lower=average_form,
-)
+average = Primitive("average", _average, _average_vjp, linear=True, batch=batch_shards, lower=average_form)
 
 
 # -- permutations --------------------------------------------------------------------------------------
@@ -304,16 +295,15 @@ def _permutation(storage: Storage, sources: Sources, dtype: np.dtype) -> Program
 
 def _picks(storage: Storage, sources: Sources) -> tuple[int | None, ...]:
     # Which array each array becomes, or None for zeros.
-    out = []
+    out: list[int | None] = []
     for holders in storage.holders:
-        given = [sources[device] for device in holders]
-        found = {None if source is None else storage.index(source) for source in given}
-        if len(found) > 1:
+        picks = {None if source is None else storage.index(source) for source in map(sources.__getitem__, holders)}
+        if len(picks) > 1:
             raise LayoutError(
                 f"devices {holders} hold the same data under {storage.layout}, but would receive different shards.\n"
                 "  permute along an axis that splits the tensor, or write local-view code with shard_map."
             )
-        out.append(found.pop())
+        out.append(picks.pop())
     return tuple(out)
 
 

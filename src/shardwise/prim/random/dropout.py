@@ -38,6 +38,10 @@ def _dropout(x: Tensor, *, key: Key, chance: int, batch: int = 0) -> Tensor:
     return map_shards(kernel, [x], x.layout, x.shape)
 
 
+def _dropout_vjp(ct: Tensor, out: Tensor, x: Tensor, **how: Any) -> tuple[Tensor, ...]:
+    return (dropout(ct, **how),)
+
+
 def _batch(row: Primitive, lead: Any, mapped: Any, operands: Any, params: Any) -> Tensor:
     return dropout(*operands, **(params | {"batch": params.get("batch", 0) + lead.count}))
 
@@ -45,10 +49,4 @@ def _batch(row: Primitive, lead: Any, mapped: Any, operands: Any, params: Any) -
 # Elements are kept with a probability of `chance` in 2**64 and scaled by its inverse. The same map takes tangents
 # and cotangents, in whatever layout they come: where an element is decides whether it is kept. The first `batch` dims
 # do not count: one key drops the same elements at each place of them.
-dropout = Primitive(
-    "dropout",
-    _dropout,
-    lambda ct, out, x, **how: (dropout(ct, **how),),
-    linear=True,
-    batch=_batch,
-)
+dropout = Primitive("dropout", _dropout, _dropout_vjp, linear=True, batch=_batch)

@@ -64,17 +64,19 @@ def reshaping(layout: Layout, old: Shape, new: Shape, cut: Cut | None = None) ->
     # What is pending along axes that are to cut the result is resolved on the way.
     if cut is not None and any(overlap(a, b) for a, b in product(cut.axes, layout.partial)):
         layout = layout.resolved()
-    found = []
-    for sources, targets in _groups(old, new):
-        cuts = tuple(layout.dims[k] for k in sources)
-        found.append(_regroup(layout, cuts, [old[k] for k in sources], [new[k] for k in targets], cut))
-    pieces = []
-    for chosen in product(*(group for group, _ in found)):
-        boxes, cuts = [span for box, _ in chosen for span in box], [own for _, some in chosen for own in some]
+    groups = [
+        _regroup(
+            layout, tuple(layout.dims[k] for k in sources), [old[k] for k in sources], [new[k] for k in targets], cut
+        )
+        for sources, targets in _groups(old, new)
+    ]
+    pieces: list[tuple[Index, Layout]] = []
+    for parts in product(*(group for group, _ in groups)):
+        boxes, cuts = [span for box, _ in parts for span in box], [own for _, some in parts for own in some]
         pieces.append((tuple(Span(a, b - a) for a, b in boxes), _with(layout, cuts)))
-    after = _with(layout, [own for _, some in found for own in some])
-    groups = tuple(len(group[0][0]) for group, _ in found)
-    return Reshaping(tuple(pieces), after, groups, tuple(len(group) for group, _ in found))
+    after = _with(layout, [own for _, some in groups for own in some])
+    ranks, counts = tuple(len(group[0][0]) for group, _ in groups), tuple(len(group) for group, _ in groups)
+    return Reshaping(tuple(pieces), after, ranks, counts)
 
 
 def _with(layout: Layout, cuts: Sequence[Cut]) -> Layout:
@@ -86,7 +88,8 @@ def _groups(old: Shape, new: Shape) -> Iterator[tuple[list[int], list[int]]]:
     # joins the run before it, so that no run is without dims on one side.
     i = j = 0
     while i < len(old) or j < len(new):
-        sources, targets = [], []
+        sources: list[int] = []
+        targets: list[int] = []
         a = b = 1
         while True:
             if a <= b and i < len(old):
@@ -107,11 +110,11 @@ def _groups(old: Shape, new: Shape) -> Iterator[tuple[list[int], list[int]]]:
         yield sources, targets
 
 
-def _regroup(layout: Layout, cuts: Cuts, old: Sizes, new: Sizes, given: Cut | None) -> tuple[list[Piece], Cuts]:
+def _regroup(layout: Layout, cuts: Cuts, old: Sizes, new: Sizes, wanted: Cut | None) -> tuple[list[Piece], Cuts]:
     # The pieces of a group, and how the dims of the result are cut.
     axes = [axis for cut in cuts for axis in cut.axes]
     whole = tuple((0, size) for size in old)
-    if given is None:
+    if wanted is None:
         if list(old) == list(new):
             return [(whole, cuts)], cuts
         if not axes or not prod(old) or not new:
@@ -119,14 +122,14 @@ def _regroup(layout: Layout, cuts: Cuts, old: Sizes, new: Sizes, given: Cut | No
         before, after = _deal_out(axes, old), _deal_out(axes, new)
         if before is not None and after is not None and before == cuts:
             return [(whole, before)], after
-        kept = _in_rows(layout, cuts, old, new)
-        if kept is not None:
-            return [(whole, cuts)], kept
+        rows = _in_rows(layout, cuts, old, new)
+        if rows is not None:
+            return [(whole, cuts)], rows
         if before is not None and after is not None:
             return [(whole, before)], after
     # The result is cut along its first dim, and each device needs a run of elements.
     dim = _first(new)
-    cut = given or Cut(axes)
+    cut = wanted or Cut(axes)
     ends = [end * prod(new[dim + 1 :]) for end in _ends(layout, cut, new[dim])]
     breaks = sorted({end for end in ends if 0 < end < prod(old)})
     return [(box, _run(box, old, cut, ends)) for box in _boxes(old, breaks)], _only(cut, dim, len(new))
@@ -245,7 +248,9 @@ def _batch(row: Primitive, lead: Any, mapped: Any, operands: Any, params: Any) -
     return reshape(*operands, shape=(*lead.sizes, *params["shape"]))  # no longer one dim that could be cut
 
 
+def _form(out: Tensor, x: Tensor, **_: Any) -> forms.Form:
+    return forms.reshape(x, out.shape)
+
+
 # The value in another shape, element for element in row-major order; if it is one dim, cut in this way.
-reshape = Primitive(
-    "reshape", _reshape, _reshape_vjp, linear=True, batch=_batch, lower=lambda out, x, **_: forms.reshape(x, out.shape)
-)
+reshape = Primitive("reshape", _reshape, _reshape_vjp, linear=True, batch=_batch, lower=_form)

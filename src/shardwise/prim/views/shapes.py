@@ -25,11 +25,11 @@ def _expand(x: Tensor, *, at: tuple[int, ...]) -> Tensor:
 
 
 def _squeeze(x: Tensor, *, at: tuple[int, ...]) -> Tensor:
-    kept = [k for k in range(x.ndim) if k not in at]
+    left = [k for k in range(x.ndim) if k not in at]
     whole = [Cut() if k in at else cut for k, cut in enumerate(x.layout.dims)]
     (x,) = fetch_operands("squeeze", [x], [cut_as(x.layout, tuple(whole))])
-    cuts = [x.layout.dims[k] for k in kept]
-    return _change_shape(x, cuts, tuple(x.shape[k] for k in kept))
+    cuts = [x.layout.dims[k] for k in left]
+    return _change_shape(x, cuts, tuple(x.shape[k] for k in left))
 
 
 def _change_shape(x: Tensor, cuts: list[Cut], shape: Shape) -> Tensor:
@@ -41,13 +41,21 @@ def _in_shape(place: Place, array: Any) -> Any:
     return array.reshape(place.shape)
 
 
+def _expand_vjp(ct: Tensor, out: Tensor, x: Tensor, *, at: tuple[int, ...]) -> tuple[Tensor, ...]:
+    return (squeeze(ct, at=at),)
+
+
+def _squeeze_vjp(ct: Tensor, out: Tensor, x: Tensor, *, at: tuple[int, ...]) -> tuple[Tensor, ...]:
+    return (expand(ct, at=at),)
+
+
 def _form(out: Tensor, x: Tensor, *, at: tuple[int, ...]) -> forms.Form:
     return forms.reshape(x, out.shape)
 
 
 # The value with dims of size one at these positions of the result; and without those at these positions.
-expand = Primitive("expand", _expand, lambda ct, out, x, *, at: (squeeze(ct, at=at),), linear=True, lower=_form)
-squeeze = Primitive("squeeze", _squeeze, lambda ct, out, x, *, at: (expand(ct, at=at),), linear=True, lower=_form)
+expand = Primitive("expand", _expand, _expand_vjp, linear=True, lower=_form)
+squeeze = Primitive("squeeze", _squeeze, _squeeze_vjp, linear=True, lower=_form)
 
 
 # -- order of dims ---------------------------------------------------------------------------------------
@@ -66,7 +74,9 @@ def _permute_vjp(ct: Tensor, out: Tensor, x: Tensor, *, order: tuple[int, ...]) 
     return (permute(ct, order=tuple(back)),)
 
 
+def _permute_form(out: Tensor, x: Tensor, *, order: tuple[int, ...]) -> forms.Form:
+    return forms.transpose(x, order)
+
+
 # The value with its dims in another order.
-permute = Primitive(
-    "permute_dims", _permute, _permute_vjp, linear=True, lower=lambda out, x, *, order: forms.transpose(x, order)
-)
+permute = Primitive("permute_dims", _permute, _permute_vjp, linear=True, lower=_permute_form)

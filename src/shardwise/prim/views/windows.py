@@ -41,7 +41,7 @@ def window_layout(layout: Layout, shape: Shape, index: Index) -> Layout:
     >>> window_layout(P("x").to_layout(1, DeviceMesh((2,), ("x",))), (8,), (Span(1, 4),))
     Layout(mesh(x=2), [Cut('x', offsets=(0, 3, 4))])
     """
-    dims = []
+    dims: list[Cut] = []
     for cut, dim, span in zip(layout.dims, layout.tiling(shape).dims, index, strict=True):
         if not cut.axes or span == Span(0, dim.size):
             dims.append(cut)
@@ -57,11 +57,10 @@ def _window(x: Tensor, *, index: Index) -> Tensor:
     spots = _spots(x.layout, x.shape, index)
 
     def kernel(place: Place, array: Any) -> Any:
-        found = spots.get(place.device)
-        if found is None:
-            found = local_slices(index, place.box, x.layout.box(x.shape, place.device))
-            spots[place.device] = found
-        return array[found]
+        spot = spots.get(place.device)
+        if spot is None:
+            spot = spots[place.device] = local_slices(index, place.box, x.layout.box(x.shape, place.device))
+        return array[spot]
 
     return map_shards(kernel, [x], layout, shape, view=True)
 
@@ -78,8 +77,8 @@ def cutting(src: Layout, dst: Layout, shape: Shape, index: Index, dtype: np.dtyp
 
     Instead of views of the window, of which parts are copied, it copies parts of the arrays themselves.
     """
-    found = window_layout(src, shape, index)
-    plan = plan_reshard(found, dst, tuple([span.length for span in index]), dtype)
+    here = window_layout(src, shape, index)
+    plan = plan_reshard(here, dst, tuple([span.length for span in index]), dtype)
     program = program_of(plan)
     if src.has_halo or len(program.stages) != 1 or program.picks is not None:
         return None
@@ -87,7 +86,7 @@ def cutting(src: Layout, dst: Layout, shape: Shape, index: Index, dtype: np.dtyp
     if stage.size >= SMALL or stage.picks is not None or not stage.is_joined:
         return None
     spots = [
-        local_slices(index, part, box) for part, box in zip(storage_of(found, plan.shape).boxes, own.boxes, strict=True)
+        local_slices(index, part, box) for part, box in zip(storage_of(here, plan.shape).boxes, own.boxes, strict=True)
     ]
     joins = tuple(
         join._replace(terms=tuple((i, inside(spots[i], where)) for i, where in join.terms)) for join in stage.joins
@@ -105,7 +104,7 @@ def inside(outer: Region, inner: Region) -> Region:
     """
     if not inner:
         return outer
-    out = []
+    out: list[slice] = []
     for a, b in zip(outer[:-1], inner[:-1], strict=True):
         step, start = a.step or 1, a.start + b.start * (a.step or 1)
         out.append(slice(start, start + (b.stop - b.start - 1) * step + 1, step) if b.stop > b.start else slice(0, 0))
