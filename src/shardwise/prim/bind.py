@@ -73,7 +73,7 @@ class Traced(Tensor):
         self._engine = value.engine
         self._arrays = ()
 
-    def _interpret(self, row: Primitive, operands: tuple[Any, ...], params: dict[str, Any]) -> Tensor:
+    def interpret(self, row: Primitive, operands: tuple[Any, ...], params: dict[str, Any]) -> Tensor:
         """Apply a primitive to the values below, and watch what comes of it."""
         level = self.level
         watched = [isinstance(x, Traced) and x.level == level for x in operands]
@@ -250,15 +250,15 @@ def _total(gains: Gains, add: Any) -> Any:
 
 def _sort(ends: list[Node]) -> list[Node]:
     # Entries from the last to the first, each after everything that was made from it.
-    order: list[Node] = []
+    entries: list[Node] = []
     seen: set[int] = set()
     stack: list[tuple[Node, bool]] = [(end, False) for end in ends]
     while stack:
         node, done = stack.pop()
         if done:
-            order.append(node)
+            entries.append(node)
         elif id(node) not in seen:
             seen.add(id(node))
             stack.append((node, True))
             stack += [(parent, False) for parent in node.parents if parent is not None]
-    return order[::-1]
+    return entries[::-1]

@@ -120,4 +120,4 @@ class Primitive:
         for x in tensors:
             if isinstance(x, Tensor) and x.level > level:
                 level, top = x.level, x
-        return self.run(*tensors, **params) if top is None else top._interpret(self, tensors, params)
+        return self.run(*tensors, **params) if top is None else top.interpret(self, tensors, params)

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from operator import attrgetter
-from typing import Any, TypedDict, Unpack, cast
+from typing import Any, cast
 
 import numpy as np
 
@@ -22,7 +22,7 @@ from shardwise.layout.mesh import DeviceMesh
 from shardwise.prim.dispatch.candidates import Candidate, find_candidates
 from shardwise.prim.dispatch.solvers import Question, Solver, current_solver, report
 from shardwise.prim.kernel import of_one_library
-from shardwise.prim.primitive import Cotangents, Lowering, Needs, Primitive
+from shardwise.prim.primitive import Cotangents, Needs, Primitive
 from shardwise.prim.rule import Reach, Rule, is_integer
 from shardwise.prim.tensor import Tensor, operand
 from shardwise.prim.work import Work
@@ -40,23 +40,13 @@ class Decision:
     question: Question
 
 
-class More(TypedDict, total=False):
-    """What else the row of a primitive says: see `Primitive`."""
-
-    linear: bool
-    batch: Callable[..., Tensor] | None
-    lower: Lowering | None
-    effort: float
-    function: Callable[..., Any] | None
-    needs: Needs | None
-
-
 def row_of_work(
     name: str,
     work: Callable[..., Work | Tensor],
     vjp: Callable[..., Cotangents] | None = None,
     jvp: Callable[..., Tensor | None] | None = None,
-    **more: Unpack[More],
+    needs: Needs | None = None,
+    **more: Any,
 ) -> Primitive:
     """Return the row of a primitive that is one piece of work, or that takes several steps where one will not do.
 
@@ -71,7 +61,7 @@ def row_of_work(
         todo = work(*operands, **params)
         return apply(todo) if type(todo) is Work else cast(Tensor, todo)
 
-    return Primitive(name, run, vjp, jvp, work=work, **more)
+    return Primitive(name, run, vjp, jvp, work=work, needs=needs, **more)
 
 
 def apply(work: Work) -> Tensor:

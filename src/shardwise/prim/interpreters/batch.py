@@ -162,7 +162,7 @@ class Batched(Traced):
         """Return another value with the same dims in front as one that is mapped alike."""
         return Batched(self.level, value, self.lead)
 
-    def _interpret(self, row: Primitive, operands: tuple[Any, ...], params: dict[str, Any]) -> Tensor:
+    def interpret(self, row: Primitive, operands: tuple[Any, ...], params: dict[str, Any]) -> Tensor:
         """Apply a primitive to all values at once."""
         level = self.level
         mapped = tuple([isinstance(x, Batched) and x.level == level for x in operands])

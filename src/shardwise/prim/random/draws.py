@@ -126,11 +126,11 @@ def between(
     key: Key, work: np.ndarray, digits: int, low: float, width: float, limits: tuple[float, float]
 ) -> np.ndarray:
     """Return low + width u for u in [0, 1), not outside the limits."""
-    out: np.ndarray = work[ANGLE].view(np.float64)
+    out = work[ANGLE].view(np.float64)
     out[...] = unit(key, work, digits)
     out *= width
     out += low
-    return np.clip(out, limits[0], limits[1], out=out)
+    return out.clip(*limits, out=out)
 
 
 def below(key: Key, work: np.ndarray, chance: int) -> np.ndarray:
