@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator
 from math import factorial, log, pi, prod
 
 import numpy as np
+from numpy.typing import NDArray
 
 from shardwise.layout.layout import Shape
 from shardwise.layout.tiling import Box
@@ -96,7 +97,7 @@ def bits(key: Key, work: np.ndarray) -> np.ndarray:
     return high
 
 
-def wide_bits(key: Key, work: np.ndarray, row: int = BITS) -> np.ndarray:
+def wide_bits(key: Key, work: np.ndarray, row: int = BITS) -> NDArray[np.uint64]:
     """Return 64 random bits for each position, in a row of the work space."""
     high, low = _words(key, work)
     out = work[row]
@@ -130,7 +131,7 @@ def between(
     out[...] = unit(key, work, digits)
     out *= width
     out += low
-    return out.clip(*limits, out=out)
+    return np.clip(out, *limits, out=out)
 
 
 def below(key: Key, work: np.ndarray, chance: int) -> np.ndarray:

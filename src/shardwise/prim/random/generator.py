@@ -38,10 +38,10 @@ class Key:
     low: int
 
     def __post_init__(self) -> None:
-        for name, given in (("high", self.high), ("low", self.low)):
-            word = as_int(given)
+        for name, value in (("high", self.high), ("low", self.low)):
+            word = as_int(value)
             if word is None:
-                raise ArgumentError(f"a Key has two words of 32 bits, got {given!r}.\n  random.key(seed) makes one.")
+                raise ArgumentError(f"a Key has two words of 32 bits, got {value!r}.\n  random.key(seed) makes one.")
             if not 0 <= word < WORD:
                 raise BindingError(f"the words of a Key are 0 or more and below 2**32, got {word}.")
             object.__setattr__(self, name, word)
