@@ -122,7 +122,7 @@ def move(movement: Callable[[*Values], Any], *values: *Values) -> Value:
     poisons = [x for x in optree.tree_leaves(tree) if isinstance(x, Poisoned)]
     if not poisons:
         return movement(*values)
-    data, mask = (movement(*cast("Any", optree.tree_map(part, tree))) for part in (data_of, _mask_of))
+    data, mask = (movement(*cast("tuple[*Values]", optree.tree_map(part, tree))) for part in (data_of, _mask_of))
     return Poisoned(data, mask, poisons[0].origin) if np.any(mask) else data
 
 

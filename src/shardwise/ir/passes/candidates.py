@@ -122,7 +122,7 @@ def _candidate(
     rule: OpRule, cuts: dict[Factor, Cut], operands: Sequence[End | None], results: Sequence[End], mesh: DeviceMesh
 ) -> Candidate | None:
     pending = [axis for factor in rule.reduced for axis in cuts[factor].axes]
-    outputs = []
+    outputs: list[Layout] = []
     for k, (dims, end) in enumerate(zip(rule.results, results, strict=True)):
         how = rule.combine[k] if pending else ReduceOp.SUM
         if pending and how not in reductions_of(end.dtype):
@@ -145,7 +145,7 @@ def _dims(dims: Dims, cuts: dict[Factor, Cut]) -> list[Cut]:
 
 def _cost(candidate: Candidate, operands: Sequence[End | None], results: Sequence[End]) -> tuple[float, ...]:
     firm, total, time, work = 0, 0.0, 0.0, 0
-    moves = []
+    moves: list[tuple[End, Layout, Layout]] = []
     for end, layout in zip(operands, candidate.operands, strict=True):
         if end is None or layout is None:
             continue

@@ -17,6 +17,7 @@ from shardwise.ir.module.shardings import Sharding
 from shardwise.ir.shard import GetShardingOp, GridOp, ReductionKindAttr, ShardingOp, ShardOp
 from shardwise.ir.shard.attributes import axes_attribute, reduction_attribute, split_dims
 from shardwise.layout.axis import Axis
+from shardwise.layout.cut import Cut
 from shardwise.layout.layout import Layout, Shape
 from shardwise.layout.mesh import DeviceMesh
 from shardwise.layout.placement import ReduceOp
@@ -54,7 +55,7 @@ class Grids:
 def grids_of(module: ModuleOp, shapes: Mapping[str, Sequence[int]] | None = None) -> Grids:
     """Return the grids of a module; `shapes` gives those of grids with open sizes."""
     known = {name: tuple(shape) for name, shape in (shapes or {}).items()}
-    out = {}
+    out: dict[str, tuple[int, ...]] = {}
     for op in module.body.block.ops:
         if isinstance(op, GridOp):
             name = op.sym_name.data
@@ -113,7 +114,8 @@ def sharding_of(layout: Layout, shape: Shape) -> ShardingOp:
     %0 = shard.sharding @g split_axes = [[1], []] : !shard.sharding
     """
     spare = [k for k, size in enumerate(layout.mesh.mesh_shape) if size == 1]
-    lists, cuts = [], []
+    lists: list[list[int]] = []
+    cuts: list[tuple[int, Cut]] = []
     for k, cut in enumerate(layout.dims):
         # A dim in one piece has a halo only where an axis of one device splits it.
         axes = numbers(cut.axes) or ([spare.pop(0)] if cut.halo != (0, 0) else [])

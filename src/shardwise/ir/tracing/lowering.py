@@ -75,7 +75,8 @@ class _Writer:
                 return e.reduce(self.write(x), dims, e.full(shape, neutral, dtype), combine)
             case Loops():
                 return self._loops(form)
-        raise AssertionError(f"{type(form).__name__} is not a form")
+            case _:
+                raise AssertionError(f"{type(form).__name__} is not a form")
 
     def _loops(self, form: Loops) -> SSAValue:
         if _is_one_op(form):
@@ -141,7 +142,8 @@ def _index(text: str, names: tuple[str, ...]) -> AffineExpr:
                 return AffineExpr.constant(number)
             case ast.BinOp(left=left, op=op, right=right):
                 return OPERATORS[type(op)](expression(left), expression(right))
-        raise AssertionError(f"an index has no {ast.unparse(tree)}")
+            case _:
+                raise AssertionError(f"an index has no {ast.unparse(tree)}")
 
     return expression(parse(text))
 
