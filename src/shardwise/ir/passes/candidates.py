@@ -102,9 +102,8 @@ def _choices(
             if fit is not None and fit not in out[factor]:
                 out[factor].append(fit)
     # A list that is too long is cut at its end, where nothing is spread: that comes first then.
-    if prod(len(cuts) + 1 for cuts in out.values()) > MOST:
-        return {factor: [*cuts[:1], Cut()] for factor, cuts in out.items()}
-    return {factor: [*cuts, Cut()] for factor, cuts in out.items()}
+    most = 1 if prod(len(cuts) + 1 for cuts in out.values()) > MOST else None
+    return {factor: [*cuts[:most], Cut()] for factor, cuts in out.items()}
 
 
 def _fit(rule: OpRule, factor: Factor, cut: Cut, sizes: set[int]) -> Cut | None:

@@ -30,18 +30,16 @@ def permute_shard(w: Writer, x: SSAValue, step: Step, shape: Shape) -> SSAValue:
         {number(axis) for old, new in zip(src.dims, dst.dims, strict=True) if old != new for axis in old.axes}
     )
     target, source = _partner(w, src, dst), _partner(w, dst, src)
-    static, dynamic = _place(axes, target)
-    then = Block()
+    then, unknown = Block(), [DYNAMIC_INDEX] * len(axes)
     with w.inside(then):
-        w.add(SendOp(x.type, src.mesh.name, x, static, dynamic, grid_axes=axes))
+        w.add(SendOp(x.type, src.mesh.name, x, unknown, [target[axis] for axis in axes], grid_axes=axes))
         then.add_op(scf.YieldOp())
     w.block.add_op(scf.IfOp(_moves(w, src, axes, target), [], Region(then), Region()))
-    static, dynamic = _place(axes, source)
     then, other = Block(), Block()
     with w.inside(then):
         room = w.empty(w.sizes(dst, shape), element_type(x))
-        shard = w.add(RecvOp(room.type, src.mesh.name, room, dynamic, grid_axes=axes, source=static))
-        then.add_op(scf.YieldOp(shard))
+        senders = [source[axis] for axis in axes]
+        then.add_op(scf.YieldOp(w.add(RecvOp(room.type, src.mesh.name, room, senders, grid_axes=axes, source=unknown))))
     other.add_op(scf.YieldOp(x))
     received = scf.IfOp(_moves(w, src, axes, source), [x.type], Region(then), Region(other))
     return w.add(received)
@@ -61,10 +59,6 @@ def _partner(w: Writer, own: Layout, theirs: Layout) -> dict[int, SSAValue]:
             out[number(axis)] = w.remainder(rest, axis.size)
             rest = w.quotient(rest, axis.size)
     return out
-
-
-def _place(axes: Sequence[int], partner: Mapping[int, SSAValue]) -> tuple[list[int], list[SSAValue]]:
-    return [DYNAMIC_INDEX] * len(axes), [partner[axis] for axis in axes]
 
 
 def _moves(w: Writer, layout: Layout, axes: Sequence[int], partner: Mapping[int, SSAValue]) -> SSAValue:

@@ -77,8 +77,7 @@ def slice_shard(w: Writer, x: SSAValue, src: Layout, dst: Layout, shape: Shape) 
     """Return the part of a shard that a finer layout, or one with smaller halos, leaves to this device."""
     x, src = _pad(w, x, src, dst, shape)
     sizes = list(local_sizes(src, shape))
-    starts: list[Number] = [0] * len(shape)
-    left: list[int] = []
+    starts: dict[int, Number] = {}
     for dim, (old, new) in enumerate(zip(src.dims, dst.dims, strict=True)):
         if old == new:
             continue
@@ -88,16 +87,13 @@ def slice_shard(w: Writer, x: SSAValue, src: Layout, dst: Layout, shape: Shape) 
             sizes[dim] = local_sizes(dst, shape)[dim]
             kind = TensorType(element_type(x), sizes)
             x = w.add(AllSliceOp(kind, src.mesh.name, x, dim, grid_axes=numbers(more or ())))
-        else:
-            left.append(dim)
-    if not left:
-        return x
-    for k in left:
-        old, new = src.dims[k], dst.dims[k]
-        starts[k] = w.minus(w.start(dst, shape, k), w.start(src, shape, k))
+            continue
+        starts[dim] = w.minus(w.start(dst, shape, dim), w.start(src, shape, dim))
         if old.axes == new.axes and old.offsets == new.offsets:  # halos are all that differs
-            starts[k] = old.halo[0] - new.halo[0]
-    return w.slice(x, starts, w.sizes(dst, shape))
+            starts[dim] = old.halo[0] - new.halo[0]
+    if not starts:
+        return x
+    return w.slice(x, [starts.get(dim, 0) for dim in range(len(shape))], w.sizes(dst, shape))
 
 
 def _pad(w: Writer, x: SSAValue, src: Layout, dst: Layout, shape: Shape) -> tuple[SSAValue, Layout]:

@@ -86,8 +86,7 @@ def _block(block: Block, grids: Grids, replication: Replication, seen: ChainMap[
     # Users come after what they use, so that one pass from the end removes whole chains.
     for op in list(block.ops)[::-1]:
         if _is_pure(op) and all(x.first_use is None for x in op.results):
-            op.detach()
-            op.erase()
+            block.erase_op(op)
             changed = True
     return changed
 

@@ -31,25 +31,21 @@ def swap_axes(
     Both are per dim, major to minor, and the same axes in all; every cut is even. The pieces for each device are
     brought to the front, exchanged there, and put where they belong.
     """
-    axes = sorted({number(a): a for some in less.values() for a in some}.items())
-    sizes = [axis.size for _, axis in axes]
-    at = {n: k for k, (n, _) in enumerate(axes)}
-    count, rank = len(axes), len(shape)
-    local = local_sizes(src, shape)
+    size_of_axis = {number(axis): axis.size for axes in less.values() for axis in axes}
+    axes, rank = sorted(size_of_axis), len(shape)
+    sizes = [size_of_axis[n] for n in axes]
     # Each dim that is to be split, as one dim per axis and the rest.
     cuts = [[axis.size for axis in more.get(k, ())] for k in range(rank)]
-    parts = [[*cut, n // prod(cut)] for cut, n in zip(cuts, local, strict=True)]
+    parts = [[*cut, n // prod(cut)] for cut, n in zip(cuts, local_sizes(src, shape), strict=True)]
     names = [n for k in range(rank) for n in (*numbers(more.get(k, ())), None)]
-    spots = [names.index(n) for n, _ in axes]
     rests = [place for place, n in enumerate(names) if n is None]
-    x = _expand(w, x, parts)
-    x = _transpose(w, x, [*spots, *rests])
+    x = _transpose(w, _expand(w, x, parts), [*map(names.index, axes), *rests])
     piece = [part[-1] for part in parts]
-    x = _collapse(w, x, _neighbours([count, *[1] * rank]), [prod(sizes), *piece])
-    x = w.add(AllToAllOp(x.type, src.mesh.name, x, 0, 0, grid_axes=[n for n, _ in axes]))
+    x = _collapse(w, x, _neighbours([len(axes), *[1] * rank]), [prod(sizes), *piece])
+    x = w.add(AllToAllOp(x.type, src.mesh.name, x, 0, 0, grid_axes=axes))
     x = _expand(w, x, [sizes, *([n] for n in piece)])
-    fronts = [[at[n] for n in numbers(less.get(k, ()))] for k in range(rank)]
-    x = _transpose(w, x, [place for k, front in enumerate(fronts) for place in (*front, count + k)])
+    fronts = [[axes.index(n) for n in numbers(less.get(k, ()))] for k in range(rank)]
+    x = _transpose(w, x, [place for k, front in enumerate(fronts) for place in (*front, len(axes) + k)])
     joined = [n * prod(sizes[place] for place in front) for n, front in zip(piece, fronts, strict=True)]
     return _collapse(w, x, _neighbours([len(front) + 1 for front in fronts]), joined)
 
