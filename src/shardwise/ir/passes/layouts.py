@@ -11,8 +11,8 @@ from xdsl.ir import Attribute, SSAValue
 
 from shardwise.errors import ProgramError
 from shardwise.ir.constants import constant_int
-from shardwise.ir.module import reductions
 from shardwise.ir.module.program import fill_open, ints, op_text
+from shardwise.ir.module.reductions import BY_OP, BY_WORD
 from shardwise.ir.module.shardings import Sharding
 from shardwise.ir.shard import GetShardingOp, GridOp, ReductionKindAttr, ShardingOp, ShardOp
 from shardwise.ir.shard.attributes import axes_attribute, reduction_attribute, split_dims
@@ -20,10 +20,6 @@ from shardwise.layout.axis import Axis
 from shardwise.layout.cut import Cut
 from shardwise.layout.layout import Layout, Shape
 from shardwise.layout.mesh import DeviceMesh
-from shardwise.layout.placement import ReduceOp
-
-# The words of the dialect for reductions that layouts can have pending.
-REDUCTIONS: dict[ReduceOp, str] = {row.op: row.word for row in reductions.REDUCTIONS}
 
 
 @dataclass(frozen=True)
@@ -88,7 +84,7 @@ def _with_partial(op: ShardingOp, layout: Layout) -> Layout:
     axes, kind = op.attributes.get("partial_axes"), op.attributes.get("partial_type")
     if not isinstance(axes, DenseArrayBase) or not isinstance(kind, ReductionKindAttr):
         return layout
-    row = reductions.BY_WORD.get(str(kind.data))
+    row = BY_WORD.get(str(kind.data))
     if row is None:
         raise ProgramError(f"{op_text(op)} is partial with the reduction {kind.data.value}, which is none to resolve.")
     return Layout(layout.mesh, layout.dims, [f"axis{a}" for a in axes.get_values()], row.op)
@@ -129,7 +125,7 @@ def sharding_of(layout: Layout, shape: Shape) -> ShardingOp:
     op = ShardingOp(layout.mesh.name, lists, None, None, static_halo_sizes=halos, static_sharded_dims_offsets=offsets)
     if layout.partial and layout.reduce_op is not None:
         op.attributes["partial_axes"] = axes_attribute(numbers(layout.partial))
-        op.attributes["partial_type"] = reduction_attribute(REDUCTIONS[layout.reduce_op])
+        op.attributes["partial_type"] = reduction_attribute(BY_OP[layout.reduce_op].word)
     return op
 
 

@@ -10,8 +10,9 @@ from xdsl.dialects.builtin import DYNAMIC_INDEX, TensorType, f32
 from xdsl.ir import SSAValue
 
 from shardwise.errors import ProgramError
+from shardwise.ir.module.reductions import BY_OP
 from shardwise.ir.module.values import dtype_of
-from shardwise.ir.passes.layouts import REDUCTIONS, local_sizes, local_type, numbers
+from shardwise.ir.passes.layouts import local_sizes, local_type, numbers
 from shardwise.ir.passes.permutes import permute_shard
 from shardwise.ir.passes.rounds import is_rounded, rounds, truncate
 from shardwise.ir.passes.swaps import swap_axes
@@ -173,7 +174,7 @@ def _all_reduce(w: Writer, x: SSAValue, step: Step, shape: Shape) -> SSAValue:
 
 def _sum_over(w: Writer, x: SSAValue, src: Layout, axes: Sequence[Axis]) -> SSAValue:
     assert src.reduce_op is not None
-    word = REDUCTIONS[src.reduce_op]
+    word = BY_OP[src.reduce_op].word
     return w.add(AllReduceOp(x.type, src.mesh.name, x, grid_axes=numbers(axes), reduction=word))
 
 
@@ -195,7 +196,7 @@ def _scatter(w: Writer, x: SSAValue, src: Layout, dst: Layout, shape: Shape) -> 
     sizes, element = list(local_sizes(middle, shape)), element_type(x)
     # What is added up once more is not rounded in between.
     carried = f32 if len(added) > 1 and is_rounded(src.reduce_op, element) else element
-    word = REDUCTIONS[src.reduce_op]
+    word = BY_OP[src.reduce_op].word
     for dim, axes in added.items():
         sizes[dim] = local_sizes(dst, shape)[dim]
         kind = TensorType(carried, sizes)

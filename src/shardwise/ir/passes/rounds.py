@@ -20,6 +20,7 @@ from xdsl.ir import Attribute, Block, Operation, Region, SSAValue
 from shardwise.engine.arrays import ADDING, identity, is_low
 from shardwise.errors import ProgramError
 from shardwise.ir.module.groups import group_of, multi_index
+from shardwise.ir.module.reductions import BY_OP
 from shardwise.ir.module.values import dtype_of
 from shardwise.ir.passes.layouts import local_sizes, number
 from shardwise.ir.passes.writer import Number, Writer, entry_for_device, formula, split_known
@@ -212,22 +213,10 @@ def _start(w: Writer, x: SSAValue, movement: ShardMove) -> tuple[SSAValue, Combi
 
 def combination(op: ReduceOp, element: Attribute) -> Callable[[SSAValue, SSAValue], Operation]:
     """Return the op that combines two values of a reduction."""
-    floats, ints = COMBINATIONS[op]
-    combine = floats if isinstance(element, AnyFloat) else ints
+    combine = BY_OP[op].floats if isinstance(element, AnyFloat) else BY_OP[op].ints
     if combine is None or not isinstance(element, AnyFloat | IntegerType):
         raise ProgramError(f"{op} is not defined for {element}.")
     return cast("Callable[[SSAValue, SSAValue], Operation]", combine)
-
-
-COMBINATIONS: dict[ReduceOp, tuple[type[Operation] | None, type[Operation] | None]] = {
-    ReduceOp.SUM: (arith.AddfOp, arith.AddiOp),
-    ReduceOp.PROD: (arith.MulfOp, arith.MuliOp),
-    ReduceOp.MAX: (arith.MaximumfOp, arith.MaxSIOp),
-    ReduceOp.MIN: (arith.MinimumfOp, arith.MinSIOp),
-    ReduceOp.BAND: (None, arith.AndIOp),
-    ReduceOp.BOR: (None, arith.OrIOp),
-    ReduceOp.BXOR: (None, arith.XOrIOp),
-}
 
 
 @dataclass(frozen=True)

@@ -7,12 +7,13 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
-from xdsl.dialects import arith, linalg
+from xdsl.dialects import linalg
 from xdsl.ir import SSAValue
 from xdsl.ir.affine import AffineExpr
 
 from shardwise.engine.arrays import identity
 from shardwise.errors import ProgramError
+from shardwise.ir.module.reductions import BY_OP
 from shardwise.ir.tracing.emitter import Emitter, element_of
 from shardwise.ir.tracing.formulas import Scalar, Scope, compute, convert, is_single, op_of, parse
 from shardwise.layout.placement import ReduceOp
@@ -155,23 +156,21 @@ OPERATORS: dict[type[ast.operator], Callable[[AffineExpr, AffineExpr], AffineExp
 }
 
 
+# Sums and the largest of what is true or false are or, products and the smallest are and.
+OF_TRUTHS = {
+    ReduceOp.SUM: ReduceOp.BOR,
+    ReduceOp.MAX: ReduceOp.BOR,
+    ReduceOp.PROD: ReduceOp.BAND,
+    ReduceOp.MIN: ReduceOp.BAND,
+}
+
+
 def combination(op: ReduceOp, dtype: np.dtype) -> tuple[Any, Any]:
     """Return the number that changes nothing in a reduction, and the op that combines two.
 
     >>> combination(ReduceOp.MAX, np.dtype(bool))[0], combination(ReduceOp.BAND, np.dtype("int8"))[0]
     (0, -1)
     """
-    floats, truth = dtype.kind not in "iub", dtype.kind == "b"
-    if op is ReduceOp.SUM:
-        return 0, op_of("Add", dtype)
-    if op is ReduceOp.PROD:
-        return 1, op_of("Mult", dtype)
-    if op is ReduceOp.BXOR:
-        return 0, arith.XOrIOp
-    if op is ReduceOp.BOR or (op is ReduceOp.MAX and truth):
-        return 0, arith.OrIOp
-    if op is ReduceOp.BAND or (op is ReduceOp.MIN and truth):
-        return (True if truth else -1), arith.AndIOp
-    if op is ReduceOp.MAX:
-        return identity(op, dtype), arith.MaximumfOp if floats else arith.MaxSIOp
-    return identity(op, dtype), arith.MinimumfOp if floats else arith.MinSIOp
+    row = BY_OP[OF_TRUTHS.get(op, op) if dtype.kind == "b" else op]
+    neutral = 0 if op is ReduceOp.SUM else identity(row.op, dtype)
+    return neutral, row.floats if dtype.kind not in "iub" else row.ints
