@@ -142,17 +142,15 @@ def _lines(module: ModuleOp, grids: Grids, links: Links) -> Iterator[Line]:
             mesh = grids.mesh(op.grid_name)
             count = prod(mesh.mesh_shape[a] for a in axes)
             a, b = size_of(op.operands[0]), size_of(op.results[0])
-            known = None if a is None or b is None else COUNTS[op.name](count, a, b)
-            groups = mesh.num_devices // count
-            total = None if known is None else known[0] * known[1] * groups
-            yield _line(op, mesh, axes, None if known is None else known[0], total, links)
+            received, receivers = (None, 0) if a is None or b is None else COUNTS[op.name](count, a, b)
+            yield _line(op, mesh, axes, received, receivers * (mesh.num_devices // count), links)
 
 
 def _line(
-    op: Operation, mesh: DeviceMesh, axes: tuple[int, ...], received: int | None, total: int | None, links: Links
+    op: Operation, mesh: DeviceMesh, axes: tuple[int, ...], received: int | None, receivers: int, links: Links
 ) -> Line:
     levels = links.on(mesh, [mesh.axis(f"axis{a}") for a in axes])
-    time = None if received is None else move_time(levels, received)
+    total, time = (None, None) if received is None else (received * receivers, move_time(levels, received))
     name = op.name.removeprefix("shard.")
     return Line(place_of(op).line or 0, name, mesh.name, axes, received, total, time)
 
@@ -169,7 +167,7 @@ def _halo_line(op: UpdateHaloOp, grids: Grids, links: Links) -> Line:
     item = dtype_of(op.destination.type).itemsize
     known = None if whole is None or op.halo_sizes else whole - prod(inner) * item
     used = tuple(sorted({a for axes in lists for a in axes}))
-    return _line(op, mesh, used, known, None if known is None else known * mesh.num_devices, links)
+    return _line(op, mesh, used, known, mesh.num_devices, links)
 
 
 # -- memory ----------------------------------------------------------------------------------------------

@@ -71,8 +71,8 @@ class DeviceFunction:
 
     def write(self) -> FuncOp:
         """Return the function of a device."""
-        name, boundary = self.old.sym_name.data, self.boundaries[self.old.sym_name.data]
-        properties = dict(self.old.properties)
+        name = self.old.sym_name.data
+        boundary = self.boundaries[name]
         if not self.old.body.blocks:
             return self.old.clone()
         if len(self.old.body.blocks) > 1:
@@ -81,7 +81,9 @@ class DeviceFunction:
         body = Block()
         self.writer = Writer(body)
         for arg, layout in zip(block.args, boundary.arguments, strict=True):
-            self._argument(body, arg, layout)
+            new = body.insert_arg(self._type(arg, layout), len(body.args))
+            new.name_hint = arg.name_hint
+            self._hold(arg, new, layout)
         self.results = boundary.results
         for op in block.ops:
             self._op(op)
@@ -93,15 +95,10 @@ class DeviceFunction:
         last = body.last_op
         outputs = [x.type for x in last.operands] if last is not None else []
         function = FuncOp(name, ([arg.type for arg in body.args], outputs), Region(body), self.old.sym_visibility)
-        function.properties = {**properties, **function.properties}
+        function.properties = {**self.old.properties, **function.properties}
         function.attributes = dict(self.old.attributes)
         function.location = self.old.location
         return function
-
-    def _argument(self, body: Block, arg: SSAValue, layout: Layout | None) -> None:
-        new = body.insert_arg(self._type(arg, layout), len(body.args))
-        new.name_hint = arg.name_hint
-        self._hold(arg, new, layout)
 
     def _type(self, x: SSAValue, layout: Layout | None) -> Any:
         if layout is None or not is_tensor(x.type):
@@ -167,8 +164,7 @@ class DeviceFunction:
             self._type(op.src, layout)
             self.values[op.result] = self.values[op.src]
             return
-        local = self._local(op.src, layout, op)
-        self._note(op.result, LocalValue(layout, local))
+        self._note(op.result, LocalValue(layout, self._local(op.src, layout, op)))
 
     def _known_dim(self, op: Operation) -> bool:
         # The size of the whole, not that of a shard.
@@ -207,8 +203,7 @@ class DeviceFunction:
         uses = list(old.uses)
         if wanted is None and layout.partial and len(uses) == 1 and uses[0].operation.parent is op.parent:
             to = layout
-        local = self._reshard(new, layout, to, shape_of(old), op)
-        self._note(old, LocalValue(to, local))
+        self._note(old, LocalValue(to, self._reshard(new, layout, to, shape_of(old), op)))
 
     def _mesh_of(self, operands: Sequence[End | None], results: Sequence[End]) -> DeviceMesh:
         layouts = [end.layout for end in (*results, *operands) if end is not None and end.layout is not None]

@@ -131,8 +131,11 @@ class _Function:
     # -- one op ------------------------------------------------------------------------------------
 
     def _visit(self, op: Operation, results: bool, operands: bool) -> None:
-        if isinstance(op, scf.IfOp | scf.ForOp | CallOp):
-            for a, b in self._links(op):
+        if isinstance(op, CallOp):
+            self._call(op)
+            return
+        if isinstance(op, scf.IfOp | scf.ForOp):
+            for a, b in _links(op):
                 self._link(a, b, results, operands)
             return
         candidate = self._candidate(op)
@@ -151,19 +154,6 @@ class _Function:
             self.layouts[value] = layout
             self.changed = True
 
-    def _links(self, op: Operation) -> list[tuple[SSAValue, SSAValue]]:
-        # Values that are the same: what goes in and what comes out.
-        if isinstance(op, scf.IfOp):
-            ends = [region.block.last_op for region in op.regions if region.blocks]
-            return [(x, end.operands[k]) for k, x in enumerate(op.results) for end in ends if end is not None]
-        if isinstance(op, scf.ForOp):
-            end, args = op.body.block.last_op, op.body.block.args[1:]
-            assert end is not None
-            rows = zip(op.results, args, op.iter_args, end.operands, strict=True)
-            return [(a, b) for out, arg, init, last in rows for a, b in ((arg, init), (out, arg), (arg, last))]
-        self._call(op)
-        return []
-
     def _link(self, out: SSAValue, inner: SSAValue, results: bool, operands: bool) -> None:
         source = root_of(inner)
         annotation = inner.owner if isinstance(inner.owner, ShardOp) else None
@@ -173,8 +163,7 @@ class _Function:
         if operands and out in self.layouts and annotation is None:
             self._learn(source, self.layouts[out])
 
-    def _call(self, op: Operation) -> None:
-        assert isinstance(op, CallOp)
+    def _call(self, op: CallOp) -> None:
         callee = self.functions.get(op.callee.root_reference.data)
         if callee is None:
             return
@@ -280,6 +269,17 @@ class _Function:
             op.erase()
         assert block.first_op is not None
         block.insert_ops_before(tops, block.first_op)
+
+
+def _links(op: scf.IfOp | scf.ForOp) -> list[tuple[SSAValue, SSAValue]]:
+    # Values that are the same: what goes in and what comes out.
+    if isinstance(op, scf.IfOp):
+        ends = [region.block.last_op for region in op.regions if region.blocks]
+        return [(x, end.operands[k]) for k, x in enumerate(op.results) for end in ends if end is not None]
+    end, args = op.body.block.last_op, op.body.block.args[1:]
+    assert end is not None
+    rows = zip(op.results, args, op.iter_args, end.operands, strict=True)
+    return [(a, b) for out, arg, init, last in rows for a, b in ((arg, init), (out, arg), (arg, last))]
 
 
 def _is_spreadable(value: SSAValue) -> bool:
