@@ -27,8 +27,12 @@ class Place(NamedTuple):
     shape: Shape
 
 
+# What a device does with arrays of one operand or of two, given its place; or of any number of them.
+Kernel = Callable[[Place, Array], Array] | Callable[[Place, Array, Array], Array]
+
+
 def map_shards(
-    kernel: Callable[..., Array],
+    kernel: Kernel,
     operands: Sequence[Tensor],
     layout: Layout,
     shape: Shape,
