@@ -320,19 +320,19 @@ def _batch(row: Primitive, lead: Any, mapped: Any, operands: Any, params: Any, m
     return lead.in_front(reshape(out, shape=(own[0], *lead.sizes, *own[1:])), 1)
 
 
-convolve = _row(
+convolve: Primitive = _row(
     "convolve",
     _convolve,
     lambda ct, x, w, form: deconvolve(w, ct, form=form),
     lambda ct, x, w, form: correlate(x, ct, form=form),
 )
-deconvolve = _row(
+deconvolve: Primitive = _row(
     "deconvolve",
     _deconvolve,
     lambda ct, w, y, form: correlate(ct, y, form=form),
     lambda ct, w, y, form: convolve(ct, w, form=form),
 )
-correlate = _row(
+correlate: Primitive = _row(
     "correlate",
     _correlate,
     lambda ct, x, y, form: deconvolve(ct, y, form=form),
