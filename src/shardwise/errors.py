@@ -27,7 +27,7 @@ from collections.abc import Iterable, Mapping, Set
 from difflib import get_close_matches
 from numbers import Complex, Real
 from operator import index
-from typing import Any, TypeVar
+from typing import Any, TypeGuard, TypeVar
 
 T = TypeVar("T")
 
@@ -333,6 +333,15 @@ def as_tuple(values: object, wanted: str) -> tuple[Any, ...]:
         return tuple(values)
     except TypeError:  # arrays of no dims, and tensors, say that they are iterable and are not
         raise ArgumentError(f"{wanted}, got {values!r}.") from None
+
+
+def is_list(value: object) -> TypeGuard[list[Any] | tuple[Any, ...]]:
+    """Whether a value is a list or a tuple.
+
+    >>> is_list((1, 2)), is_list("xy")
+    (True, False)
+    """
+    return isinstance(value, list | tuple)
 
 
 def seal(cls: type[T]) -> type[T]:

@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 from math import prod
 from typing import Any, cast
 
 import numpy as np
 
 from shardwise.errors import ArgumentError, BindingError, LayoutError, as_int
-from shardwise.layout.axis import Axis, check_disjoint
+from shardwise.layout.axis import Axis
 from shardwise.layout.cut import Cut
 from shardwise.layout.layout import Layout, Shape
 from shardwise.layout.mesh import DeviceMesh
 from shardwise.layout.placement import ReduceOp
-from shardwise.ops.local_view import Names, as_local, each_name, position_along
+from shardwise.ops.local_view import Names, as_local, named_axes, position_along
 from shardwise.ops.permutation import sources_of
 from shardwise.prim.arithmetic.elementwise import add, narrow, widen
 from shardwise.prim.interpreters.local import (
@@ -35,10 +36,7 @@ from shardwise.prim.views.reshaping import reshape
 
 def axes_of(x: Tensor, names: Names | None, function: str) -> tuple[Axis, ...]:
     """Return the mesh axes of these names; all of them, if none is named."""
-    given = x.mesh.axis_names if names is None else each_name(names)
-    found = tuple(x.mesh.axis(name, function) for name in given)
-    check_disjoint(found, f"the axes of {function}")
-    return found
+    return named_axes(x.mesh, x.mesh.axis_names if names is None else names, function)
 
 
 def whole_axes(x: Tensor, names: Names | None, function: str) -> tuple[Axis, ...]:
@@ -65,6 +63,11 @@ def local_dim(x: Tensor, dim: int, function: str) -> int:
     if not -x.ndim <= number < x.ndim:
         raise LayoutError(f"{function}: dim {number} is out of range for a local array with {x.ndim} dims.")
     return number % x.ndim
+
+
+def same(array: Any) -> Any:
+    """Return an array as it is: the kernel of what a layout alone does."""
+    return array
 
 
 def pending_stack(x: LocalTensor, axes: tuple[Axis, ...], op: ReduceOp) -> Tensor:
@@ -154,7 +157,7 @@ def reduce_scatter(x: Any, names: Names | None, dim: int, op: ReduceOp | str) ->
 def _reduce_and_scatter(x: LocalTensor, *, axes: tuple[Axis, ...], dim: int, op: ReduceOp) -> LocalTensor:
     piece = _without_lead(pending_stack(x, axes, op), x.mesh, axes, dim)
     shape = (*x.shape[:dim], x.shape[dim] // prod(a.size for a in axes), *x.shape[dim + 1 :])
-    return x.beside(map_stack(piece, x.mesh, shape, lambda a: a, lambda a: a))
+    return x.beside(map_stack(piece, x.mesh, shape, same, same))
 
 
 _reduce_scatter = local_row("reduce_scatter", _reduce_and_scatter)
@@ -307,12 +310,12 @@ def _span(x: Tensor, dim: int, start: int, stop: int, at: int, size: int) -> Ten
     new = (*local[:dim], size, *local[dim + 1 :])
     source, target = (*lead, slice(start, stop)), (*lead, slice(at, at + stop - start))
 
-    def put(a: Any, shape: Shape, into: tuple[Any, ...], out_of: tuple[Any, ...]) -> Any:
+    def put(shape: Shape, into: tuple[slice, ...], out_of: tuple[slice, ...], a: Any) -> Any:
         out = zeros(a, (*[1] * rank, *shape))
         out[into] = a[out_of]
         return out
 
-    return map_stack(x, x.mesh, new, lambda a: put(a, new, target, source), lambda a: put(a, local, source, target))
+    return map_stack(x, x.mesh, new, partial(put, new, target, source), partial(put, local, source, target))
 
 
 def _batch_haloed(row: Primitive, lead: Any, mapped: Any, operands: Any, params: Any) -> Tensor:
