@@ -52,12 +52,10 @@ def vmap(
     @wraps(fn)
     def call(*args: Any) -> Any:
         leaves, tree = optree.tree_flatten(cast(Any, args))
-        per_argument = tuple(in_axes) if is_list(in_axes) else (in_axes,) * len(args)
-        if len(per_argument) != len(args):
-            raise ArgumentError(
-                f"vmap: in_axes has {len(per_argument)} entries for {len(args)} arguments: {in_axes!r}."
-            )
-        axes = _spread_axes(per_argument, tree, "in_axes")
+        entries = tuple(in_axes) if is_list(in_axes) else (in_axes,) * len(args)
+        if len(entries) != len(args):
+            raise ArgumentError(f"vmap: in_axes has {len(entries)} entries for {len(args)} arguments: {in_axes!r}.")
+        axes = _spread_axes(entries, tree, "in_axes")
         values = [_in_front(leaf, axis, names) for leaf, axis in zip(leaves, axes, strict=True)]
         sizes = {value.shape[0] for value, axis in zip(values, axes, strict=True) if axis is not None}
         if not sizes:
