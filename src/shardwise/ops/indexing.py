@@ -215,11 +215,8 @@ def _take_apart(x: Tensor | _Shaped, key: tuple[Any, ...]) -> Key:
     entries = list(_entries_of(x, key))
     advanced = any(_is_array(entry) for entry in entries)
     spans: list[Span] = []
-    reverse: list[int] = []
-    drop: list[int] = []
-    add: list[int] = []
+    reverse, drop, add, places = list[int](), list[int](), list[int](), list[int]()
     arrays: list[tuple[int, Any]] = []
-    places: list[int] = []
     for place, entry in enumerate(entries):
         is_slice = issubclass(type(entry), slice)
         if advanced and not is_slice and entry is not None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from itertools import pairwise
 from typing import Any, Literal
@@ -52,12 +52,7 @@ def concat(arrays: Sequence[Any], /, *, axis: int | None = 0) -> Tensor:
     """
     parts = _alike(arrays, "concat")
     if axis is None:
-        if is_quiet():
-            return _in_a_row(parts)
-        dims = range(max(x.ndim for x in parts))
-        may_send("concat", parts, dims, *rehearse(lambda *values: _in_a_row(values), *parts))
-        with mode(permit()):  # which has been asked
-            return _in_a_row(parts)
+        return _ask("concat", _in_a_row, parts, range(max(x.ndim for x in parts)))
     dim = dim_of(parts[0], axis, "concat")
     for part in parts:
         if part.ndim != parts[0].ndim or not _fits(part.shape, parts[0].shape, dim):
@@ -66,7 +61,16 @@ def concat(arrays: Sequence[Any], /, *, axis: int | None = 0) -> Tensor:
     return join_along(parts, dim)
 
 
-def _in_a_row(parts: Sequence[Tensor]) -> Tensor:
+def _ask(op: str, run: Callable[..., Tensor], operands: Sequence[Tensor], dims: Sequence[int]) -> Tensor:
+    # What a function of several ops returns, once the solver in use has been asked about all of them.
+    if is_quiet():
+        return run(*operands)
+    may_send(op, operands, dims, *rehearse(run, *operands))
+    with mode(permit()):
+        return run(*operands)
+
+
+def _in_a_row(*parts: Tensor) -> Tensor:
     # All elements one after the other, cut by the axes that split the largest of the values.
     largest = max(parts, key=lambda x: (not x.mesh.is_single, x.size))
     alike = len({(x.mesh, x.layout.partial, x.layout.reduce_op) for x in parts}) == 1
@@ -216,7 +220,8 @@ def roll(x: Any, /, shift: int | Sequence[int], axis: Axis = None) -> Tensor:
     if axis is None:
         if len(shifts) != 1:
             raise ArgumentError(f"roll: several shifts need as many axes, got shift={shift!r} and axis=None.")
-        return _roll_rule(x, (*(0,) * (x.ndim - 1), *shifts), layout, carry=True) if x.ndim else x
+        run = partial(_roll, amounts=(*(0,) * (x.ndim - 1), *shifts), dims=x.ndim, layout=layout, carry=True)
+        return _ask("roll", run, [x], range(x.ndim)) if x.ndim else x
     axes = check_ints(axis, "roll: axis is an int or a tuple of ints")
     shifts = shifts * len(axes) if as_int(shift) is not None else shifts
     if len(shifts) != len(axes):
@@ -224,17 +229,8 @@ def roll(x: Any, /, shift: int | Sequence[int], axis: Axis = None) -> Tensor:
     amounts = [0] * x.ndim
     for amount, one in zip(shifts, axes, strict=True):
         amounts[dim_of(x, one, "roll")] += amount
-    return _roll_rule(x, tuple(amounts), layout, carry=False)
-
-
-def _roll_rule(x: Tensor, amounts: tuple[int, ...], layout: Layout, carry: bool) -> Tensor:
-    run = partial(_roll, amounts=amounts, dims=x.ndim, layout=layout, carry=carry)
-    if is_quiet():
-        return run(x)
-    plans = rehearse(run, x)
-    may_send("roll", x, [k for k, shift in enumerate(amounts) if shift or carry], *plans)
-    with mode(permit()):  # which has been asked
-        return run(x)
+    run = partial(_roll, amounts=tuple(amounts), dims=x.ndim, layout=layout, carry=False)
+    return _ask("roll", run, [x], [k for k, amount in enumerate(amounts) if amount])
 
 
 def _roll(x: Tensor, amounts: tuple[int, ...], dims: int, layout: Layout, carry: bool) -> Tensor:

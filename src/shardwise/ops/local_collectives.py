@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from math import prod
 from typing import Any, cast
@@ -113,27 +113,28 @@ def all_gather(x: Any, names: Names | None, dim: int, tiled: bool = True) -> Ten
 
 
 def _gather_all(x: LocalTensor, *, axes: tuple[Axis, ...], dim: int, tiled: bool) -> LocalTensor:
-    count, mesh = prod(a.size for a in axes), x.mesh
+    count, mesh, shape = prod(a.size for a in axes), x.mesh, x.shape
     whole = _without_lead(x.stack, mesh, axes, None)
-    lead = tuple(a.size if a in axes else 1 for a in map(mesh.axis, mesh.axis_names))
-    order = [mesh.axis_names.index(a.name) for a in axes]
-    rest = [i for i in range(mesh.ndim) if i not in order]
-    shape = x.shape
-    middle = (*shape[:dim], count * shape[dim], *shape[dim + 1 :]) if tiled else (*shape[:dim], count, *shape[dim:])
+    out = (*shape[:dim], count * shape[dim], *shape[dim + 1 :]) if tiled else (*shape[:dim], count, *shape[dim:])
+    return x.beside(map_stack(whole, mesh, out, *gathering(mesh, axes, shape, dim, out)))
+
+
+def gathering(
+    mesh: DeviceMesh, axes: Sequence[Axis], shape: Shape, dim: int, out: Shape
+) -> tuple[Callable[[Any], Any], Callable[[Any], Any]]:
+    """Return the kernel, and its transpose, that brings the dims of some axes of a stack together in front of a dim."""
+    group, local = [mesh.axis_names.index(a.name) for a in axes], range(mesh.ndim, mesh.ndim + len(shape))
+    rest = [i for i in range(mesh.ndim) if i not in group]
+    order = (*rest, *local[:dim], *group, *local[dim:])
 
     def kernel(a: Any) -> Any:
-        # Bring the gathered dims together, in the order of the names, in front of `dim`.
-        local = [mesh.ndim + k for k in range(len(shape))]
-        moved = permute_array(a, (*rest, *local[:dim], *order, *local[dim:]))
-        return reshape_array(moved, (*[1] * mesh.ndim, *middle))
+        return reshape_array(permute_array(a, order), (*[1] * mesh.ndim, *out))
 
     def transpose(a: Any) -> Any:
-        split = reshape_array(a, (*[1] * len(rest), *shape[:dim], *[lead[i] for i in order], *shape[dim:]))
-        local = [mesh.ndim + k for k in range(len(shape))]
-        forward = (*rest, *local[:dim], *order, *local[dim:])
-        return permute_array(split, tuple(int(i) for i in np.argsort(forward)))
+        split = reshape_array(a, (*[1] * len(rest), *shape[:dim], *[a.size for a in axes], *shape[dim:]))
+        return permute_array(split, tuple(int(i) for i in np.argsort(order)))
 
-    return x.beside(map_stack(whole, mesh, middle, kernel, transpose))
+    return kernel, transpose
 
 
 _all_gather = local_row("all_gather", _gather_all, linear=True)
