@@ -243,7 +243,7 @@ def axis_index(axis: Names) -> LocalTensor:
     if current is None:
         raise LayoutError("axis_index is each device's position, so it has a meaning only inside shard_map.")
     mesh, level = current
-    axes = named_axes(mesh, axis, "axis_index")
+    axes = named_axes(mesh, each_name(axis), "axis_index")
     shards = [np.full((1,) * mesh.ndim, position_along(mesh, axes, d)) for d in range(mesh.num_devices)]
     return LocalTensor(from_shards(shards, mesh, stack_layout(mesh, 0), mesh.mesh_shape), mesh, level)
 
