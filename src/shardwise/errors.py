@@ -346,6 +346,15 @@ def as_tuple(values: object, wanted: str) -> tuple[Any, ...]:
         raise ArgumentError(f"{wanted}, got {values!r}.") from None
 
 
+def is_list(value: object) -> TypeGuard[list[Any] | tuple[Any, ...]]:
+    """Whether a value is a list or a tuple.
+
+    >>> is_list((1, 2)), is_list("xy")
+    (True, False)
+    """
+    return isinstance(value, list | tuple)
+
+
 def seal(cls: type[T]) -> type[T]:
     """Make a frozen dataclass with slots refuse every name as it refuses those of its fields.
 

@@ -30,6 +30,7 @@ from shardwise import (
 )
 from shardwise.engine.execute import program_of
 from shardwise.ops.graph_ops import SignalBuffer
+from tests.prim.arithmetic.declared import BITS_OF_TWO, PLAIN, TWO
 from tests.prim.cases import Move, spread, values
 
 
@@ -357,12 +358,7 @@ def torch_tensors(n: int) -> Any:
 # -- arithmetic: the same kernels on the same shards, but not always in the same place in memory ---------------
 
 
-UNARY = """abs acos acosh asin asinh atan atanh ceil cos cosh exp expm1 floor isfinite isinf isnan log log10 log1p log2
-logical_not negative positive reciprocal round sign signbit sin sinh sqrt square tan tanh trunc gelu relu sigmoid silu
-softplus""".split()
-BINARY = """add atan2 copysign divide equal floor_divide greater greater_equal hypot less less_equal logaddexp
-logical_and logical_or logical_xor maximum minimum multiply nextafter not_equal pow remainder subtract""".split()
-BITS = "bitwise_and bitwise_or bitwise_xor bitwise_left_shift bitwise_right_shift".split()
+UNARY = [*PLAIN, "relu", "gelu", "sigmoid", "silu", "softplus"]
 
 
 @near
@@ -371,9 +367,9 @@ def elementwise(n: int) -> Any:
     x, y = shard(normal(5, 6), mesh, P("a", "b")), shard(normal(5, 6, seed=1), mesh, P("b"))
     with np.errstate(all="ignore"):
         out = [getattr(sw, name)(x) for name in UNARY]
-        out += [getattr(sw, name)(x, y) for name in BINARY]
+        out += [getattr(sw, name)(x, y) for name in TWO]
     i, j = shard(whole(5, 6, dtype="uint8"), mesh, P("a")), shard(whole(6, dtype="uint8"), mesh, P("b"))
-    out += [getattr(sw, name)(i, j) for name in BITS]
+    out += [getattr(sw, name)(i, j) for name in BITS_OF_TWO]
     mixed = sw.where(x > 0.0, x, y), sw.clip(x, -0.5, 0.5), sw.astype(x, "float32"), sw.bitwise_invert(i), x - 1.0
     return out, mixed
 

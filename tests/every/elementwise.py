@@ -11,6 +11,7 @@ from tests.every.calls import Call, Setting
 from tests.every.comparison import Rule
 from tests.every.table import row
 from tests.every.values import BOOL, COMPLEX, EVERY, FLOATS, INTS, NUMBERS, REAL, UINTS, Domain, Shape
+from tests.prim.arithmetic.declared import BITS_OF_TWO, ONE, OWN, SHIFTS, TWO
 
 EXACT, NEAR = Rule(), Rule(exact=False, ulps=8)
 METHODS = {name for name in dir(Tensor) if not name.startswith("_")}
@@ -26,17 +27,11 @@ ORDERED = [*FLOATS, *INTS, *UINTS]
 WHOLE = [*INTS, *UINTS]
 BITWISE = [*INTS, *UINTS, *BOOL]
 UNARY: dict[str, tuple[Any, Domain]] = {
+    **dict.fromkeys([name for name in ONE if name not in OWN], (FLOATS, "any")),
     **dict.fromkeys(("negative", "positive", "square", "conj", "real", "imag"), (NUMBERS, "any")),
-    "abs": (EVERY, "any"),
-    **dict.fromkeys(("isfinite", "isinf", "isnan"), (EVERY, "any")),
-    "sign": (ORDERED, "any"),
-    "signbit": (FLOATS, "any"),
-    **dict.fromkeys(("ceil", "floor", "trunc", "round"), (ORDERED, "any")),
-    "logical_not": (EVERY, "any"),
-    "bitwise_invert": ([*INTS, *UINTS, *BOOL], "any"),
-    **dict.fromkeys(("exp", "expm1", "sin", "cos", "tan", "sinh", "cosh", "tanh", "atan", "asinh"), (FLOATS, "any")),
-    **dict.fromkeys(("log", "log2", "log10", "log1p", "sqrt", "acos", "asin", "acosh", "atanh"), (FLOATS, "any")),
-    "reciprocal": (FLOATS, "any"),
+    **dict.fromkeys(("abs", "isfinite", "isinf", "isnan", "logical_not"), (EVERY, "any")),
+    **dict.fromkeys(("sign", "ceil", "floor", "trunc", "round"), (ORDERED, "any")),
+    "bitwise_invert": (BITWISE, "any"),
 }
 EXACTLY = {
     "negative", "positive", "conj", "real", "imag", "isfinite", "isinf", "isnan", "sign", "signbit", "ceil", "floor",
@@ -106,29 +101,27 @@ def activation(setting: Setting, name: str) -> Call:
 
 COMPARISONS = ("equal", "not_equal", "less", "less_equal", "greater", "greater_equal")
 LOGIC = ("logical_and", "logical_or", "logical_xor")
-BITS = ("bitwise_and", "bitwise_or", "bitwise_xor")
-SHIFTS = ("bitwise_left_shift", "bitwise_right_shift")
 OPERATORS = {
     "add": "+", "subtract": "-", "multiply": "*", "divide": "/", "pow": "**", "floor_divide": "//", "remainder": "%",
     "bitwise_and": "&", "bitwise_or": "|", "bitwise_xor": "^", "bitwise_left_shift": "<<", "bitwise_right_shift": ">>",
     "equal": "==", "not_equal": "!=", "less": "<", "less_equal": "<=", "greater": ">", "greater_equal": ">=",
 }  # fmt: skip
 PAIRS: dict[str, Any] = {
+    **dict.fromkeys(TWO, FLOATS),
     **dict.fromkeys(("add", "subtract", "multiply"), NUMBERS),
     "divide": [*FLOATS, *COMPLEX, *INTS],
     "pow": [*FLOATS, *INTS],
     **dict.fromkeys(("floor_divide", "remainder"), ORDERED),
-    **dict.fromkeys(("hypot", "copysign", "nextafter", "logaddexp", "atan2"), FLOATS),
     **dict.fromkeys(("maximum", "minimum", *COMPARISONS), REAL),
     **dict.fromkeys(LOGIC, EVERY),
-    **dict.fromkeys(BITS, BITWISE),
+    **dict.fromkeys(BITS_OF_TWO, BITWISE),
     **dict.fromkeys(SHIFTS, WHOLE),
 }
 ROUNDED = {"add", "subtract", "multiply", "divide", "pow", "hypot", "logaddexp", "atan2"}
 SCALES: dict[str, Callable[[Any, Any], Any]] = {
     "add": np.add, "subtract": np.add, "multiply": np.multiply, "logaddexp": lambda x, y: 1 + x + y,
 }  # fmt: skip
-METHODS_OF_TWO = {"atan2", "copysign", "hypot", "logaddexp", "maximum", "minimum", "nextafter", *LOGIC}
+METHODS_OF_TWO = {name for name in TWO if name not in OPERATORS}
 
 
 @row(*PAIRS)

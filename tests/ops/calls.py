@@ -9,6 +9,7 @@ import numpy as np
 
 import shardwise
 from shardwise import DeviceMesh, Layout, P, Tensor, random, shard
+from tests.prim.arithmetic.declared import BITS_OF_TWO, ONE, TWO
 
 MESH = DeviceMesh((2, 3), ("x", "y"))
 
@@ -38,13 +39,11 @@ class Call(NamedTuple):
         return self._replace(args=(*self.args[:at], value, *self.args[at + 1 :]))
 
 
-ONE = """abs acos acosh asin asinh atan atanh ceil conj cos cosh exp expm1 floor gelu imag isfinite isinf isnan log
-    log10 log1p log2 logical_not negative positive real reciprocal relu round sigmoid sign signbit silu sin sinh
-    softplus sqrt square tan tanh trunc bitwise_invert stop_gradient matrix_transpose zeros_like ones_like
-    empty_like""".split()
-TWO = """add subtract multiply divide pow floor_divide remainder hypot copysign nextafter logaddexp atan2 maximum
-    minimum equal not_equal less less_equal greater greater_equal logical_and logical_or logical_xor bitwise_and
-    bitwise_or bitwise_xor bitwise_left_shift bitwise_right_shift""".split()
+OF_ONE = [
+    *ONE,
+    *"""gelu sigmoid silu softplus bitwise_invert stop_gradient matrix_transpose zeros_like ones_like
+    empty_like""".split(),
+]
 OVER = "sum prod max min any all mean var std logsumexp norm flip layer_norm rms_norm".split()
 ALONG = "softmax log_softmax argmax argmin cumulative_sum".split()
 
@@ -78,8 +77,8 @@ def calls(dtype: Any = "float64") -> list[Call]:
         return Call(name, args, kwargs)
 
     return [
-        *(made(name, grid) for name in ONE),
-        *(made(name, grid, row) for name in TWO),
+        *(made(name, grid) for name in OF_ONE),
+        *(made(name, grid, row) for name in (*TWO, *BITS_OF_TWO)),
         *(made(name, cube, axis=axis) for name in OVER for axis in (1, (0, 2))),
         *(made(name, cube, axis=1, keepdims=True) for name in OVER[:-3]),
         *(made(name, cube, axis=2) for name in ALONG),

@@ -364,6 +364,11 @@ def test_the_error_of_a_choice_says_what_to_write() -> None:
     assert same(g(np.arange(1.0, 5.0)).numpy(), np.array([1.0, -2.0, -3.0, -4.0]))
 
 
+def test_axis_index_is_along_an_axis_that_is_named() -> None:
+    with pytest.raises(ArgumentError, match="by its name or number, got None"):
+        shard_map(lambda a: a + axis_index(None), MESH, P("b"), P("b"))(np.arange(4.0))  # type: ignore[arg-type]
+
+
 def test_the_length_is_that_of_every_device() -> None:
     f = shard_map(lambda a: a * len(a), MESH, P("b"), P("b"))
     assert same(f(np.arange(8.0)).numpy(), 2 * np.arange(8.0))

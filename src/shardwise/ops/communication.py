@@ -7,18 +7,18 @@ Where `x` or `sharded_tensor` is a tree of tensors (lists, tuples, dicts), every
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Hashable, Iterable, Sequence
 from functools import wraps
 from inspect import signature
 from math import prod
-from typing import Any, NamedTuple, cast
+from typing import Any, NamedTuple
 
 import numpy as np
 import optree
 
 from shardwise.caches import cache
-from shardwise.errors import ArgumentError, LayoutError, as_int, did_you_mean
-from shardwise.layout.axis import Axis, check_disjoint, common, has_crossing, is_disjoint, without
+from shardwise.errors import ArgumentError, LayoutError, as_int, check_flag, did_you_mean, is_list
+from shardwise.layout.axis import Axis, common, has_crossing, is_disjoint, without
 from shardwise.layout.context import current_mesh
 from shardwise.layout.conversion import LayoutLike, as_layout
 from shardwise.layout.cut import Cut
@@ -28,7 +28,7 @@ from shardwise.layout.mesh import DeviceMesh
 from shardwise.layout.placement import Edge, ReduceOp
 from shardwise.layout.spec import P, ShardingSpec, reductions
 from shardwise.ops import local_collectives
-from shardwise.ops.local_view import as_local, each_name, is_inside
+from shardwise.ops.local_view import as_local, each_name, is_inside, named_axes
 from shardwise.ops.permutation import sources_of
 from shardwise.prim.face import public
 from shardwise.prim.movement.exchanges import check_slices, exchange_blocks, swap_slices
@@ -57,7 +57,7 @@ def _tree(function: Callable[..., Any]) -> Callable[..., Any]:
         x, args = args[0], args[1:]
         if isinstance(x, Tensor) or hasattr(x, "__array__") or _is_data(x):
             return function(x, *args, **kwargs)
-        leaves, tree = optree.tree_flatten(cast(Any, x))
+        leaves, tree = optree.tree_flatten(x)
         if optree.treespec_is_leaf(tree):
             return function(x, *args, **kwargs)
         return optree.tree_unflatten(tree, [function(leaf, *args, **kwargs) for leaf in leaves])
@@ -67,7 +67,7 @@ def _tree(function: Callable[..., Any]) -> Callable[..., Any]:
 
 def _is_data(x: Any) -> bool:
     # Numbers, and nested lists of them, are one array rather than a tree of scalars.
-    if isinstance(x, list | tuple):
+    if is_list(x):
         return all(map(_is_data, x))
     return isinstance(x, int | float | complex | np.generic)
 
@@ -102,22 +102,6 @@ def _dim(x: Tensor, axis: int, function: str, name: str = "axis") -> int:
     if not -x.ndim <= dim < x.ndim:
         raise LayoutError(f"{function}: {name}={dim} is out of range for a tensor with {x.ndim} dims.")
     return dim % x.ndim
-
-
-def _flag(value: Any, function: str, name: str) -> bool:
-    if not isinstance(value, bool | np.bool_) and as_int(value) not in (0, 1):
-        raise ArgumentError(f"{function}: {name} is True or False, got {value!r}.")
-    return bool(value)
-
-
-def _axes(x: Tensor, names: AxisNames, function: str) -> tuple[Axis, ...]:
-    return _named_axes(x.mesh, names, function)
-
-
-def _named_axes(mesh: DeviceMesh, names: AxisNames, function: str) -> tuple[Axis, ...]:
-    found = tuple(mesh.axis(name, function) for name in (() if names is None else each_name(names)))
-    check_disjoint(found, f"the axes of {function}")
-    return found
 
 
 def _with(layout: Layout, cuts: Sequence[Cut | tuple[Axis, ...]], partial: Sequence[Axis] | None = None) -> Layout:
@@ -168,8 +152,8 @@ def shard(
         layout = Layout(layout.mesh, layout.dims, already | reductions(partial_axes))
     if replicated_axes is not None:
         names = ShardingSpec(layout.mesh, (), replicated_axes).replicated_axes
-        kept = [layout.mesh.axis(name, "replicated_axes") for name in sorted(names)]
-        if used := [a for a in kept if not is_disjoint([a], (*layout.sharded_axes, *layout.partial))]:
+        replicated = [layout.mesh.axis(name, "replicated_axes") for name in sorted(names)]
+        if used := [a for a in replicated if not is_disjoint([a], (*layout.sharded_axes, *layout.partial))]:
             raise LayoutError(f"axis {str(used[0])!r} is in replicated_axes, but {layout} uses it.")
     return relayout(x, layout=layout) if isinstance(x, Tensor) else place_data(x, layout)
 
@@ -208,7 +192,7 @@ def all_gather(sharded_tensor: Any, axis: int | None = None, *, physical_axis: A
     if is_inside(sharded_tensor):
         return local_collectives.all_gather(sharded_tensor, physical, 0 if axis is None else axis)
     x = _tensor(sharded_tensor, "all_gather")
-    over = _axes(x, physical, "all_gather") if physical is not None else x.layout.sharded_axes
+    over = named_axes(x.mesh, physical, "all_gather") if physical is not None else x.layout.sharded_axes
     dims = range(x.ndim) if axis is None else [_dim(x, axis, "all_gather")]
     if physical is not None and not common(over, [a for k in dims for a in x.layout.dims[k].axes]):
         raise LayoutError(f"all_gather: physical_axis={physical!r} does not split {_dims_text(axis)} of {x.layout}.")
@@ -249,7 +233,7 @@ def all_slice(sharded_tensor: Any, axis: int, mesh_axes: AxisNames = None) -> Te
         return local_collectives.all_slice(sharded_tensor, mesh_axes, axis)
     x = _tensor(sharded_tensor, "all_slice")
     dim = _dim(x, axis, "all_slice")
-    over = _axes(x, mesh_axes, "all_slice") if mesh_axes is not None else x.layout.replicated_axes
+    over = named_axes(x.mesh, mesh_axes, "all_slice") if mesh_axes is not None else x.layout.replicated_axes
     if used := [a for a in over if without([a], x.layout.replicated_axes)]:
         raise LayoutError(
             f"all_slice needs axes on which the tensor is replicated, but {x.layout} uses {str(used[0])!r}."
@@ -280,7 +264,7 @@ def all_to_all(
     >>> all_to_all(shard(np.arange(4.0), mesh, P("x")), 0, 0)
     Tensor([0., 2., 1., 3.], float64[4@x] on x=2)
     """
-    tiled = _flag(tiled, "all_to_all", "tiled")
+    tiled = check_flag(tiled, "all_to_all: tiled is True or False")
     if is_inside(sharded_tensor):
         return local_collectives.all_to_all(sharded_tensor, mesh_axes, split_axis, concat_axis, tiled)
     x = _tensor(sharded_tensor, "all_to_all")
@@ -300,7 +284,7 @@ def all_to_all(
 
 def _moving(x: Tensor, names: AxisNames, dim: int) -> tuple[Axis, ...]:
     # The named axes that split a dim; one of a single device splits nothing and need not.
-    axes = tuple(a for a in _axes(x, names, "all_to_all") if a.size > 1)
+    axes = tuple(a for a in named_axes(x.mesh, names, "all_to_all") if a.size > 1)
     _check_nested(axes, x.layout.dims[dim].axes, x.layout, "all_to_all")
     moving = common(axes, x.layout.dims[dim].axes)
     if prod(a.size for a in moving) != prod(a.size for a in axes):
@@ -355,20 +339,18 @@ def _finish(x: Tensor, names: AxisNames) -> Tensor:
 
 
 @cache()
-def _without_pending(layout: Layout, names: AxisNames) -> Layout:
-    left = () if names is None else without(layout.partial, _named_axes(layout.mesh, names, "all_reduce"))
+def _without_pending(layout: Layout, names: Hashable) -> Layout:
+    left = () if names is None else without(layout.partial, named_axes(layout.mesh, names, "all_reduce"))
     return _with(layout, layout.dims, left)
 
 
-def _key(names: AxisNames) -> AxisNames:
-    if names is None or isinstance(names, str):
-        return names
-    return each_name(names)
+def _key(names: AxisNames) -> Hashable:
+    return names if names is None or isinstance(names, str) else each_name(names)
 
 
-def _reduce_axes(layout: Layout, names: AxisNames, function: str) -> tuple[Axis, ...]:
+def _reduce_axes(layout: Layout, names: object, function: str) -> tuple[Axis, ...]:
     if names is not None:
-        return _named_axes(layout.mesh, names, function)
+        return named_axes(layout.mesh, names, function)
     return layout.partial or tuple(map(layout.mesh.axis, layout.mesh.axis_names))
 
 
@@ -383,7 +365,7 @@ class _Reduction(NamedTuple):
 
 
 @cache()
-def _reduction(layout: Layout, op: ReduceOp | None, names: AxisNames, function: str) -> _Reduction:
+def _reduction(layout: Layout, op: ReduceOp | None, names: Hashable, function: str) -> _Reduction:
     pending = layout.partial
     axes = _reduce_axes(layout, names, function)
     how = op or layout.reduce_op or ReduceOp.SUM
@@ -402,15 +384,15 @@ def _reduction(layout: Layout, op: ReduceOp | None, names: AxisNames, function: 
 
 def _pend(x: Tensor, op: str | ReduceOp | None, names: AxisNames, function: str) -> Tensor:
     # The reduction as a pending one: partial axes as they are, shards along other axes seen as terms.
-    found = _reduction(x.layout, None if op is None else ReduceOp.of(op), _key(names), function)
-    found.op.check_dtype(x.dtype)
-    x = resolve(x) if found.resolve else x
-    if found.copies > 1:
-        x = reduce_copies(x, found.op, found.copies)  # equal copies need no communication
-    if not found.split:
+    reduction = _reduction(x.layout, None if op is None else ReduceOp.of(op), _key(names), function)
+    reduction.op.check_dtype(x.dtype)
+    x = resolve(x) if reduction.resolve else x
+    if reduction.copies > 1:
+        x = reduce_copies(x, reduction.op, reduction.copies)  # equal copies need no communication
+    if not reduction.split:
         return x
-    x = relayout(x, layout=found.without_halo) if x.layout is not found.without_halo else x
-    return fold(x, axes=found.split, op=found.op)
+    x = relayout(x, layout=reduction.without_halo) if x.layout is not reduction.without_halo else x
+    return fold(x, axes=reduction.split, op=reduction.op)
 
 
 @public()
@@ -440,8 +422,8 @@ def reduce_scatter(
 
 
 @cache()
-def _scatter(given: Layout, pending: Layout, names: AxisNames, dim: int) -> Layout:
-    over = _reduce_axes(given, names, "reduce_scatter")
+def _scatter(layout: Layout, pending: Layout, names: Hashable, dim: int) -> Layout:
+    over = _reduce_axes(layout, names, "reduce_scatter")
     cuts = [(*cut.axes, *over) if k == dim else cut for k, cut in enumerate(pending.dims)]
     return _with(pending, cuts, without(pending.partial, over))
 
@@ -484,8 +466,7 @@ def ppermute(
                 "inside shard_map, ppermute goes along a mesh axis; name it: ppermute(x, pairs, axis='x')."
             )
         return local_collectives.ppermute(sharded_tensor, axis, permutation)
-    x = _tensor(sharded_tensor, "ppermute")
-    x = _without_halo(x)
+    x = _without_halo(_tensor(sharded_tensor, "ppermute"))
     return permute_shards(x, sources=sources_of(x.mesh, permutation, axis))
 
 
@@ -506,8 +487,9 @@ def shift(sharded_tensor: Any, axis: str | Sequence[str], offset: int = 1, *, ro
     places = as_int(offset)
     if places is None:
         raise ArgumentError(f"shift: offset is how many positions as an int, got {offset!r}.")
-    size = prod(a.size for a in _named_axes(mesh, axis, "shift"))
-    return ppermute(sharded_tensor, _ring_pairs(size, places, _flag(rotate, "shift", "rotate")), axis=axis)
+    rotate = check_flag(rotate, "shift: rotate is True or False")
+    size = prod(a.size for a in named_axes(mesh, axis, "shift"))
+    return ppermute(sharded_tensor, _ring_pairs(size, places, rotate), axis=axis)
 
 
 @cache()

@@ -56,7 +56,7 @@ def conv(
         )
     strides, dilations = _several(stride, space, "stride"), _several(dilation, space, "dilation")
     pairs = _pairs(padding, x.shape[2:], w.shape[2:], strides, dilations)
-    slides = []
+    slides: list[Slide] = []
     for size, width, step, gap, (low, high) in zip(x.shape[2:], w.shape[2:], strides, dilations, pairs, strict=True):
         span = (width - 1) * gap + 1
         if low + size + high + span >= MOST_ELEMENTS:
@@ -73,12 +73,12 @@ def conv(
     return convolve(x, w, form=Convolution(x.shape, w.shape, y, tuple(slides), groups))
 
 
-def _several(given: int | Sequence[int], count: int, what: str) -> tuple[int, ...]:
+def _several(sizes: int | Sequence[int], count: int, what: str) -> tuple[int, ...]:
     wanted = f"conv: {what} is a positive int, or one per dim of space ({count})"
-    values = check_ints(given, wanted)
-    values = values * count if as_int(given) is not None else values
+    values = check_ints(sizes, wanted)
+    values = values * count if as_int(sizes) is not None else values
     if len(values) != count or any(v < 1 for v in values):
-        raise ArgumentError(f"{wanted}, got {given!r}.")
+        raise ArgumentError(f"{wanted}, got {sizes!r}.")
     return values
 
 
@@ -88,7 +88,7 @@ def _pairs(
     if isinstance(padding, str) and padding == "VALID":
         return [(0, 0)] * len(sizes)
     if isinstance(padding, str) and padding == "SAME":
-        out = []
+        out: list[tuple[int, int]] = []
         for size, width, step, gap in zip(sizes, widths, strides, dilations, strict=True):
             total = max(0, (-(-size // step) - 1) * step + (width - 1) * gap + 1 - size)
             out.append((total // 2, total - total // 2))

@@ -113,29 +113,25 @@ def _new(fill: Fill, shape: Shape, dtype: np.dtype, layout: Layout) -> Tensor:
     return create(fill, shape, dtype, layout, current_engine())
 
 
-_KINDS = "biufc"
+_RANKS = {"b": 0, "i": 1, "u": 1, "f": 2, "c": 3}
 
 
 def _filling(value: Any, dtype: Any, name: str) -> Any:
     # The value as a NumPy scalar of the dtype, if that can hold it.
-    if not isinstance(value, Complex | np.generic | np.ndarray) or getattr(value, "ndim", 0):
+    if getattr(value, "ndim", 0) or not isinstance(value, Complex | np.generic | np.ndarray):
         raise ArgumentError(f"{name}: the value to fill with is one number, got {value!r}.")
-    given = np.asarray(value)[()]
-    if not isinstance(given, np.generic):  # an int that no dtype holds, or what is no number
+    scalar = np.asarray(value)[()]
+    if not isinstance(scalar, np.generic):  # an int that no dtype holds, or what is no number
         raise BindingError(f"{name}: no dtype holds {value!r}.")
-    to = number_dtype(dtype, given.dtype, name)
-    if given.dtype.kind in _KINDS and to.kind in _KINDS and _rank(to.kind) < _rank(given.dtype.kind):
-        raise ArgumentError(f"{name}: {to} cannot hold {value!r}.\n  give a dtype such as {given.dtype}.")
+    to, own = number_dtype(dtype, scalar.dtype, name), scalar.dtype.kind
+    if own in _RANKS and to.kind in _RANKS and _RANKS[to.kind] < _RANKS[own]:
+        raise ArgumentError(f"{name}: {to} cannot hold {value!r}.\n  give a dtype such as {scalar.dtype}.")
     try:
-        if isinstance(given, np.integer) and to.kind in "iu":
-            return to.type(int(given))
-        return np.asarray(given).astype(to)[()]
+        if isinstance(scalar, np.integer) and to.kind in "iu":
+            return to.type(int(scalar))
+        return np.asarray(scalar).astype(to)[()]
     except OverflowError:
         raise BindingError(f"{name}: {value!r} is out of range for {to}.") from None
-
-
-def _rank(kind: str) -> int:
-    return _KINDS.replace("u", "i").index(kind.replace("u", "i"))
 
 
 @public()
@@ -401,7 +397,7 @@ def meshgrid(*arrays: Any, indexing: Literal["xy", "ij"] = "xy") -> list[Tensor]
     cuts = _grid_cuts(vectors, mesh)
     layout = Layout(mesh, [cuts[i] for i in order])
     shape = tuple(vectors[i].shape[0] for i in order)
-    out = []
+    out: list[Tensor] = []
     for i, x in enumerate(vectors):
         others = tuple(dim for dim, j in enumerate(order) if j != i)
         out.append(broadcast(shapes.expand(x, at=others), layout=layout, shape=shape))

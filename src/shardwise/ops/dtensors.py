@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from functools import lru_cache
 from itertools import pairwise
 from math import prod
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from shardwise.engine.arrays import Array, dtype_of, is_torch, torch_view
 from shardwise.engine.current import Engine, current_engine
@@ -60,10 +60,10 @@ def from_torch(local: Any, mesh: DeviceMesh | None, layout: LayoutLike, shape: S
     Tensor([0., 1., 2.], float32[3] on x=1)
     """
     sizes = check_shape(shape)
-    found = as_layout(layout, len(sizes), current_mesh(mesh))
+    target = as_layout(layout, len(sizes), current_mesh(mesh))
     if not is_torch(local):
         raise ArgumentError(f"from_torch needs a torch tensor, got {type(local).__name__}; from_shards takes others.")
-    return _of_shard(without_grad(local), found, sizes, current_engine())
+    return _of_shard(without_grad(local), target, sizes, current_engine())
 
 
 def _of_shard(local: Array, layout: Layout, shape: tuple[int, ...], engine: Engine) -> Tensor:
@@ -153,15 +153,16 @@ def from_dtensor(given: DTensor) -> Tensor:
     theirs = given.device_mesh
     kind = Accelerator if theirs.device_type == "cuda" else CPU
     names = theirs.mesh_dim_names or tuple(f"d{i}" for i in range(theirs.ndim))
-    mesh = DeviceMesh(tuple(theirs.mesh.shape), names, [kind(rank) for rank in theirs.mesh.flatten().tolist()])
+    ranks: list[Any] = cast(Any, theirs.mesh).flatten().tolist()
+    mesh = DeviceMesh(tuple(theirs.mesh.shape), names, [kind(rank) for rank in ranks])
     homes: list[list[str]] = [[] for _ in given.shape]
     partial: dict[str, str] = {}
     back = {name: op.value for op, name in TORCH_NAMES.items()}
     for name, placement in zip(names, given.placements, strict=True):
         if type(placement) is Shard:
-            homes[placement.dim].append(name)
+            homes[int(cast(Any, placement).dim)].append(name)
         elif isinstance(placement, TorchPartial):
-            op = str(placement.reduce_op)
+            op = str(cast(Any, placement).reduce_op)
             partial[name] = back.get(op, op)
         elif not isinstance(placement, Replicate):
             raise ConversionError(

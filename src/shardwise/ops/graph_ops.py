@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from operator import itemgetter
 from typing import Any
 
 from shardwise.errors import ArgumentError, BindingError, as_int, seal
@@ -135,7 +136,7 @@ def _chunk(parts: Sequence[Tensor], dim: int, width: int, index: int, device: De
         return out
 
     local = (*shape[:dim], width, *shape[dim + 1 :])
-    kernels = {"kernel": lambda a: a[where], "transpose": transpose}
+    kernels = {"kernel": itemgetter(where), "transpose": transpose}
     return to_device(stack_parts(*[local_map(x, **kernels, layout=x.layout, shape=local) for x in parts]), device)
 
 
@@ -145,7 +146,7 @@ def _split(x: Tensor) -> list[Tensor]:
 
 
 def _devices(buffers: Iterable[SignalBuffer], function: str) -> list[Device]:
-    out = []
+    out: list[Device] = []
     for buffer in buffers:
         device = getattr(buffer, "device", None)
         if not isinstance(device, Device):

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from functools import partial
 from operator import index as as_index
+from types import EllipsisType
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -135,17 +137,17 @@ def _sliced_layout(layout: Layout, shape: Shape, index: Index, drop: tuple[int, 
 
 
 @cache()
-def _cut_again(own: Layout, found: Layout, drop: tuple[int, ...] = ()) -> Layout:
+def _cut_again(own: Layout, piece: Layout, drop: tuple[int, ...] = ()) -> Layout:
     # The layout of a window, cut where it was found, as its tensor is cut.
-    rest = zip(own.dims, found.dims, strict=True)
-    cuts = [old if old == new or old.offsets is None else new for old, new in rest]
+    both = zip(own.dims, piece.dims, strict=True)
+    cuts = [old if old == new or old.offsets is None else new for old, new in both]
     cuts = [Cut() if k in drop else cut for k, cut in enumerate(cuts)]
-    pairs = zip(cuts, found.without_halo().dims, strict=True)
+    pairs = zip(cuts, piece.without_halo().dims, strict=True)
     moves = any((a.axes or b.axes) and b is not a for a, b in pairs)
     plain = [Cut(cut.axes, split=cut.split, offsets=cut.offsets) for cut in cuts]
     # Where elements change device anyway, pending sums are resolved on the way.
-    pending = () if moves else found.partial
-    return Layout(own.mesh, plain, pending, found.reduce_op or "sum")
+    pending = () if moves else piece.partial
+    return Layout(own.mesh, plain, pending, piece.reduce_op or "sum")
 
 
 class Key(NamedTuple):
@@ -169,21 +171,25 @@ class Key(NamedTuple):
 
 def parse(x: Tensor, key: Any) -> Key:
     """Return an index taken apart, as NumPy understands it."""
-    spelled = _hashable(key)
-    return _take_apart(x, key) if spelled is None else _known(x.shape, spelled)
+    entries: tuple[Any, ...] = key if issubclass(type(key), tuple) else (key,)
+    spelled = _hashable(entries)
+    return _take_apart(x, entries) if spelled is None else _known(x.shape, spelled)
 
 
-def _hashable(key: Any) -> tuple[Any, ...] | None:
+Entry = tuple[int | None, int | None, int | None] | int | EllipsisType | None
+
+
+def _hashable(entries: tuple[Any, ...]) -> tuple[Entry, ...] | None:
     # An index of slices, integers, None and dots as a value that can be looked up; slices cannot. Others are None.
-    out = []
-    for entry in key if type(key) is tuple else (key,):
-        kind = type(entry)
+    out: list[Entry] = []
+    for entry in entries:
+        kind = entry.__class__
         if kind is slice:
-            start, stop, step = entry.start, entry.stop, entry.step
-            for end in (start, stop, step):
+            ends = entry.start, entry.stop, entry.step
+            for end in ends:
                 if end is not None and type(end) is not int:
                     return None
-            out.append((start, stop, step))
+            out.append(ends)
         elif kind is int or entry is None or entry is Ellipsis:
             out.append(entry)
         else:
@@ -192,7 +198,7 @@ def _hashable(key: Any) -> tuple[Any, ...] | None:
 
 
 @cache()
-def _known(shape: Shape, spelled: tuple[Any, ...]) -> Key:
+def _known(shape: Shape, spelled: tuple[Entry, ...]) -> Key:
     return _take_apart(_Shaped(shape), tuple(slice(*e) if isinstance(e, tuple) else e for e in spelled))
 
 
@@ -205,19 +211,21 @@ class _Shaped(NamedTuple):
         return len(self.shape)
 
 
-def _take_apart(x: Tensor | _Shaped, key: Any) -> Key:
-    entries = list(_entries_of(x, key if isinstance(key, tuple) else (key,)))
+def _take_apart(x: Tensor | _Shaped, key: tuple[Any, ...]) -> Key:
+    entries = list(_entries_of(x, key))
     advanced = any(_is_array(entry) for entry in entries)
     spans: list[Span] = []
-    reverse, drop, add, arrays, places = [], [], [], [], []
+    reverse, drop, add, places = list[int](), list[int](), list[int](), list[int]()
+    arrays: list[tuple[int, Any]] = []
     for place, entry in enumerate(entries):
-        if advanced and not isinstance(entry, slice) and entry is not None:
+        is_slice = issubclass(type(entry), slice)
+        if advanced and not is_slice and entry is not None:
             places.append(place)
         if entry is None:
             add.append(len(spans) - len(drop) + len(add))
             continue
         size = x.shape[len(spans)]
-        if isinstance(entry, slice):
+        if is_slice:
             start, stop, step = _bounds(entry, size)
             count = len(range(start, stop, step))
             if step < 0:
@@ -239,7 +247,7 @@ def _entries_of(x: Tensor | _Shaped, key: tuple[Any, ...]) -> Iterator[Any]:
     entries: list[Any] = []
     masks: list[tuple[int, tuple[int, ...]]] = []
     for entry in key:
-        if isinstance(entry, bool | np.bool_) or (_is_array(entry) and _dtype(entry).kind == "b"):
+        if _is_mask(entry):
             masks.append((len(entries), np.shape(entry)))
             entries += _mask(entry)
         elif entry is None or entry is Ellipsis or isinstance(entry, slice):
@@ -279,8 +287,10 @@ def _is_array(entry: Any) -> bool:
     return isinstance(entry, list | Tensor | np.ndarray) or (hasattr(entry, "__array__") and np.ndim(entry) > 0)
 
 
-def _dtype(entry: Any) -> np.dtype:
-    return entry.dtype if isinstance(entry, Tensor) else dtype_of(host_array(entry))
+def _is_mask(entry: Any) -> bool:
+    if not _is_array(entry):
+        return isinstance(entry, bool | np.bool_)
+    return (entry.dtype if isinstance(entry, Tensor) else dtype_of(host_array(entry))).kind == "b"
 
 
 def _mask(entry: Any) -> list[Any]:
@@ -314,16 +324,16 @@ def pick(x: Tensor, key: Any, /) -> Tensor:
     >>> asarray([1.0, 2.0, 3.0])[1:].numpy()
     array([2., 3.])
     """
-    found = parse(x, key)
-    out = basic(x, found)
-    if not found.arrays:
+    parts = parse(x, key)
+    out = basic(x, parts)
+    if not parts.arrays:
         return out
-    flat = Flat(out, found)
-    made = gather(flat.x, flat.index, dim=flat.dim, along=False, merged=flat.merged)
-    if not found.scattered or not flat.dim:
-        return made
+    flat = Flat(out, parts)
+    out = gather(flat.x, flat.index, dim=flat.dim, along=False, merged=flat.merged)
+    if not parts.scattered or not flat.dim:
+        return out
     front = range(flat.dim, flat.dim + flat.index.ndim)
-    return permute(made, order=(*front, *(k for k in range(made.ndim) if k not in front)))
+    return permute(out, order=(*front, *(k for k in range(out.ndim) if k not in front)))
 
 
 def basic(x: Tensor, key: Key) -> Tensor:
@@ -339,9 +349,9 @@ class Flat:
     def __init__(self, x: Tensor, key: Key) -> None:
         """Bring together the dims that the arrays of a key index in `x`, to which the rest of the key was applied."""
         dims = [dim + sum(place <= dim + i for i, place in enumerate(key.add)) for dim, _ in key.arrays]
-        given = together(x, *(array for _, array in key.arrays))[1:]
+        arrays = together(x, *(array for _, array in key.arrays))[1:]
         self.sizes = tuple(x.shape[k] for k in dims)
-        indices = [_position(_integers(i, "an index"), size=n) for i, n in zip(given, self.sizes, strict=True)]
+        indices = [_position(_integers(i, "an index"), size=n) for i, n in zip(arrays, self.sizes, strict=True)]
         rest = [k for k in range(x.ndim) if k not in dims]
         self.dim, self.merged = len([k for k in rest if k < dims[0]]), len(dims)
         self._order = (*rest[: self.dim], *dims, *rest[self.dim :])
@@ -363,7 +373,7 @@ class Flat:
 
 def _in_range(index: Tensor, *, size: int) -> Work:
     rule = elementwise_rule((index.shape,))
-    return Work("position", lambda a: positions(a, size), rule, [index], dtype=np.dtype("int64"))
+    return Work("position", partial(positions, size=size), rule, [index], dtype=np.dtype("int64"))
 
 
 # Indices counted from the start, checked against the size of their dim.

@@ -2,13 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 from itertools import pairwise
 from typing import Any, Literal
 
 import numpy as np
 
-from shardwise.errors import ArgumentError, BindingError, as_int, as_tuple, check_ints, check_number, did_you_mean
+from shardwise.errors import (
+    ArgumentError,
+    BindingError,
+    as_int,
+    as_tuple,
+    check_ints,
+    check_number,
+    did_you_mean,
+    is_list,
+)
 from shardwise.layout.cut import Cut
 from shardwise.layout.layout import Layout, Shape
 from shardwise.layout.placement import joint_dtype
@@ -42,12 +52,7 @@ def concat(arrays: Sequence[Any], /, *, axis: int | None = 0) -> Tensor:
     """
     parts = _alike(arrays, "concat")
     if axis is None:
-        if is_quiet():
-            return _in_a_row(parts)
-        dims = range(max(x.ndim for x in parts))
-        may_send("concat", parts, dims, *rehearse(lambda *some: _in_a_row(some), *parts))
-        with mode(permit()):  # which has been asked
-            return _in_a_row(parts)
+        return _ask("concat", _in_a_row, parts, range(max(x.ndim for x in parts)))
     dim = dim_of(parts[0], axis, "concat")
     for part in parts:
         if part.ndim != parts[0].ndim or not _fits(part.shape, parts[0].shape, dim):
@@ -56,25 +61,35 @@ def concat(arrays: Sequence[Any], /, *, axis: int | None = 0) -> Tensor:
     return join_along(parts, dim)
 
 
-def _in_a_row(parts: Sequence[Tensor]) -> Tensor:
+def _ask(op: str, run: Callable[..., Tensor], operands: Sequence[Tensor], dims: Sequence[int]) -> Tensor:
+    # What a function of several ops returns, once the solver in use has been asked about all of them.
+    if is_quiet():
+        return run(*operands)
+    may_send(op, operands, dims, *rehearse(run, *operands))
+    with mode(permit()):
+        return run(*operands)
+
+
+def _in_a_row(*parts: Tensor) -> Tensor:
     # All elements one after the other, cut by the axes that split the largest of the values.
     largest = max(parts, key=lambda x: (not x.mesh.is_single, x.size))
     alike = len({(x.mesh, x.layout.partial, x.layout.reduce_op) for x in parts}) == 1
     axes = [axis for cut in largest.layout.dims for axis in cut.axes]
     pending = largest.layout.partial if alike else ()
-    way = Layout(largest.mesh, [Cut(axes)], pending, largest.layout.reduce_op or "sum")
+    row = Layout(largest.mesh, [Cut(axes)], pending, largest.layout.reduce_op or "sum")
     total = sum(x.size for x in parts)
     if len(parts) == 1:
         return reshape(largest, shape=(total,))
-    flat, start = [], 0
+    start = 0
+    flat: list[Tensor] = []
     for x in parts:
-        there = window_layout(way, (total,), (Span(start, x.size),))
+        there = window_layout(row, (total,), (Span(start, x.size),))
         own = x.layout.without_halo()
         # Shards that are runs of elements stay where they are until all are joined; others are brought there at once.
-        stays = not x.size or x.mesh is not way.mesh or reshaping(own, x.shape, (x.size,)).pieces[0][1] is own
+        stays = not x.size or x.mesh is not row.mesh or reshaping(own, x.shape, (x.size,)).pieces[0][1] is own
         flat.append(reshape(x, shape=(x.size,), cut=None if stays else there.dims[0]))
         start += x.size
-    return join(*flat, dim=0, layout=way)
+    return join(*flat, dim=0, layout=row)
 
 
 def join_along(parts: Sequence[Tensor], dim: int) -> Tensor:
@@ -85,10 +100,10 @@ def join_along(parts: Sequence[Tensor], dim: int) -> Tensor:
 
 
 def _alike(arrays: Sequence[Any], function: str) -> list[Tensor]:
-    given = as_tuple(arrays, f"{function} takes a list of one or more arrays")
-    if not given:
-        raise ArgumentError(f"{function} takes a list of one or more arrays, got {arrays!r}.")
-    parts = together(*given)
+    wanted = f"{function} takes a list of one or more arrays"
+    parts = together(*as_tuple(arrays, wanted))
+    if not parts:
+        raise ArgumentError(f"{wanted}, got {arrays!r}.")
     dtype = joint_dtype(function, *(x.dtype for x in parts))
     return [x if x.dtype == dtype else rows.astype(x, dtype=dtype) for x in parts]
 
@@ -107,9 +122,9 @@ def _cheapest(parts: Sequence[Tensor], dim: int) -> Layout:
     starts = [sum(s[dim] for s in shapes[:i]) for i in range(len(shapes))]
     indices = [whole_but(shape, dim, Span(start, s[dim])) for start, s in zip(starts, shapes, strict=True)]
 
-    def cost(way: Layout) -> int:
+    def cost(layout: Layout) -> int:
         moves = zip(parts, indices, strict=True)
-        return sum(plan_reshard(x.layout, window_layout(way, shape, i), x.shape, x.dtype).estimate for x, i in moves)
+        return sum(plan_reshard(x.layout, window_layout(layout, shape, i), x.shape, x.dtype).estimate for x, i in moves)
 
     return min(layouts, key=cost)
 
@@ -135,9 +150,9 @@ def stack(arrays: Sequence[Any], /, *, axis: int = 0) -> Tensor:
     wide = [expand(part, at=(dim,)) for part in parts]
     if is_quiet() or len(parts) == 1:
         return join_along(wide, dim)
-    way = _cheapest(wide, dim)
-    cuts = [cut for k, cut in enumerate(way.dims) if k != dim]
-    own = Layout(way.mesh, cuts, way.partial, way.reduce_op or "sum")
+    layout = _cheapest(wide, dim)
+    cuts = [cut for k, cut in enumerate(layout.dims) if k != dim]
+    own = Layout(layout.mesh, cuts, layout.partial, layout.reduce_op or "sum")
     may_bring("stack", parts, [own] * len(parts))
     with mode(permit()):  # which has been asked
         return join_along(wide, dim)
@@ -205,7 +220,8 @@ def roll(x: Any, /, shift: int | Sequence[int], axis: Axis = None) -> Tensor:
     if axis is None:
         if len(shifts) != 1:
             raise ArgumentError(f"roll: several shifts need as many axes, got shift={shift!r} and axis=None.")
-        return _roll_rule(x, (*(0,) * (x.ndim - 1), *shifts), layout, carry=True) if x.ndim else x
+        run = partial(_roll, amounts=(*(0,) * (x.ndim - 1), *shifts), dims=x.ndim, layout=layout, carry=True)
+        return _ask("roll", run, [x], range(x.ndim)) if x.ndim else x
     axes = check_ints(axis, "roll: axis is an int or a tuple of ints")
     shifts = shifts * len(axes) if as_int(shift) is not None else shifts
     if len(shifts) != len(axes):
@@ -213,16 +229,8 @@ def roll(x: Any, /, shift: int | Sequence[int], axis: Axis = None) -> Tensor:
     amounts = [0] * x.ndim
     for amount, one in zip(shifts, axes, strict=True):
         amounts[dim_of(x, one, "roll")] += amount
-    return _roll_rule(x, tuple(amounts), layout, carry=False)
-
-
-def _roll_rule(x: Tensor, amounts: tuple[int, ...], layout: Layout, carry: bool) -> Tensor:
-    if is_quiet():
-        return _roll(x, amounts, x.ndim, layout, carry)
-    plans = rehearse(lambda y: _roll(y, amounts, x.ndim, layout, carry), x)
-    may_send("roll", x, [k for k, shift in enumerate(amounts) if shift or carry], *plans)
-    with mode(permit()):  # which has been asked
-        return _roll(x, amounts, x.ndim, layout, carry)
+    run = partial(_roll, amounts=tuple(amounts), dims=x.ndim, layout=layout, carry=False)
+    return _ask("roll", run, [x], [k for k, amount in enumerate(amounts) if amount])
 
 
 def _roll(x: Tensor, amounts: tuple[int, ...], dims: int, layout: Layout, carry: bool) -> Tensor:
@@ -233,13 +241,13 @@ def _roll(x: Tensor, amounts: tuple[int, ...], dims: int, layout: Layout, carry:
         return x
     dim = dims - 1
     turns, shift = divmod(amounts[dim], x.shape[dim])
-    kept = (*amounts[:dim], 0) if not carry or not dim else (*amounts[: dim - 1], amounts[dim - 1] + turns, 0)
+    stay = (*amounts[:dim], 0) if not carry or not dim else (*amounts[: dim - 1], amounts[dim - 1] + turns, 0)
     if not shift:
-        return _roll(x, kept, dim, layout, carry)
-    gone = kept if not carry or not dim else (*kept[: dim - 1], kept[dim - 1] + 1, 0)
+        return _roll(x, stay, dim, layout, carry)
+    leave = stay if not carry or not dim else (*stay[: dim - 1], stay[dim - 1] + 1, 0)
     cut = x.shape[dim] - shift
-    parts = []
-    for low, high, to, left in ((cut, cut + shift, 0, gone), (0, cut, shift, kept)):
+    parts: list[Tensor] = []
+    for low, high, to, left in ((cut, cut + shift, 0, leave), (0, cut, shift, stay)):
         there = window_layout(layout, x.shape, whole_but(x.shape, dim, Span(to, high - low)))
         parts.append(_roll(_part(x, dim, low, high), left, dim, there, carry))
     return join(*parts, dim=dim, layout=layout)
@@ -265,40 +273,41 @@ def pad(x: Any, pad_width: Any, /, *, mode: PadMode = "constant", constant_value
             f"{did_you_mean(str(mode), ['constant', 'edge', 'reflect', 'wrap'])}"
         )
     if mode == "constant":
-        constant_values = _filling(constant_values)
+        is_truth = isinstance(constant_values, bool | np.bool_)
+        value = bool(constant_values) if is_truth else check_number(constant_values, "pad: constant_values is a number")
         layout = x.layout.without_halo()
         cuts = [Cut(c.axes) if w != (0, 0) else c for c, w in zip(layout.dims, widths, strict=True)]
-        kept = layout.partial if constant_values == 0 and layout.reduce_op and layout.reduce_op.value == "sum" else ()
-        return constants_around(x, widths=widths, value=constant_values, layout=Layout(x.mesh, cuts, kept))
+        pending = layout.partial if value == 0 and layout.reduce_op and layout.reduce_op.value == "sum" else ()
+        return constants_around(x, widths=widths, value=value, layout=Layout(x.mesh, cuts, pending))
     for dim, (low, high) in enumerate(widths):
         size = x.shape[dim]
         most = {"edge": max(low, high) if size else 0, "reflect": max(0, size - 1), "wrap": size}[mode]
-        _needs(x, dim, most, low, high, mode)
+        if max(low, high) > most:
+            raise BindingError(
+                f"pad: mode {mode!r} adds at most {most} elements on each side of a dim of {size}, got {low} and "
+                f"{high}."
+            )
     around = tuple(stretches(size, low, high, mode) for size, (low, high) in zip(x.shape, widths, strict=True))
     plain = x.layout.resolved().without_halo()
     cuts = [Cut(c.axes) if w != (0, 0) else c for c, w in zip(plain.dims, widths, strict=True)]
     return surround(x, stretches=around, layout=Layout(x.mesh, cuts)) if any(map(any, widths)) else x
 
 
-def _filling(value: Any) -> Any:
-    if isinstance(value, bool | np.bool_):
-        return bool(value)
-    return check_number(value, "pad: constant_values is a number")
-
-
-def _widths(given: Any, rank: int) -> Widths:
+def _widths(pad_width: Any, rank: int) -> Widths:
     try:
-        pairs = np.broadcast_to(np.asarray(_plain(given)), (rank, 2))
+        pairs = np.broadcast_to(np.asarray(_plain(pad_width)), (rank, 2))
     except (ValueError, TypeError):
-        raise ArgumentError(f"pad: pad_width is a number, a pair, or a pair per dim ({rank}), got {given!r}.") from None
+        raise ArgumentError(
+            f"pad: pad_width is a number, a pair, or a pair per dim ({rank}), got {pad_width!r}."
+        ) from None
     if (pairs.dtype.kind not in "iu" and pairs.size) or (pairs.astype(object) < 0).any():
-        raise ArgumentError(f"pad: widths are integers of 0 or more, got {given!r}.")
+        raise ArgumentError(f"pad: widths are integers of 0 or more, got {pad_width!r}.")
     return tuple((int(a), int(b)) for a, b in pairs)
 
 
 def _plain(widths: Any) -> Any:
     # Whatever counts as an int as one, also inside of lists.
-    if isinstance(widths, list | tuple):
+    if is_list(widths):
         return [_plain(width) for width in widths]
     number = as_int(widths)
     return widths if number is None else number
@@ -306,11 +315,3 @@ def _plain(widths: Any) -> Any:
 
 def _part(x: Tensor, dim: int, start: int, stop: int) -> Tensor:
     return window(x, index=whole_but(x.shape, dim, between(start, stop)))
-
-
-def _needs(x: Tensor, dim: int, most: int, low: int, high: int, mode: str) -> None:
-    if max(low, high) > most:
-        raise BindingError(
-            f"pad: mode {mode!r} adds at most {most} elements on each side of a dim of {x.shape[dim]}, got {low} and "
-            f"{high}."
-        )

@@ -49,15 +49,15 @@ def _parse(subscripts: str, ranks: Sequence[int]) -> tuple[list[str], str]:
     if widest > len(spare) or widest < 0:
         raise ArgumentError(f"einsum({subscripts!r}) does not fit operands with {list(ranks)} dims.")
     dots = "".join(spare[:widest])
-    full = []
+    full: list[str] = []
     for term, rank in zip(terms, ranks, strict=True):
         missing = rank - len(term.replace("...", ""))
-        made = term.replace("...", dots[widest - missing :] if missing > 0 else "")
-        if len(made) != rank or (not made.isalpha() and made):
+        letters = term.replace("...", dots[widest - missing :] if missing > 0 else "")
+        if len(letters) != rank or (not letters.isalpha() and letters):
             raise ArgumentError(f"einsum({subscripts!r}): {term!r} does not fit an operand with {rank} dims.")
-        if len(set(made)) != len(made):
+        if len(set(letters)) != len(letters):
             raise ArgumentError(f"einsum({subscripts!r}): a letter is repeated in {term!r}; take the diagonal first.")
-        full.append(made)
+        full.append(letters)
     if arrow:
         out = right.replace("...", dots)
     else:
@@ -100,8 +100,8 @@ def matmul(x1: Any, x2: Any, /) -> Tensor:
     out = (
         "".join(c for c in batch if c in left + right) + ("x" if "x" in first else "") + ("z" if "z" in second else "")
     )
-    made = contract(a, b, terms=(first, second), out=out)
-    return expand(made, at=tuple(batch.index(c) for c in ones)) if ones else made
+    product = contract(a, b, terms=(first, second), out=out)
+    return expand(product, at=tuple(batch.index(c) for c in ones)) if ones else product
 
 
 def _drop(x: Tensor, letters: str) -> tuple[Tensor, str]:
@@ -136,11 +136,11 @@ def _pairs(a: Tensor, b: Tensor, axes: Any) -> tuple[list[int], list[int]]:
             raise RangeError(f"tensordot over {count} dims does not fit shapes {a.shape} and {b.shape}.")
         return list(range(a.ndim - count, a.ndim)), list(range(count))
     wanted = "tensordot: axes is an int, or a pair of the dims of x1 and those of x2"
-    given = as_tuple(axes, wanted)
-    if len(given) != 2:
+    pair = as_tuple(axes, wanted)
+    if len(pair) != 2:
         raise ArgumentError(f"{wanted}, got {axes!r}.")
     first, second = (
-        [dim_of(x, k, "tensordot") for k in check_ints(dims, wanted)] for x, dims in zip((a, b), given, strict=True)
+        [dim_of(x, k, "tensordot") for k in check_ints(dims, wanted)] for x, dims in zip((a, b), pair, strict=True)
     )
     if len(set(first)) != len(first) or len(set(second)) != len(second):
         raise BindingError(f"tensordot: a dim is named twice in axes={axes!r}.")

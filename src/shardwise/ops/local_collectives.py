@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 from math import prod
 from typing import Any, cast
 
 import numpy as np
 
 from shardwise.errors import ArgumentError, BindingError, LayoutError, as_int
-from shardwise.layout.axis import Axis, check_disjoint
+from shardwise.layout.axis import Axis
 from shardwise.layout.cut import Cut
 from shardwise.layout.layout import Layout, Shape
 from shardwise.layout.mesh import DeviceMesh
 from shardwise.layout.placement import ReduceOp
-from shardwise.ops.local_view import Names, as_local, each_name, position_along
+from shardwise.ops.local_view import Names, as_local, named_axes, position_along
 from shardwise.ops.permutation import sources_of
 from shardwise.prim.arithmetic.elementwise import add, narrow, widen
 from shardwise.prim.interpreters.local import (
@@ -35,10 +36,7 @@ from shardwise.prim.views.reshaping import reshape
 
 def axes_of(x: Tensor, names: Names | None, function: str) -> tuple[Axis, ...]:
     """Return the mesh axes of these names; all of them, if none is named."""
-    given = x.mesh.axis_names if names is None else each_name(names)
-    found = tuple(x.mesh.axis(name, function) for name in given)
-    check_disjoint(found, f"the axes of {function}")
-    return found
+    return named_axes(x.mesh, x.mesh.axis_names if names is None else names, function)
 
 
 def whole_axes(x: Tensor, names: Names | None, function: str) -> tuple[Axis, ...]:
@@ -65,6 +63,11 @@ def local_dim(x: Tensor, dim: int, function: str) -> int:
     if not -x.ndim <= number < x.ndim:
         raise LayoutError(f"{function}: dim {number} is out of range for a local array with {x.ndim} dims.")
     return number % x.ndim
+
+
+def same(array: Any) -> Any:
+    """Return an array as it is: the kernel of what a layout alone does."""
+    return array
 
 
 def pending_stack(x: LocalTensor, axes: tuple[Axis, ...], op: ReduceOp) -> Tensor:
@@ -110,27 +113,28 @@ def all_gather(x: Any, names: Names | None, dim: int, tiled: bool = True) -> Ten
 
 
 def _gather_all(x: LocalTensor, *, axes: tuple[Axis, ...], dim: int, tiled: bool) -> LocalTensor:
-    count, mesh = prod(a.size for a in axes), x.mesh
+    count, mesh, shape = prod(a.size for a in axes), x.mesh, x.shape
     whole = _without_lead(x.stack, mesh, axes, None)
-    lead = tuple(a.size if a in axes else 1 for a in map(mesh.axis, mesh.axis_names))
-    order = [mesh.axis_names.index(a.name) for a in axes]
-    rest = [i for i in range(mesh.ndim) if i not in order]
-    shape = x.shape
-    middle = (*shape[:dim], count * shape[dim], *shape[dim + 1 :]) if tiled else (*shape[:dim], count, *shape[dim:])
+    out = (*shape[:dim], count * shape[dim], *shape[dim + 1 :]) if tiled else (*shape[:dim], count, *shape[dim:])
+    return x.beside(map_stack(whole, mesh, out, *gathering(mesh, axes, shape, dim, out)))
+
+
+def gathering(
+    mesh: DeviceMesh, axes: Sequence[Axis], shape: Shape, dim: int, out: Shape
+) -> tuple[Callable[[Any], Any], Callable[[Any], Any]]:
+    """Return the kernel, and its transpose, that brings the dims of some axes of a stack together in front of a dim."""
+    group, local = [mesh.axis_names.index(a.name) for a in axes], range(mesh.ndim, mesh.ndim + len(shape))
+    rest = [i for i in range(mesh.ndim) if i not in group]
+    order = (*rest, *local[:dim], *group, *local[dim:])
 
     def kernel(a: Any) -> Any:
-        # Bring the gathered dims together, in the order of the names, in front of `dim`.
-        local = [mesh.ndim + k for k in range(len(shape))]
-        moved = permute_array(a, (*rest, *local[:dim], *order, *local[dim:]))
-        return reshape_array(moved, (*[1] * mesh.ndim, *middle))
+        return reshape_array(permute_array(a, order), (*[1] * mesh.ndim, *out))
 
     def transpose(a: Any) -> Any:
-        split = reshape_array(a, (*[1] * len(rest), *shape[:dim], *[lead[i] for i in order], *shape[dim:]))
-        local = [mesh.ndim + k for k in range(len(shape))]
-        forward = (*rest, *local[:dim], *order, *local[dim:])
-        return permute_array(split, tuple(int(i) for i in np.argsort(forward)))
+        split = reshape_array(a, (*[1] * len(rest), *shape[:dim], *[a.size for a in axes], *shape[dim:]))
+        return permute_array(split, tuple(int(i) for i in np.argsort(order)))
 
-    return x.beside(map_stack(whole, mesh, middle, kernel, transpose))
+    return kernel, transpose
 
 
 _all_gather = local_row("all_gather", _gather_all, linear=True)
@@ -154,7 +158,7 @@ def reduce_scatter(x: Any, names: Names | None, dim: int, op: ReduceOp | str) ->
 def _reduce_and_scatter(x: LocalTensor, *, axes: tuple[Axis, ...], dim: int, op: ReduceOp) -> LocalTensor:
     piece = _without_lead(pending_stack(x, axes, op), x.mesh, axes, dim)
     shape = (*x.shape[:dim], x.shape[dim] // prod(a.size for a in axes), *x.shape[dim + 1 :])
-    return x.beside(map_stack(piece, x.mesh, shape, lambda a: a, lambda a: a))
+    return x.beside(map_stack(piece, x.mesh, shape, same, same))
 
 
 _reduce_scatter = local_row("reduce_scatter", _reduce_and_scatter)
@@ -307,12 +311,12 @@ def _span(x: Tensor, dim: int, start: int, stop: int, at: int, size: int) -> Ten
     new = (*local[:dim], size, *local[dim + 1 :])
     source, target = (*lead, slice(start, stop)), (*lead, slice(at, at + stop - start))
 
-    def put(a: Any, shape: Shape, into: tuple[Any, ...], out_of: tuple[Any, ...]) -> Any:
+    def put(shape: Shape, into: tuple[slice, ...], out_of: tuple[slice, ...], a: Any) -> Any:
         out = zeros(a, (*[1] * rank, *shape))
         out[into] = a[out_of]
         return out
 
-    return map_stack(x, x.mesh, new, lambda a: put(a, new, target, source), lambda a: put(a, local, source, target))
+    return map_stack(x, x.mesh, new, partial(put, new, target, source), partial(put, local, source, target))
 
 
 def _batch_haloed(row: Primitive, lead: Any, mapped: Any, operands: Any, params: Any) -> Tensor:

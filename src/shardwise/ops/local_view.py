@@ -11,7 +11,7 @@ import optree
 
 from shardwise.engine.arrays import to_numpy
 from shardwise.engine.storage import storage_of
-from shardwise.errors import ArgumentError, BindingError, LayoutError, as_int, check_function
+from shardwise.errors import ArgumentError, BindingError, LayoutError, as_int, check_function, check_int, is_list
 from shardwise.layout.axis import Axis, check_disjoint
 from shardwise.layout.context import current_mesh
 from shardwise.layout.conversion import LayoutLike, as_layout
@@ -19,7 +19,7 @@ from shardwise.layout.layout import Layout, Shape
 from shardwise.layout.mesh import DeviceMesh
 from shardwise.layout.placement import Placement, ReduceOp
 from shardwise.layout.spec import DimSpec
-from shardwise.prim.dispatch.per_device import map_shards
+from shardwise.prim.dispatch.per_device import Place, map_shards
 from shardwise.prim.face import public
 from shardwise.prim.interpreters.local import (
     LocalTensor,
@@ -38,7 +38,7 @@ from shardwise.prim.tensor import Tensor, from_shards, place_data
 Names = str | Sequence[str]
 
 
-def each_name(names: Any) -> tuple[Any, ...]:
+def each_name(names: object) -> tuple[str | int | Axis, ...]:
     """Return one mesh axis, by name or number, or several of them, as a tuple.
 
     >>> each_name("x"), each_name(["x", "y"]), each_name(np.int64(1))
@@ -46,11 +46,17 @@ def each_name(names: Any) -> tuple[Any, ...]:
     """
     if isinstance(names, str | Axis | bool) or as_int(names) is not None or not isinstance(names, Iterable):
         names = (names,)
-    out = tuple(name if (number := as_int(name)) is None else number for name in names)
-    for name in out:
-        if isinstance(name, bool) or not isinstance(name, str | int | Axis):
-            raise ArgumentError(f"a mesh axis is given by its name or number, got {name!r}.")
-    return out
+    wanted = "a mesh axis is given by its name or number"
+    return tuple(
+        [name if isinstance(name, str | Axis) else check_int(name, wanted) for name in cast(Iterable[object], names)]
+    )
+
+
+def named_axes(mesh: DeviceMesh, names: object, function: str) -> tuple[Axis, ...]:
+    """Return the mesh axes of these names, which may not overlap; none for None."""
+    axes = tuple([mesh.axis(name, function) for name in (() if names is None else each_name(names))])
+    check_disjoint(axes, f"the axes of {function}")
+    return axes
 
 
 # -- in and out ------------------------------------------------------------------------------------------
@@ -72,9 +78,9 @@ def _unstack(x: Tensor, *, layout: Layout, shape: Shape) -> Tensor:
     # Devices along axes that the layout does not name must agree; one of them is taken. Only those in this process
     # are compared: between processes that would take communication which no plan shows.
     old, storage = x.storage, storage_of(layout, shape)
-    here = set(x.engine.addressable(x.mesh)) if x.engine.has_values else set()
-    for held in storage.holders if len(here) > 1 else ():
-        holders = [device for device in held if device in here]
+    here: set[int] = set(x.engine.addressable(x.mesh)) if x.engine.has_values else set()
+    for devices in storage.holders if len(here) > 1 else ():
+        holders = [device for device in devices if device in here]
         if len(holders) < 2:
             continue
         first = x.arrays[old.index(holders[0])]
@@ -85,7 +91,11 @@ def _unstack(x: Tensor, *, layout: Layout, shape: Shape) -> Tensor:
                     f"out_specs {layout} says that devices {holders[0]} and {device} hold the same data, but their "
                     "results differ.\n  name the axis in out_specs, or reduce over it first."
                 )
-    return map_shards(lambda place, a: reshape_array(a, place.shape), [x], layout, shape)
+
+    def kernel(place: Place, a: Any) -> Any:
+        return reshape_array(a, place.shape)
+
+    return map_shards(kernel, [x], layout, shape)
 
 
 def _unstack_vjp(ct: Tensor, out: Tensor, x: Tensor, *, layout: Layout, shape: Shape) -> tuple[Tensor, ...]:
@@ -140,32 +150,32 @@ def shard_map(
 
     def call(*args: Any) -> Any:
         leaves, tree = optree.tree_flatten(cast(Any, args))
-        specs = _match(in_specs, args, leaves, "in_specs")
+        specs = _match(in_specs, leaves, "in_specs")
         stacks = [_stack(_enter(leaf, spec, mesh), mesh) for leaf, spec in zip(leaves, specs, strict=True)]
         with inside_of(mesh) as level:
             values = [LocalTensor(stack, mesh, level) for stack in stacks]
             out = fn(*optree.tree_unflatten(tree, values))
             results, out_tree = optree.tree_flatten(out)
-            specs = _match(out_specs, out, results, "out_specs")
+            specs = _match(out_specs, results, "out_specs")
             done = [_left(value, spec, mesh, level) for value, spec in zip(results, specs, strict=True)]
         return optree.tree_unflatten(out_tree, done)
 
     return call
 
 
-def _match(specs: Any, tree: Any, leaves: list[Any], name: str) -> list[Any]:
-    if isinstance(specs, list | tuple) and not _is_spec(specs):
-        found = optree.tree_leaves(cast(Any, specs), is_leaf=_is_spec, none_is_leaf=True)
-        if len(found) == len(leaves):
-            return found
-        raise ArgumentError(f"shard_map: {name} has {len(found)} specs for {len(leaves)} tensors.")
-    return [specs] * len(leaves)
+def _match(specs: Any, leaves: list[Any], name: str) -> list[Any]:
+    if not is_list(specs) or _is_spec(specs):
+        return [specs] * len(leaves)
+    each = optree.tree_leaves(cast(Any, specs), is_leaf=_is_spec, none_is_leaf=True)
+    if len(each) != len(leaves):
+        raise ArgumentError(f"shard_map: {name} has {len(each)} specs for {len(leaves)} tensors.")
+    return each
 
 
 def _is_spec(value: Any) -> bool:
     if hasattr(value, "to_layout"):
         return True
-    return isinstance(value, list | tuple) and bool(value) and all(isinstance(v, Placement | DimSpec) for v in value)
+    return is_list(value) and bool(value) and all(isinstance(v, Placement | DimSpec) for v in value)
 
 
 def _enter(leaf: Any, spec: LayoutLike, mesh: DeviceMesh) -> Tensor:
@@ -233,9 +243,8 @@ def axis_index(axis: Names) -> LocalTensor:
     if current is None:
         raise LayoutError("axis_index is each device's position, so it has a meaning only inside shard_map.")
     mesh, level = current
-    found = [mesh.axis(name, "axis_index") for name in each_name(axis)]
-    check_disjoint(found, "the axes of axis_index")
-    shards = [np.full((1,) * mesh.ndim, position_along(mesh, found, d)) for d in range(mesh.num_devices)]
+    axes = named_axes(mesh, each_name(axis), "axis_index")
+    shards = [np.full((1,) * mesh.ndim, position_along(mesh, axes, d)) for d in range(mesh.num_devices)]
     return LocalTensor(from_shards(shards, mesh, stack_layout(mesh, 0), mesh.mesh_shape), mesh, level)
 
 

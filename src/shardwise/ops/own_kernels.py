@@ -76,15 +76,15 @@ def local_call(fn: Callable[..., Any], *values: Any, out: Any = None) -> Any:
 
     def take(k: int, shape: Shape, dtype: np.dtype) -> Tensor:
         def kernel(place: Place, *arrays: Any) -> Any:
-            found = call(place.device, arrays)
-            got = (tuple(found[k].shape), dtype_of(found[k])) if k < len(found) else None
-            if len(found) != len(types) or got != (shape, dtype):
-                what = f"{got[1]}{list(got[0])}" if got else f"{len(found)} arrays"
+            ours = call(place.device, arrays)
+            own = (tuple(ours[k].shape), dtype_of(ours[k])) if k < len(ours) else None
+            if len(ours) != len(types) or own != (shape, dtype):
+                what = f"{own[1]}{list(own[0])}" if own else f"{len(ours)} arrays"
                 raise BindingError(
                     f"local_call: {name} made {what} on device {place.device}, and {dtype}{list(shape)} was expected: "
                     "inside shard_map every device has the same shapes.\n  pad what it makes to one size."
                 )
-            return reshape_array(found[k], place.shape)
+            return reshape_array(ours[k], place.shape)
 
         rank = len(shape)
         return make_arrays(kernel, stacks, stack_layout(mesh, rank), (*mesh.mesh_shape, *shape), dtype, engine)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from functools import wraps
+from itertools import compress
 from typing import Any, cast
 
 import numpy as np
@@ -12,7 +13,7 @@ from array_api_compat import array_namespace
 from shardwise.engine.arrays import cast as cast_array
 from shardwise.engine.arrays import dtype_of, is_torch, readonly
 from shardwise.engine.job import RESULT
-from shardwise.errors import ArgumentError, BindingError, DerivativeError, check_function
+from shardwise.errors import ArgumentError, BindingError, DerivativeError, check_function, is_list
 from shardwise.layout.layout import Shape
 from shardwise.layout.placement import ReduceOp, check_dtype
 from shardwise.layout.tiling import Box
@@ -69,21 +70,18 @@ def custom_op(
         return check_dtype(dtypes[0] if dtype is None else dtype)
 
     def work(*operands: Tensor, leads: Leads = ()) -> Work:
-        inner = []
-        for i, x in enumerate(operands):
-            front = sum(lead.count for lead, mapped in leads if mapped[i])
-            inner.append(x.shape[front:])
-        found = written.bind(name, inner, known)
+        fronts = [sum(lead.count for lead, mapped in leads if mapped[i]) for i in range(len(operands))]
+        sizes_by_dim = written.bind(name, [x.shape[front:] for x, front in zip(operands, fronts, strict=True)], known)
         names = [(tuple(f"lead {n} {k}" for k in range(lead.count)), mapped) for n, (lead, mapped) in enumerate(leads)]
         for (dims, _), (lead, _) in zip(names, leads, strict=True):
-            found |= dict(zip(dims, lead.sizes, strict=True))
+            sizes_by_dim.update(zip(dims, lead.sizes, strict=True))
         out_dtype = kind([x.dtype for x in operands])
 
         def kernel(box: Box, *arrays: Any) -> Any:
             shape = tuple(stop - start for start, stop in box)
             return _each_place(fn, name, arrays, leads, shape, out_dtype)
 
-        how = written.rule(names, found)
+        how = written.rule(names, sizes_by_dim)
         return Work(name, kernel, how, operands, located=(RESULT,), dtype=out_dtype)
 
     def back(ct: Tensor, out: Tensor, *operands: Tensor, leads: Leads = ()) -> tuple[Any, ...]:
@@ -92,8 +90,8 @@ def custom_op(
         (lead, mapped), rest = leads[0], leads[1:]
         with lead.open() as level:
             ready = [lead.wrap(x, level) if m else x for x, m in zip(operands, mapped, strict=True)]
-            found = back(lead.wrap(ct, level), lead.wrap(out, level), *ready, leads=rest)
-            parts: list[Any] = [cast(Any, part)() if callable(part) else part for part in found]
+            cotangents = back(lead.wrap(ct, level), lead.wrap(out, level), *ready, leads=rest)
+            parts: list[Any] = [cast(Any, part)() if callable(part) else part for part in cotangents]
             values = [None if part is None else lead.below(part, level) for part in parts]
         dims = tuple(range(lead.count))
         pairs = zip(values, mapped, strict=True)
@@ -135,16 +133,14 @@ def _each_place(
     front = sum(counts)
     if not front:
         return _call_kernel(fn, name, arrays, shape, dtype)
-    local, out = shape[:front], []
-    for place in np.ndindex(local):
-        some = []
+    out: list[Any] = []
+    for place in np.ndindex(shape[:front]):
+        some: list[Any] = []
         for i, array in enumerate(arrays):
-            at, start = [], 0
-            for (_, mapped), count in zip(leads, counts, strict=True):
-                at += place[start : start + count] if mapped[i] else ()
-                start += count
-            some.append(array[tuple(at)] if at else array)
-        some = [a if hasattr(a, "shape") else np.asarray(a) for a in some]  # NumPy makes scalars of some elements
+            flags = [mapped[i] for (_, mapped), count in zip(leads, counts, strict=True) for _ in range(count)]
+            at = tuple(compress(place, flags))
+            element = array[at] if at else array
+            some.append(element if hasattr(element, "shape") else np.asarray(element))  # NumPy makes scalars of some
         out.append(_call_kernel(fn, name, some, shape[front:], dtype))
     if not out:
         return cast_array(zeros(arrays[0], shape), dtype)
@@ -153,8 +149,8 @@ def _each_place(
 
 def _call_kernel(fn: Callable[..., Any], name: str, arrays: Sequence[Any], shape: Shape, dtype: np.dtype) -> Any:
     # Tensors do not change: NumPy arrays are given so that they cannot be written to.
-    found = fn(*[array if is_torch(array) else readonly(array) for array in arrays])
-    array = found if is_torch(found) else np.asarray(found)
+    result = fn(*[array if is_torch(array) else readonly(array) for array in arrays])
+    array = result if is_torch(result) else np.asarray(result)
     if tuple(array.shape) != shape or dtype_of(array) != dtype:
         raise BindingError(
             f"{name} made {dtype_of(array)}{list(array.shape)} of {', '.join(str(list(a.shape)) for a in arrays)}, and "
@@ -163,8 +159,8 @@ def _call_kernel(fn: Callable[..., Any], name: str, arrays: Sequence[Any], shape
     return array
 
 
-def _cotangents(name: str, found: Any, operands: Sequence[Tensor]) -> tuple[Any, ...]:
-    parts = found if isinstance(found, tuple | list) else (found,)
+def _cotangents(name: str, result: Any, operands: Sequence[Tensor]) -> tuple[Any, ...]:
+    parts = result if is_list(result) else (result,)
     if len(parts) != len(operands):
         raise DerivativeError(f"{name}: vjp returns {len(operands)} cotangents, one per operand, got {len(parts)}.")
     for number, (part, x) in enumerate(zip(parts, operands, strict=True)):

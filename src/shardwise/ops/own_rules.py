@@ -40,23 +40,23 @@ class WrittenRule:
 
     def bind(self, name: str, shapes: Sequence[Shape], sizes: Sizes) -> dict[str, int]:
         """Return the size of every dim by its name, checked against the operands."""
-        found: dict[str, int] = {}
+        known: dict[str, int] = {}
         for number, (names, shape) in enumerate(zip(self.operands, shapes, strict=True)):
             if len(names) != len(shape):
                 raise BindingError(
                     f"{name}: operand {number} of {self.text!r} has {len(names)} dims, got shape {tuple(shape)}."
                 )
             for dim, size in zip(names, shape, strict=True):
-                if found.setdefault(dim, size) != size:
+                if known.setdefault(dim, size) != size:
                     raise BindingError(
-                        f"{name}: {dim!r} of {self.text!r} has size {found[dim]} in one operand and {size} in another."
+                        f"{name}: {dim!r} of {self.text!r} has size {known[dim]} in one operand and {size} in another."
                     )
-        known = dict(found)
+        operands = dict(known)
         for dim in self.out:
-            if dim not in found:
+            if dim not in known:
                 size = sizes[dim]
-                found[dim] = check_int(size(**known) if callable(size) else size, f"{name}: the size of {dim!r}")
-        return found
+                known[dim] = check_int(size(**operands) if callable(size) else size, f"{name}: the size of {dim!r}")
+        return known
 
     def rule(self, leads: Sequence[tuple[Names, Sequence[bool]]], sizes: Mapping[str, int]) -> Rule:
         """Return the factor rule, with dims in front of some operands and of the result."""
@@ -104,11 +104,11 @@ def read_rule(text: str, sizes: Sizes | None = None) -> WrittenRule:
 
 
 def _names(term: str, spaced: bool, whole: set[str], text: str) -> Names:
-    found = re.findall(r"\[\w+\]|\w+" if spaced else r"\[\w+\]|\w", term)
-    if "".join(found) != term.replace(" ", ""):
+    dims = re.findall(r"\[\w+\]|\w+" if spaced else r"\[\w+\]|\w", term)
+    if "".join(dims) != term.replace(" ", ""):
         raise ArgumentError(f"rule {text!r}: a dim is a letter, a name or either in [brackets], got {term!r}.")
-    names = tuple(name.strip("[]") for name in found)
-    whole |= {name.strip("[]") for name in found if name.startswith("[")}
+    names = tuple(name.strip("[]") for name in dims)
+    whole |= {name.strip("[]") for name in dims if name.startswith("[")}
     if len(set(names)) != len(names):
         raise ArgumentError(f"rule {text!r}: a dim is named twice in {term!r}.")
     return names

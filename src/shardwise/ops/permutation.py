@@ -8,9 +8,9 @@ from typing import Any
 
 from shardwise.caches import cache
 from shardwise.errors import ArgumentError, LayoutError, as_int
-from shardwise.layout.axis import Axis, check_disjoint
+from shardwise.layout.axis import Axis
 from shardwise.layout.mesh import DeviceMesh
-from shardwise.ops.local_view import each_name, position_along
+from shardwise.ops.local_view import each_name, named_axes, position_along
 from shardwise.prim.movement.shards import Sources
 
 
@@ -24,11 +24,11 @@ def sources_of(mesh: DeviceMesh, permutation: Iterable[tuple[int, int]], axis: A
     """
     if not isinstance(permutation, Iterable) or isinstance(permutation, str | Mapping) or _is_number(permutation):
         raise ArgumentError(f"ppermute: a permutation is a list of (source, target) pairs, got {permutation!r}.")
-    given = [tuple(pair) if isinstance(pair, Iterable) else pair for pair in permutation]
+    pairs = [tuple(pair) if isinstance(pair, Iterable) else pair for pair in permutation]
     names = None if axis is None else each_name(axis)
-    if all(isinstance(pair, tuple) and all(type(end) is int for end in pair) for pair in given):
-        return _sources_of(mesh, tuple(given), names)
-    return _sources_of.__wrapped__(mesh, given, names)  # the check says what is wrong, or makes ints of it
+    if all(isinstance(pair, tuple) and all(type(end) is int for end in pair) for pair in pairs):
+        return _sources_of(mesh, tuple(pairs), names)
+    return _sources_of.__wrapped__(mesh, pairs, names)  # the check says what is wrong, or makes ints of it
 
 
 def _is_number(value: Any) -> bool:
@@ -37,10 +37,9 @@ def _is_number(value: Any) -> bool:
 
 @cache()
 def _sources_of(
-    mesh: DeviceMesh, permutation: Iterable[tuple[int, ...]], names: tuple[str | int, ...] | None
+    mesh: DeviceMesh, permutation: Iterable[tuple[int, ...]], names: tuple[str | int | Axis, ...] | None
 ) -> Sources:
-    axes = [] if names is None else [mesh.axis(name, "ppermute") for name in names]
-    check_disjoint(axes, "the axes of ppermute")
+    axes = named_axes(mesh, names, "ppermute")
     count = mesh.num_devices if names is None else prod(axis.size for axis in axes)
     along = "" if names is None else repr(names[0]) if len(names) == 1 else repr(names)
     pairs = _check(permutation, count, "device" if names is None else f"position along {along}")

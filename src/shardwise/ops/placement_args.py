@@ -1,4 +1,4 @@
-"""Sites: where a new tensor lies, and its shape and dtype."""
+"""Arguments of placement: where a new tensor lies, and its shape and dtype."""
 
 from __future__ import annotations
 
@@ -30,10 +30,10 @@ def layout_for(rank: int, mesh: DeviceMesh | None, layout: LayoutLike | None, de
         return Layout.replicated(DeviceMesh.single(device), rank)
     if layout is None:
         return Layout.replicated(_mesh(mesh), rank)
-    found = as_layout(layout, rank, mesh)
-    if mesh is not None and found.mesh is not current_mesh(mesh):
-        raise LayoutError(f"the layout belongs to the mesh ({found.mesh}), but mesh is ({mesh}).")
-    return found
+    own = as_layout(layout, rank, mesh)
+    if mesh is not None and own.mesh is not current_mesh(mesh):
+        raise LayoutError(f"the layout belongs to the mesh ({own.mesh}), but mesh is ({mesh}).")
+    return own
 
 
 def _mesh(mesh: DeviceMesh | None) -> DeviceMesh:
@@ -51,7 +51,7 @@ def sizes_of(shape: int | Sequence[int]) -> Shape:
 
 def number_dtype(dtype: Any, default: Any, name: str) -> np.dtype:
     """Return the dtype of a new tensor, which must be one of numbers or bools."""
-    found = np.dtype(default) if dtype is None else check_dtype(dtype)
-    if not reductions_of(found):  # which there are of all numbers
-        raise ArgumentError(f"{name}: a dtype of numbers or bools was expected, got {found}.")
-    return found
+    to = np.dtype(default) if dtype is None else check_dtype(dtype)
+    if not reductions_of(to):  # which there are of all numbers
+        raise ArgumentError(f"{name}: a dtype of numbers or bools was expected, got {to}.")
+    return to

@@ -13,11 +13,11 @@ from fractions import Fraction
 from functools import partial
 from math import isfinite, prod
 from numbers import Real
-from typing import Any
+from typing import Any, cast
 
-import ml_dtypes
 import numpy as np
 
+from shardwise.engine.arrays import finfo
 from shardwise.engine.current import current_engine
 from shardwise.errors import ArgumentError, BindingError, as_int
 from shardwise.layout.conversion import LayoutLike
@@ -117,7 +117,7 @@ def uniform(
     """
     to = _floating("uniform", dtype, complex_too=False)
     low, high = _number("uniform", "minval", minval), _number("uniform", "maxval", maxval)
-    digits = ml_dtypes.finfo(to).nmant + 1
+    digits = finfo(to).nmant + 1
     if (low, high) == (0.0, 1.0):
         return _draw(key, partial(draws.unit, digits=digits), shape, to, mesh, layout)
     limits = _limits(low, high, to)
@@ -132,9 +132,9 @@ def _limits(low: float, high: float, dtype: np.dtype) -> tuple[float, float]:
     with np.errstate(over="ignore"):
         first, last = np.asarray([low, high]).astype(dtype)
     if float(first) < low:
-        first = np.nextafter(first, ml_dtypes.finfo(dtype).max)
+        first = np.nextafter(first, finfo(dtype).max)
     if float(last) >= high:
-        last = np.nextafter(last, ml_dtypes.finfo(dtype).min)
+        last = np.nextafter(last, finfo(dtype).min)
     return float(first), float(last)
 
 
@@ -245,16 +245,16 @@ def _check_size(shape: Shape) -> None:
 
 
 def _floating(name: str, dtype: Any, complex_too: bool) -> np.dtype:
-    found = check_dtype(dtype)
-    if found.kind == "c" and complex_too and found.itemsize <= 16:
-        return found
+    to = check_dtype(dtype)
+    if to.kind == "c" and complex_too and to.itemsize <= 16:
+        return to
     try:
-        if ml_dtypes.finfo(found).nmant <= 52 and found.kind != "c":
-            return found
+        if finfo(to).nmant <= 52 and to.kind != "c":
+            return to
     except (ValueError, TypeError):
         pass
     wanted = "floats or complex numbers" if complex_too else "floats"
-    raise ArgumentError(f"{name}: a dtype of {wanted} such as 'float32' was expected, got {found}.")
+    raise ArgumentError(f"{name}: a dtype of {wanted} such as 'float32' was expected, got {to}.")
 
 
 def _number(function: str, name: str, value: Any) -> float:
@@ -267,7 +267,7 @@ def _chance(function: str, name: str, value: Any) -> int:
     # A probability as so many in 2**64.
     if isinstance(value, Tensor | np.ndarray):
         raise ArgumentError(
-            f"{function}: {name} is one number, got a tensor of shape {value.shape}.\n"
+            f"{function}: {name} is one number, got a tensor of shape {cast(Any, value).shape}.\n"
             "  for a probability per element, compare: uniform(key, p.shape) < p."
         )
     number = _number(function, name, value)

@@ -39,7 +39,7 @@ def dims_of(x: Tensor, axis: Axis, function: str) -> tuple[int, ...]:
     """Return the dims that `axis` names, checked; all of them for None."""
     if axis is None:
         return tuple(range(x.ndim))
-    out = []
+    out: list[int] = []
     for k in check_ints(axis, f"{function}: axis is an int or a tuple of ints"):
         if not -x.ndim <= k < x.ndim:
             raise RangeError(f"{function}: axis {k} is out of range for a tensor with {x.ndim} dims.")
@@ -312,15 +312,15 @@ def _best(x: Any, axis: int | None, keepdims: bool, op: ReduceOp, function: str)
     may_bring(function, [x], [layout])
     x = relayout(x, layout=layout)
     best = spread(whole(function, x, dims, reduce(x, dims=dims, op=op)), x, dims)
-    found = rows.equal(x, best)
+    is_best = rows.equal(x, best)
     if x.dtype.kind in "fV":  # NaN counts as the best, and differs from itself
-        found = rows.logical_or(found, rows.not_equal(x, x))
+        is_best = rows.logical_or(is_best, rows.not_equal(x, x))
     if axis is None:
         places = iota(x.layout, x.shape, x.engine)
     else:
         line = iota(Layout(x.mesh, [x.layout.dims[dims[0]]]), (x.shape[dims[0]],), x.engine)
         places = expand(line, at=tuple(range(1, x.ndim - dims[0])))
-    out = reduce(rows.where(found, places, x.size), dims=dims, op=ReduceOp.MIN)
+    out = reduce(rows.where(is_best, places, x.size), dims=dims, op=ReduceOp.MIN)
     return expand(out, at=dims) if check_flag(keepdims, f"{function}: keepdims is a bool") else out
 
 

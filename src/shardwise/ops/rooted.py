@@ -5,17 +5,15 @@ from __future__ import annotations
 from math import prod
 from typing import Any, NamedTuple
 
-import numpy as np
-
 from shardwise.errors import ArgumentError, BindingError, LayoutError, as_int
 from shardwise.layout.axis import Axis
 from shardwise.layout.layout import Layout, Shape
 from shardwise.layout.mesh import DeviceMesh
 from shardwise.layout.placement import ReduceOp
-from shardwise.ops.local_collectives import axes_of, local_dim, pending_stack, ppermute, whole_axes
+from shardwise.ops.local_collectives import axes_of, gathering, local_dim, pending_stack, ppermute, same, whole_axes
 from shardwise.ops.local_view import Names, as_local
 from shardwise.prim.face import public
-from shardwise.prim.interpreters.local import LocalTensor, local_row, map_stack, permute_array, reshape_array
+from shardwise.prim.interpreters.local import LocalTensor, local_row, map_stack
 from shardwise.prim.movement.shards import embed, local_map, restrict, unfold
 from shardwise.prim.relayout import relayout
 from shardwise.prim.tensor import Tensor
@@ -50,12 +48,12 @@ def _root(x: Tensor, name: Names, root: int, function: str) -> _Root:
         raise ArgumentError(f"{function}: root is a position as an int, got {root!r}.")
     if not 0 <= left < count:
         raise LayoutError(f"{function}: root {left} is no position along {name!r}, which has {count}.")
-    found = []
+    positions: list[int] = []
     for axis in reversed(axes):
         left, at = divmod(left, axis.size)
-        found.insert(0, (axis, at))
-    several = [(axis, at) for axis, at in found if axis.size > 1]
-    return _Root(tuple(axis for axis, _ in several), tuple(at for _, at in several))
+        positions.insert(0, at)
+    several = [(axis, at) for axis, at in zip(axes, positions, strict=True) if axis.size > 1]
+    return _Root(tuple([axis for axis, _ in several]), tuple([at for _, at in several]))
 
 
 def _restrict(x: Tensor, root: _Root) -> Tensor:
@@ -84,13 +82,14 @@ def broadcast(x: Any, axis: Names, root: int = 0) -> Tensor:
 
     Here and below several axes are taken as one, major to minor.
 
+    >>> import numpy as np
     >>> from shardwise import DeviceMesh, P, shard_map
     >>> shard_map(lambda a: broadcast(a, "x", 2), DeviceMesh((4,), ("x",)), P("x"), P("x"))(np.arange(4.0)).numpy()
     array([2., 2., 2., 2.])
     """
     x = as_local(x, "broadcast")
-    found = _root(x, axis, root, "broadcast")
-    return _broadcast(x, root=found) if found.axes else x
+    where = _root(x, axis, root, "broadcast")
+    return _broadcast(x, root=where) if where.axes else x
 
 
 def _spread_root(x: LocalTensor, *, root: _Root) -> LocalTensor:
@@ -106,14 +105,15 @@ _broadcast = local_row("broadcast", _spread_root, linear=True)
 def reduce(x: Any, axis: Names, root: int = 0, reduce_op: ReduceOp | str = "sum") -> Tensor:
     """Reduce over a group along `axis` onto its member `root`; the others get zeros.
 
+    >>> import numpy as np
     >>> from shardwise import DeviceMesh, P, shard_map
     >>> shard_map(lambda a: reduce(a, "x", 2), DeviceMesh((4,), ("x",)), P("x"), P("x"))(np.arange(4.0)).numpy()
     array([0., 0., 6., 0.])
     """
     x = as_local(x, "reduce")
-    found, op = _root(x, axis, root, "reduce"), ReduceOp.of(reduce_op)
+    where, op = _root(x, axis, root, "reduce"), ReduceOp.of(reduce_op)
     op.check_dtype(x.dtype)
-    return _reduce(x, root=found, op=op) if found.axes else x
+    return _reduce(x, root=where, op=op) if where.axes else x
 
 
 def _reduce_to_root(x: LocalTensor, *, root: _Root, op: ReduceOp) -> LocalTensor:
@@ -130,35 +130,25 @@ _reduce = local_row("reduce", _reduce_to_root)
 def gather(x: Any, axis: Names, root: int = 0, dim: int = 0) -> Tensor:
     """Concatenate what a group along `axis` holds along dim `dim`, on its member `root`; the others get zeros.
 
+    >>> import numpy as np
     >>> from shardwise import DeviceMesh, P, shard_map
     >>> shard_map(lambda a: gather(a, "x", 1), DeviceMesh((2,), ("x",)), P("x"), P("x"))(np.arange(1.0, 3.0)).numpy()
     array([0., 0., 1., 2.])
     """
     x = as_local(x, "gather")
-    found, dim = _root(x, axis, root, "gather"), local_dim(x, dim, "gather")
-    return _gather(x, root=found, dim=dim) if found.axes else x
+    where, dim = _root(x, axis, root, "gather"), local_dim(x, dim, "gather")
+    return _gather(x, root=where, dim=dim) if where.axes else x
 
 
 def _gather_to_root(x: LocalTensor, *, root: _Root, dim: int) -> LocalTensor:
-    mesh, shape, found = x.mesh, x.shape, root
-    group = [mesh.axis_names.index(a.name) for a in found.axes]
-    lead = found.lead(mesh)
-    layout = Layout(found.part(mesh), [*lead, *[None] * x.ndim])
+    mesh, shape, lead = x.mesh, x.shape, root.lead(x.mesh)
+    layout = Layout(root.part(mesh), [*lead, *[None] * x.ndim])
     there = relayout(x.stack, layout=layout)
-    wide = (*shape[:dim], found.members * shape[dim], *shape[dim + 1 :])
+    wide = (*shape[:dim], root.members * shape[dim], *shape[dim + 1 :])
     sizes = tuple(1 if n is None else s for n, s in zip(lead, mesh.mesh_shape, strict=True))
-    rest, local = [i for i in range(mesh.ndim) if i not in group], range(mesh.ndim, mesh.ndim + len(shape))
-    order = (*rest, *local[:dim], *group, *local[dim:])
-
-    def kernel(a: Any) -> Any:
-        return reshape_array(permute_array(a, order), (*[1] * mesh.ndim, *wide))
-
-    def transpose(a: Any) -> Any:
-        split = reshape_array(a, (*[1] * len(rest), *shape[:dim], *[a.size for a in found.axes], *shape[dim:]))
-        return permute_array(split, tuple(int(i) for i in np.argsort(order)))
-
+    kernel, transpose = gathering(mesh, root.axes, shape, dim, wide)
     joined = local_map(there, kernel=kernel, transpose=transpose, layout=layout, shape=(*sizes, *wide))
-    return x.beside(_embed_root(joined, mesh, found, wide))
+    return x.beside(_embed_root(joined, mesh, root, wide))
 
 
 _gather = local_row("gather", _gather_to_root, linear=True)
@@ -168,23 +158,23 @@ _gather = local_row("gather", _gather_to_root, linear=True)
 def scatter(x: Any, axis: Names, root: int = 0, dim: int = 0) -> Tensor:
     """Give every member of a group along `axis` its piece of dim `dim` of what member `root` holds.
 
+    >>> import numpy as np
     >>> from shardwise import DeviceMesh, P, shard_map
     >>> shard_map(lambda a: scatter(a, "x", 1), DeviceMesh((2,), ("x",)), P("x"), P("x"))(np.arange(4.0)).numpy()
     array([2., 3.])
     """
     x = as_local(x, "scatter")
-    found = _root(x, axis, root, "scatter")
-    dim = local_dim(x, dim, "scatter")
-    if x.shape[dim] % found.members:
-        raise BindingError(f"scatter needs equal pieces: {x.shape[dim]} is not a multiple of {found.members}.")
-    return _scatter(x, root=found, dim=dim) if found.axes else x
+    where, dim = _root(x, axis, root, "scatter"), local_dim(x, dim, "scatter")
+    if x.shape[dim] % where.members:
+        raise BindingError(f"scatter needs equal pieces: {x.shape[dim]} is not a multiple of {where.members}.")
+    return _scatter(x, root=where, dim=dim) if where.axes else x
 
 
 def _scatter_from_root(x: LocalTensor, *, root: _Root, dim: int) -> LocalTensor:
     rest = [root.axes if k == dim else None for k in range(x.ndim)]
     pieces = relayout(_restrict(x.stack, root), layout=Layout(x.mesh, [*root.lead(x.mesh), *rest]))
     shape = (*x.shape[:dim], x.shape[dim] // root.members, *x.shape[dim + 1 :])
-    return x.beside(map_stack(pieces, x.mesh, shape, lambda a: a, lambda a: a))
+    return x.beside(map_stack(pieces, x.mesh, shape, same, same))
 
 
 _scatter = local_row("scatter", _scatter_from_root, linear=True)
@@ -194,6 +184,7 @@ _scatter = local_row("scatter", _scatter_from_root, linear=True)
 def send_recv(x: Any, axis: Names, source: int, destination: int) -> Tensor:
     """Send what position `source` along `axis` holds to position `destination`; the others get zeros.
 
+    >>> import numpy as np
     >>> from shardwise import DeviceMesh, P, shard_map
     >>> shard_map(lambda a: send_recv(a, "x", 0, 2), DeviceMesh((3,), ("x",)), P("x"), P("x"))(
     ...     np.arange(1.0, 4.0)

@@ -61,12 +61,12 @@ def permute_dims(x: Any, /, axes: Sequence[int]) -> Tensor:
     >>> permute_dims([[1.0, 2.0]], (1, 0)).shape
     (2, 1)
     """
-    x, given = asarray(x), check_ints(axes, "permute_dims: axes is a tuple of ints")
-    if odd := [k for k in given if not -x.ndim <= k < x.ndim]:
+    x, dims = asarray(x), check_ints(axes, "permute_dims: axes is a tuple of ints")
+    if odd := [k for k in dims if not -x.ndim <= k < x.ndim]:
         raise RangeError(f"permute_dims: axis {odd[0]} is out of range for a tensor with {x.ndim} dims.")
-    order = tuple(k % x.ndim for k in given)
+    order = tuple(k % x.ndim for k in dims)
     if sorted(order) != list(range(x.ndim)):
-        raise BindingError(f"permute_dims: {given} is no order of {x.ndim} dims.")
+        raise BindingError(f"permute_dims: {dims} is no order of {x.ndim} dims.")
     return rows.permute(x, order=order)
 
 
@@ -114,16 +114,15 @@ def moveaxis(x: Any, source: int | Sequence[int], destination: int | Sequence[in
     (2, 1, 1)
     """
     x = asarray(x)
-    given = [
-        check_ints(k, "moveaxis: a source and a destination are ints or tuples of ints") for k in (source, destination)
-    ]
-    if len(given[0]) != len(given[1]):
-        raise BindingError(f"moveaxis: {len(given[0])} dims cannot go to {len(given[1])} positions.")
-    for dims in given:
+    wanted = "moveaxis: a source and a destination are ints or tuples of ints"
+    sources, targets = check_ints(source, wanted), check_ints(destination, wanted)
+    if len(sources) != len(targets):
+        raise BindingError(f"moveaxis: {len(sources)} dims cannot go to {len(targets)} positions.")
+    for dims in (sources, targets):
         dims_of(x, dims, "moveaxis")  # each of them once
-    pairs = [[dim_of(x, k, "moveaxis") for k in dims] for dims in given]
-    order = [k for k in range(x.ndim) if k not in pairs[0]]
-    for target, dim in sorted(zip(pairs[1], pairs[0], strict=True)):
+    sources, targets = ([dim_of(x, k, "moveaxis") for k in dims] for dims in (sources, targets))
+    order = [k for k in range(x.ndim) if k not in sources]
+    for target, dim in sorted(zip(targets, sources, strict=True)):
         order.insert(target, dim)
     return permute_dims(x, order)
 

@@ -75,8 +75,8 @@ class Update:
         if not key.arrays:
             return _write(x, key, _fit(x, values, key.shape))
         flat = Flat(basic(x, key), key)
-        made = write_at(flat.x, _order_values(flat, key, x, values), flat.index, dim=flat.dim, merged=flat.merged)
-        return _write(x, key, flat.undo(made))
+        new = write_at(flat.x, _order_values(flat, key, x, values), flat.index, dim=flat.dim, merged=flat.merged)
+        return _write(x, key, flat.undo(new))
 
     def add(self, values: Any) -> Tensor:
         """Return the tensor with values added to these elements; where an index is repeated, all of them are."""
@@ -86,8 +86,8 @@ class Update:
         else:
             flat = Flat(basic(x, key), key)
             cuts = flat.x.layout.without_halo().dims[flat.dim : flat.dim + flat.merged]
-            given = _order_values(flat, key, x, values)
-            sums = scatter(given, flat.index, dim=flat.dim, along=False, sizes=flat.sizes, cuts=cuts)
+            terms = _order_values(flat, key, x, values)
+            sums = scatter(terms, flat.index, dim=flat.dim, along=False, sizes=flat.sizes, cuts=cuts)
             new = _in_window(flat.undo(sums), key, x)
         layout = x.layout.resolved().without_halo()
         if new.shape != x.shape:
@@ -105,16 +105,16 @@ class Update:
 
 def _fit(x: Tensor, values: Any, shape: tuple[int, ...]) -> Tensor:
     # The values as a tensor of the dtype and shape of the elements that they are for.
-    (_, found) = together(x, values)
-    if found.dtype != x.dtype:
-        found = rows.astype(found, dtype=x.dtype)
+    new = together(x, values)[1]
+    if new.dtype != x.dtype:
+        new = rows.astype(new, dtype=x.dtype)
     try:
-        fits = np.broadcast_shapes(found.shape, shape) == shape
+        fits = np.broadcast_shapes(new.shape, shape) == shape
     except ValueError:
         fits = False
     if not fits:
-        raise BindingError(f"values of shape {found.shape} do not fit the {shape} elements that the index names.")
-    return broadcast_to(found, shape) if found.shape != shape else found
+        raise BindingError(f"values of shape {new.shape} do not fit the {shape} elements that the index names.")
+    return broadcast_to(new, shape) if new.shape != shape else new
 
 
 def _order_values(flat: Flat, key: Key, x: Tensor, values: Any) -> Tensor:
@@ -124,8 +124,8 @@ def _order_values(flat: Flat, key: Key, x: Tensor, values: Any) -> Tensor:
     count = flat.index.ndim
     others = [k for k in range(len(flat.picked)) if not flat.dim <= k < flat.dim + count]
     order = (*range(flat.dim, flat.dim + count), *others)
-    found = _fit(x, values, tuple(flat.picked[k] for k in order))
-    return permute(found, order=tuple(sorted(range(found.ndim), key=order.__getitem__)))
+    new = _fit(x, values, tuple(flat.picked[k] for k in order))
+    return permute(new, order=tuple(sorted(range(new.ndim), key=order.__getitem__)))
 
 
 def _in_window(values: Tensor, key: Key, x: Tensor) -> Tensor:

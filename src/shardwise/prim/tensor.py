@@ -562,6 +562,15 @@ def _are_equal(x: np.ndarray, y: np.ndarray) -> bool:
         return bool(np.all((x == y) | ((x != x) & (y != y))))
 
 
+def constant(x: Tensor) -> Tensor:
+    """Return the value without what interpreters make of it, so that derivatives take it for a constant.
+
+    >>> constant(asarray([1.0]))
+    Tensor([1.], float64[1] on cpu:0)
+    """
+    return x._constant()
+
+
 def _arrays_by_device(shards: Sequence[Any] | Mapping[int, Any], mesh: DeviceMesh, engine: Engine) -> dict[int, Array]:
     # The arrays by device: of all devices, or at least of those in this process.
     wanted = "from_shards takes a list of arrays, one per device, or a mapping from devices to arrays"

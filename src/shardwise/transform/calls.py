@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, NamedTuple, cast
 
 import optree
@@ -28,6 +28,11 @@ class Call(NamedTuple):
         """The leaves, as the values below where they are watched."""
         return [leaf.value if w else leaf for leaf, w in zip(self.leaves, self.watched, strict=True)]
 
+    @property
+    def taped(self) -> list[bool]:
+        """Which of the leaves are watched for a reverse derivative."""
+        return [w and leaf.node is not None for leaf, w in zip(self.leaves, self.watched, strict=True)]
+
     def args(self, leaves: Sequence[Any]) -> Any:
         """The arguments that have these leaves."""
         return optree.tree_unflatten(self.tree, leaves)
@@ -39,6 +44,27 @@ def call_of(args: tuple[Any, ...]) -> Call:
     level = max((leaf.level for leaf in leaves if isinstance(leaf, Tensor)), default=0)
     watched = [bool(level) and isinstance(leaf, Traced) and leaf.level == level for leaf in leaves]
     return Call(leaves, tree, level, watched)
+
+
+def map_tensors(function: Callable[[Tensor], Tensor], tree: Any) -> Any:
+    """Return a tree with a function applied to all of its tensors."""
+
+    def each(leaf: Any) -> Any:
+        return function(leaf) if isinstance(leaf, Tensor) else leaf
+
+    return optree.tree_map(each, tree)
+
+
+def replace_at(places: Sequence[int], values: Sequence[Any], new: Iterable[Any]) -> list[Any]:
+    """Return values with new ones at some places.
+
+    >>> replace_at([0, 2], "abc", "xy")
+    ['x', 'b', 'y']
+    """
+    out = list(values)
+    for i, value in zip(places, new, strict=True):
+        out[i] = value
+    return out
 
 
 # From cotangents of the tensors of a result to one, or None, for each leaf of the arguments.
@@ -56,13 +82,13 @@ def write_call(name: str, call: Call, out: Any, backward: Backward) -> Any:
     # Nothing but what the way back needs is kept: of results only what zeros are made like.
     blanks = tuple([_Blank.of(end) if isinstance(end, Tensor) else None for end in ends])
     whole = Node(_whole, (), {"blanks": blanks, "backward": backward}, None, nodes)
-    made = [
+    results = [
         Traced(call.level, end, node=Node(_part, (), {"index": i, "count": len(ends)}, None, (whole,)))
         if isinstance(end, Tensor)
         else end
         for i, end in enumerate(ends)
     ]
-    return optree.tree_unflatten(out_tree, made)
+    return optree.tree_unflatten(out_tree, results)
 
 
 class _Blank(NamedTuple):

@@ -9,7 +9,7 @@ import optree
 
 from shardwise.engine.arrays import dtype_of, is_torch, torch_of
 from shardwise.engine.local_shards import sample
-from shardwise.errors import DerivativeError, as_tuple, check_function
+from shardwise.errors import ArgumentError, DerivativeError, as_int, as_tuple, check_function, check_ints
 from shardwise.layout.placement import ReduceOp, reductions_of
 from shardwise.prim.arithmetic.elementwise import add
 from shardwise.prim.bind import Node, Traced, new_level, pull_back
@@ -17,6 +17,7 @@ from shardwise.prim.face import public
 from shardwise.prim.movement.parts import zeros_like
 from shardwise.prim.relayout import relayout
 from shardwise.prim.tensor import Tensor, asarray, host_array, lowest, place_data
+from shardwise.transform.calls import map_tensors, replace_at
 
 Result = TypeVar("Result")
 Tree = TypeVar("Tree")
@@ -54,10 +55,9 @@ def differentiate(
     plain = [end.value if isinstance(end, Traced) and end.level == level else end for end in ends]
 
     def back(cotangents: Any) -> Any:
-        given = _match(cotangents, out_tree)
         known = [
             (end.node, _like(cotangent, end.value))
-            for end, cotangent in zip(ends, given, strict=True)
+            for end, cotangent in zip(ends, _match(cotangents, out_tree), strict=True)
             if isinstance(end, Traced) and end.level == level and end.node is not None
         ]
         totals = pull_back(known, starts, add, once)
@@ -98,7 +98,7 @@ def stop_gradient(x: Tree) -> Tree:
     >>> vjp(lambda x: x * stop_gradient(x), x)[1](asarray([1.0]))[0].item()
     3.0
     """
-    return cast(Any, optree.tree_map(lambda leaf: leaf._constant() if isinstance(leaf, Tensor) else leaf, cast(Any, x)))
+    return map_tensors(lambda tensor: tensor._constant(), x)
 
 
 def _argument(leaf: Any) -> Tensor:
@@ -111,37 +111,61 @@ def _argument(leaf: Any) -> Tensor:
     return value
 
 
-def _match(given: Any, tree: optree.PyTreeSpec) -> list[Any]:
+def _match(derivatives: Any, tree: optree.PyTreeSpec) -> list[Any]:
     # One tangent or cotangent per tensor; nested numbers in the place of one are its values.
     try:
-        return tree.flatten_up_to(given)
+        return tree.flatten_up_to(derivatives)
     except (TypeError, ValueError):
         raise DerivativeError(
             f"derivatives are given one for each of {tree.num_leaves} tensors, in the structure {tree}, got "
-            f"{optree.tree_structure(given)}."
+            f"{optree.tree_structure(derivatives)}."
         ) from None
 
 
-def _like(given: Any, value: Tensor) -> Tensor:
+def _like(data: Any, value: Tensor) -> Tensor:
     # A tangent or cotangent given by the user, checked against the value it belongs to.
-    found = given if isinstance(given, Tensor) else host_array(given)
-    shape, dtype = tuple(found.shape), found.dtype if isinstance(found, Tensor) else dtype_of(found)
+    array = data if isinstance(data, Tensor) else host_array(data)
+    shape, dtype = tuple(array.shape), array.dtype if isinstance(array, Tensor) else dtype_of(array)
     if shape != value.shape:
         raise DerivativeError(f"a value of shape {value.shape} has derivatives of that shape, got {shape}.")
-    if not isinstance(found, Tensor) and (dtype.kind != "c" or value.dtype.kind == "c"):
-        found, dtype = host_array(given, value.dtype), value.dtype
+    if not isinstance(array, Tensor) and (dtype.kind != "c" or value.dtype.kind == "c"):
+        array, dtype = host_array(data, value.dtype), value.dtype
     if dtype != value.dtype:
         raise DerivativeError(f"a value of dtype {value.dtype} has derivatives of that dtype, got {dtype}.")
     layout = value.layout.resolved()
-    if isinstance(found, Tensor):
-        return relayout(found, layout=layout)
+    if isinstance(array, Tensor):
+        return relayout(array, layout=layout)
     if not value.engine.has_values:
         return zeros_like(value, value.shape, layout)
-    if is_torch(sample(lowest(value).arrays)) and not is_torch(found):  # what it meets is in that library
-        found = torch_of(found)
-    return place_data(found, layout)
+    if is_torch(sample(lowest(value).arrays)) and not is_torch(array):  # what it meets is in that library
+        array = torch_of(array)
+    return place_data(array, layout)
 
 
-def _as_value(found: Tensor | None, value: Tensor) -> Tensor:
+def _as_value(derivative: Tensor | None, value: Tensor) -> Tensor:
     layout = value.layout.resolved()
-    return zeros_like(value, value.shape, layout) if found is None else relayout(found, layout=layout)
+    return zeros_like(value, value.shape, layout) if derivative is None else relayout(derivative, layout=layout)
+
+
+# -- by some of the arguments ----------------------------------------------------------------------------
+
+
+def check_argnums(argnums: int | Sequence[int]) -> tuple[int, ...]:
+    """Return which arguments derivatives are by, as a tuple."""
+    return check_ints(argnums, "argnums is an int or a tuple of ints")
+
+
+def fix_others(
+    fn: Callable[..., Any], args: tuple[Any, ...], argnums: tuple[int, ...]
+) -> tuple[Callable[..., Any], tuple[Any, ...]]:
+    """Return the function of some of its arguments alone, and those."""
+    for k in argnums:
+        if not -len(args) <= k < len(args):
+            raise ArgumentError(f"argnums={k} names an argument that {len(args)} arguments do not have.")
+    places = [k % len(args) for k in argnums]
+    return lambda *some: fn(*replace_at(places, args, some)), tuple([args[k] for k in places])
+
+
+def unpack(derivatives: Any, argnums: int | Sequence[int]) -> Any:
+    """Return derivatives by several arguments as they are, and of a tuple by one that one."""
+    return derivatives if as_int(argnums) is None else derivatives[0]

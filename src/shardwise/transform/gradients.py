@@ -9,13 +9,13 @@ from typing import Any, Concatenate, Literal, ParamSpec, TypeVar, overload
 import numpy as np
 import optree
 
-from shardwise.errors import ArgumentError, DerivativeError, as_int, check_function, check_ints
+from shardwise.errors import DerivativeError, check_function
 from shardwise.layout.layout import Layout
 from shardwise.prim.bind import below
 from shardwise.prim.face import public
 from shardwise.prim.relayout import relayout
 from shardwise.prim.tensor import Tensor, settle
-from shardwise.transform.derivatives import differentiate
+from shardwise.transform.derivatives import check_argnums, differentiate, fix_others, unpack
 
 Rest = ParamSpec("Rest")
 First = TypeVar("First", bound=Any)
@@ -55,13 +55,13 @@ def grad(fn: Callable[..., Any], argnums: int | Sequence[int] = 0, has_aux: bool
     Tensor([2., 4.], float64[2@x] on x=2)
     """
     check_function(fn, "grad")
-    chosen = _argnums(argnums)
+    chosen = check_argnums(argnums)
 
     @wraps(fn)
     def gradient(*args: Any) -> Any:
         _, aux, gradients = _differentiate(fn, args, chosen, has_aux)
-        found = gradients if as_int(argnums) is None else gradients[0]
-        return (found, aux) if has_aux else found
+        gradients = unpack(gradients, argnums)
+        return (gradients, aux) if has_aux else gradients
 
     return gradient
 
@@ -104,46 +104,37 @@ def value_and_grad(
     Tensor([2., 4.], float64[2@x] on x=2)
     """
     check_function(fn, "value_and_grad")
-    chosen = _argnums(argnums)
+    chosen = check_argnums(argnums)
 
     @wraps(fn)
     def both(*args: Any) -> tuple[Any, Any]:
-        value, aux, found = _differentiate(fn, args, chosen, has_aux)
+        value, aux, gradients = _differentiate(fn, args, chosen, has_aux)
         value = _resolve(value)
-        return ((value, aux) if has_aux else value), found if as_int(argnums) is None else found[0]
+        return (value, aux) if has_aux else value, unpack(gradients, argnums)
 
     return both
-
-
-def _argnums(argnums: int | Sequence[int]) -> tuple[int, ...]:
-    return check_ints(argnums, "argnums is an int or a tuple of ints")
 
 
 def _differentiate(
     fn: Callable[..., Any], args: tuple[Any, ...], argnums: tuple[int, ...], has_aux: bool
 ) -> tuple[Tensor, Any, tuple[Any, ...]]:
     # What a function returns, as it is left; what it hands on beside that; and the gradient by each of `argnums`.
-    for k in argnums:
-        if not -len(args) <= k < len(args):
-            raise ArgumentError(f"argnums={k} names an argument that {len(args)} arguments do not have.")
-    spots, aux = [k % len(args) for k in argnums], []
+    partly, primals = fix_others(fn, args, argnums)
+    aux: list[Any] = []
 
-    def partly(*some: Any) -> Any:
-        full = list(args)
-        for k, value in zip(spots, some, strict=True):
-            full[k] = value
-        out = fn(*full)
+    def run(*some: Any) -> Any:
+        out = partly(*some)
         if has_aux:
             out, extra = out
             aux.append(optree.tree_map(below, extra))
         return out
 
-    value, back = differentiate(partly, tuple([args[k] for k in spots]), once=True)
+    value, back = differentiate(run, primals, once=True)
     if not isinstance(value, Tensor) or value.shape != ():
         shape = value.shape if isinstance(value, Tensor) else type(value).__name__
         raise DerivativeError(f"a gradient is that of one number, a 0-d tensor; the function returned {shape}.")
-    found = back(np.ones((), value.dtype))
-    return value, optree.tree_map(_resolve, aux[0]) if has_aux else None, found
+    gradients = back(np.ones((), value.dtype))
+    return value, optree.tree_map(_resolve, aux[0]) if has_aux else None, gradients
 
 
 def _resolve(leaf: Any) -> Any:

@@ -8,13 +8,14 @@ from typing import Any, Concatenate, Literal, ParamSpec, cast, overload
 
 import optree
 
-from shardwise.errors import ArgumentError, DerivativeError, as_int, check_function, check_ints
+from shardwise.errors import DerivativeError, check_function
 from shardwise.layout.layout import Layout
 from shardwise.ops.creation import eye, zeros_like
 from shardwise.prim.face import public
 from shardwise.prim.tensor import Tensor, asarray
 from shardwise.prim.views.reshaping import reshape
-from shardwise.transform.derivatives import jvp, vjp
+from shardwise.transform.calls import map_tensors
+from shardwise.transform.derivatives import check_argnums, fix_others, jvp, unpack, vjp
 from shardwise.transform.mapping import vmap
 
 Rest = ParamSpec("Rest")
@@ -38,14 +39,14 @@ def jacfwd(fn: Callable[..., Any], argnums: int | Sequence[int] = 0) -> Callable
            [1., 0.]])
     """
     check_function(fn, "jacfwd")
-    chosen = check_ints(argnums, "argnums is an int or a tuple of ints")
+    chosen = check_argnums(argnums)
 
     @wraps(fn)
     def jacobian(*args: Any) -> Any:
-        partly, primals = _by(fn, args, chosen)
+        partly, primals = fix_others(fn, args, chosen)
         leaves, tree = optree.tree_flatten(cast(Any, primals))
         values = [asarray(leaf) for leaf in leaves]
-        columns = []
+        columns: list[Any] = []
         for i, value in enumerate(values):
 
             def column(tangent: Any, i: int = i) -> Any:
@@ -53,13 +54,11 @@ def jacfwd(fn: Callable[..., Any], argnums: int | Sequence[int] = 0) -> Callable
                 primal, tangents = (cast(Any, optree.tree_unflatten(tree, xs)) for xs in (values, some))
                 return jvp(partly, primal, tangents)[1]
 
-            found = vmap(column, out_axes=-1)(_units(value))
-            columns.append(
-                optree.tree_map(lambda y, value=value: reshape(y, shape=(*y.shape[:-1], *value.shape)), found)
-            )
+            flat = vmap(column, out_axes=-1)(_units(value))
+            columns.append(map_tensors(lambda y, value=value: reshape(y, shape=(*y.shape[:-1], *value.shape)), flat))
         out_tree = optree.tree_structure(columns[0])
         rows = zip(*(optree.tree_leaves(column) for column in columns), strict=True)
-        trees = [_unpack(optree.tree_unflatten(tree, list(row)), argnums) for row in rows]
+        trees = [unpack(optree.tree_unflatten(tree, list(row)), argnums) for row in rows]
         return optree.tree_unflatten(out_tree, trees)
 
     return jacobian
@@ -81,14 +80,14 @@ def jacrev(fn: Callable[..., Any], argnums: int | Sequence[int] = 0) -> Callable
     array([2., 4.])
     """
     check_function(fn, "jacrev")
-    chosen = check_ints(argnums, "argnums is an int or a tuple of ints")
+    chosen = check_argnums(argnums)
 
     @wraps(fn)
     def jacobian(*args: Any) -> Any:
-        partly, primals = _by(fn, args, chosen)
+        partly, primals = fix_others(fn, args, chosen)
         out, back = vjp(partly, *primals)
         ends, out_tree = optree.tree_flatten(out)
-        trees = []
+        trees: list[Any] = []
         for i, end in enumerate(ends):
             if not isinstance(end, Tensor):
                 raise DerivativeError(f"a Jacobian is that of tensors; the function returned {type(end).__name__}.")
@@ -97,9 +96,9 @@ def jacrev(fn: Callable[..., Any], argnums: int | Sequence[int] = 0) -> Callable
                 some = [cotangent if k == i else zeros_like(e) for k, e in enumerate(ends)]
                 return back(optree.tree_unflatten(out_tree, some))
 
-            found = vmap(row)(_units(end))
-            shaped = optree.tree_map(lambda y, end=end: reshape(y, shape=(*end.shape, *y.shape[1:])), found)
-            trees.append(_unpack(shaped, argnums))
+            flat = vmap(row)(_units(end))
+            shaped = map_tensors(lambda y, end=end: reshape(y, shape=(*end.shape, *y.shape[1:])), flat)
+            trees.append(unpack(shaped, argnums))
         return optree.tree_unflatten(out_tree, trees)
 
     return jacobian
@@ -121,26 +120,6 @@ def hessian(fn: Callable[..., Any], argnums: int | Sequence[int] = 0) -> Callabl
     """
     check_function(fn, "hessian")
     return jacfwd(jacrev(fn, argnums), argnums)
-
-
-def _by(fn: Callable[..., Any], args: tuple[Any, ...], argnums: tuple[int, ...]) -> tuple[Callable[..., Any], Any]:
-    # The function of the arguments that count alone, and those.
-    for k in argnums:
-        if not -len(args) <= k < len(args):
-            raise ArgumentError(f"argnums={k} names an argument that {len(args)} arguments do not have.")
-    spots = [k % len(args) for k in argnums]
-
-    def partly(*some: Any) -> Any:
-        full = list(args)
-        for k, value in zip(spots, some, strict=True):
-            full[k] = value
-        return fn(*full)
-
-    return partly, tuple(args[k] for k in spots)
-
-
-def _unpack(trees: Any, argnums: int | Sequence[int]) -> Any:
-    return trees if as_int(argnums) is None else trees[0]
 
 
 def _units(value: Tensor) -> Tensor:

@@ -8,7 +8,7 @@ from typing import Any, TypeVar, cast
 
 import optree
 
-from shardwise.errors import ArgumentError, BindingError, RangeError, as_int, check_function
+from shardwise.errors import ArgumentError, BindingError, RangeError, as_int, check_function, is_list
 from shardwise.layout.axis import Axis, is_disjoint
 from shardwise.layout.cut import Cut
 from shardwise.layout.layout import Layout
@@ -21,8 +21,6 @@ from shardwise.prim.relayout import relayout
 from shardwise.prim.tensor import Tensor, asarray
 
 Axes = Any  # an int, None, or a tree of them that begins as that of the arguments does
-
-
 Result = TypeVar("Result")
 
 
@@ -54,10 +52,10 @@ def vmap(
     @wraps(fn)
     def call(*args: Any) -> Any:
         leaves, tree = optree.tree_flatten(cast(Any, args))
-        given = tuple(in_axes) if isinstance(in_axes, list | tuple) else (in_axes,) * len(args)
-        if len(given) != len(args):
-            raise ArgumentError(f"vmap: in_axes has {len(given)} entries for {len(args)} arguments: {in_axes!r}.")
-        axes = _spread_axes(given, tree, "in_axes")
+        entries = tuple(in_axes) if is_list(in_axes) else (in_axes,) * len(args)
+        if len(entries) != len(args):
+            raise ArgumentError(f"vmap: in_axes has {len(entries)} entries for {len(args)} arguments: {in_axes!r}.")
+        axes = _spread_axes(entries, tree, "in_axes")
         values = [_in_front(leaf, axis, names) for leaf, axis in zip(leaves, axes, strict=True)]
         sizes = {value.shape[0] for value, axis in zip(values, axes, strict=True) if axis is not None}
         if not sizes:
@@ -83,21 +81,21 @@ def _spread_axes(axes: Axes, tree: optree.PyTreeSpec, name: str) -> list[int | N
     # One entry for each leaf: a tree of axes may end where a whole tree of tensors shares one.
     whole = optree.tree_unflatten(tree, list(range(tree.num_leaves)))
     try:
-        found = optree.broadcast_prefix(axes, whole, is_leaf=lambda v: v is None, none_is_leaf=True)
+        every = optree.broadcast_prefix(axes, whole, is_leaf=lambda v: v is None, none_is_leaf=True)
     except (ValueError, TypeError):
         raise ArgumentError(
             f"vmap: {name} is an int, None, or a tree of them that goes with {tree}, got {axes!r}."
         ) from None
     out: list[int | None] = []
-    for axis in found:
-        number = as_int(axis) if axis is not None else None
+    for axis in every:
+        number = as_int(axis)
         if number is None and axis is not None:
             raise ArgumentError(f"vmap: {name} is made of ints and None, got {axis!r}.")
         out.append(number)
     return out
 
 
-def _in_front(leaf: Any, axis: int | None, names: Sequence[str]) -> Tensor:
+def _in_front(leaf: Any, axis: int | None, names: Sequence[str | int | Axis]) -> Tensor:
     x = asarray(leaf)
     if axis is None:
         return x
@@ -107,7 +105,7 @@ def _in_front(leaf: Any, axis: int | None, names: Sequence[str]) -> Tensor:
     return _split_by(x, names) if names else x
 
 
-def _split_by(x: Tensor, names: Sequence[str]) -> Tensor:
+def _split_by(x: Tensor, names: Sequence[str | int | Axis]) -> Tensor:
     # The first dim split by these axes, and no other dim by any of them.
     layout = x.layout.without_halo()
     axes = tuple(layout.mesh.axis(name, "spmd_axis_name") for name in names)

@@ -11,7 +11,7 @@ import optree
 from shardwise.errors import check_function
 from shardwise.prim.face import public
 from shardwise.prim.tensor import Tensor
-from shardwise.transform.calls import call_of, write_call
+from shardwise.transform.calls import call_of, replace_at, write_call
 from shardwise.transform.derivatives import differentiate
 
 Args = ParamSpec("Args")
@@ -35,24 +35,19 @@ def checkpoint(fn: Callable[Args, Result]) -> Callable[Args, Result]:
     @wraps(fn)
     def run(*args: Any) -> Any:
         call = call_of(args)
-        taped = [w and leaf.node is not None for leaf, w in zip(call.leaves, call.watched, strict=True)]
-        if not any(taped) or any(leaf.is_recorded for leaf, w in zip(call.leaves, taped, strict=True) if w):
+        taped = [i for i, w in enumerate(call.taped) if w]
+        if not taped or any(call.leaves[i].is_recorded for i in taped):
             return body(*args)  # plain values, forward mode, which keeps nothing, or a program that is written down
-        below, chosen = call.below, [i for i, w in enumerate(taped) if w]
+        below = call.below
 
         def partly(*some: Any) -> Any:
-            full = list(below)
-            for i, value in zip(chosen, some, strict=True):
-                full[i] = value
-            return [value for value in optree.tree_leaves(body(*call.args(full))) if isinstance(value, Tensor)]
+            out = body(*call.args(replace_at(taped, below, some)))
+            return [value for value in optree.tree_leaves(out) if isinstance(value, Tensor)]
 
         def backward(cotangents: list[Tensor]) -> Sequence[Tensor | None]:
             # The function is run again, this time with everything kept, and then backwards.
-            _, back = differentiate(partly, tuple([below[i] for i in chosen]), once=True)
-            found: list[Tensor | None] = [None] * len(below)
-            for i, cotangent in zip(chosen, back(cotangents), strict=True):
-                found[i] = cotangent
-            return found
+            _, back = differentiate(partly, tuple([below[i] for i in taped]), once=True)
+            return replace_at(taped, [None] * len(below), back(cotangents))
 
         name = f"{getattr(fn, '__name__', 'the function')}, which is checkpointed,"
         return write_call(name, call, run(*call.args(below)), backward)

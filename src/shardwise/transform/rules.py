@@ -9,7 +9,7 @@ from typing import Any, NamedTuple, cast
 import numpy as np
 import optree
 
-from shardwise.errors import BindingError, DerivativeError, check_function
+from shardwise.errors import BindingError, DerivativeError, check_function, is_list
 from shardwise.layout.layout import Shape
 from shardwise.layout.placement import ReduceOp, reductions_of
 from shardwise.prim.arithmetic.reduce import reduce
@@ -18,7 +18,7 @@ from shardwise.prim.interpreters.batch import Batched, Lead
 from shardwise.prim.movement.parts import zeros_like
 from shardwise.prim.relayout import relayout
 from shardwise.prim.tensor import Tensor, asarray
-from shardwise.transform.calls import Call, call_of, write_call
+from shardwise.transform.calls import Call, call_of, map_tensors, replace_at, write_call
 from shardwise.transform.derivatives import vjp
 
 Function = Callable[..., Any]
@@ -33,7 +33,7 @@ class _Custom:
     def __call__(self, *args: Any) -> Any:
         """Run the function."""
         call = call_of(args)
-        top = _top(call)
+        top: Any = next((leaf for leaf, w in zip(call.leaves, call.watched, strict=True) if w), None)
         if top is None or top.is_recorded:
             return self._fn(*args)
         return _map(top, call, self._inside) if isinstance(top, Batched) else self._differentiate(call)
@@ -77,30 +77,39 @@ class custom_vjp(_Custom):
         self._forward, self._backward = forward, backward
 
     def _inside(self, inside: _Inside) -> Function:
-        return custom_vjp(*_mapped_vjp(self, inside))
+        ahead, behind, name, run = self._forward, self._backward, self._name, inside.run(self._fn)
+        if ahead is None or behind is None:
+            return custom_vjp(run)
+
+        def backward(kept: Any, cotangent: Any) -> Any:
+            with inside.lead.open() as level:
+                parts = behind(*inside.wrap((kept, cotangent), level))
+                values = inside.lower(_check_cotangents(name, parts, inside.types), level)
+                # An argument that all places share gets the sum of what comes back from each.
+                dims = tuple(range(inside.lead.count))
+                pairs = zip(values, inside.mapped, strict=True)
+                return tuple(v if v is None or m else reduce(v, dims=dims, op=ReduceOp.SUM) for v, m in pairs)
+
+        return custom_vjp(run, inside.run(ahead), backward)
 
     def _differentiate(self, call: Call) -> Any:
         if self._forward is None or self._backward is None:
             raise DerivativeError(
                 f"{self._name} has no derivative yet.\n  {self._name}.defvjp(forward, backward) sets it."
             )
-        if not any(w and leaf.node is not None for leaf, w in zip(call.leaves, call.watched, strict=True)):
+        if not any(call.taped):
             raise DerivativeError(
                 f"{self._name} has a reverse derivative only, by custom_vjp.\n  custom_jvp gives both."
             )
         backward, name, types = self._backward, self._name, _types(call)
-        made = self._forward(*call.args(call.below))
-        if not isinstance(made, tuple) or len(made) != 2:
-            raise DerivativeError(
-                f"custom_vjp: forward of {self._name} returns the result and what is kept, as a pair."
-            )
-        out, kept = made
+        pair = self._forward(*call.args(call.below))
+        out, kept = _check_pair(pair, f"custom_vjp: forward of {name} returns the result and what is kept")
         ends, out_tree = optree.tree_flatten(out)
         tensors = [isinstance(end, Tensor) for end in ends]
 
         def back(cotangents: list[Tensor]) -> Sequence[Any]:
-            given = iter(cotangents)
-            full = [next(given) if is_tensor else None for is_tensor in tensors]
+            rest = iter(cotangents)
+            full = [next(rest) if is_tensor else None for is_tensor in tensors]
             return _check_cotangents(name, backward(kept, optree.tree_unflatten(out_tree, full)), types)
 
         return write_call(name, call, out, back)
@@ -138,19 +147,27 @@ class custom_jvp(_Custom):
         self._rule = rule
 
     def _inside(self, inside: _Inside) -> Function:
-        return custom_jvp(*_mapped_jvp(self, inside))
+        ahead, run = self._rule, inside.run(self._fn)
+        if ahead is None:
+            return custom_jvp(run)
+
+        def rule(primals: Any, tangents: Any) -> Any:
+            with inside.lead.open() as level:
+                return inside.lower(ahead(inside.args(primals, level), inside.args(tangents, level)), level)
+
+        return custom_jvp(run, rule)
 
     def _differentiate(self, call: Call) -> Any:
         if self._rule is None:
             raise DerivativeError(f"{self._name} has no derivative yet.\n  {self._name}.defjvp(rule) sets it.")
         below = call.below
         spots = [i for i, leaf in enumerate(below) if _is_smooth(leaf)]
-        if any(w and leaf.node is not None for leaf, w in zip(call.leaves, call.watched, strict=True)):
+        if any(call.taped):
             return write_call(self._name, call, self(*call.args(below)), self._transpose(call, below, spots))
         tangents = list(below)
         for i in spots:
-            given = call.leaves[i].tangent if call.watched[i] else None
-            tangents[i] = _zeros(below[i]) if given is None else given
+            tangent = call.leaves[i].tangent if call.watched[i] else None
+            tangents[i] = _zeros(below[i]) if tangent is None else tangent
         out, moved = self._run(call, below, tangents)
         ends, out_tree = optree.tree_flatten(out)
         done = [
@@ -162,36 +179,28 @@ class custom_jvp(_Custom):
         return optree.tree_unflatten(out_tree, done)
 
     def _run(self, call: Call, primals: list[Any], tangents: list[Any]) -> tuple[Any, Any]:
-        made = cast(Any, self._rule)(call.args(primals), call.args(tangents))
-        if not isinstance(made, tuple) or len(made) != 2:
-            raise DerivativeError(
-                f"custom_jvp: the rule of {self._name} returns the result and its tangent, as a pair."
-            )
-        return made
+        pair = cast(Any, self._rule)(call.args(primals), call.args(tangents))
+        return _check_pair(pair, f"custom_jvp: the rule of {self._name} returns the result and its tangent")
 
     def _transpose(self, call: Call, below: list[Any], spots: list[int]) -> Callable[[list[Tensor]], Sequence[Any]]:
         # The tangent is linear in the tangents: its cotangents are those of the result by the arguments.
         def linear(*some: Any) -> Any:
-            tangents = list(below)
-            for i, value in zip(spots, some, strict=True):
-                tangents[i] = value
-            out, moved = self._run(call, below, tangents)
+            out, moved = self._run(call, below, replace_at(spots, below, some))
             ends, out_tree = optree.tree_flatten(out)
             pairs = zip(ends, out_tree.flatten_up_to(moved), strict=True)
             return [tangent if _is_smooth(end) else _zeros(end) for end, tangent in pairs if isinstance(end, Tensor)]
 
         def back(cotangents: list[Tensor]) -> Sequence[Any]:
             _, pull = vjp(linear, *(_zeros(below[i]) for i in spots))
-            found: list[Any] = [None] * len(below)
-            for i, cotangent in zip(spots, pull(cotangents), strict=True):
-                found[i] = cotangent
-            return found
+            return replace_at(spots, [None] * len(below), pull(cotangents))
 
         return back
 
 
-def _top(call: Call) -> Any:
-    return next((leaf for leaf, w in zip(call.leaves, call.watched, strict=True) if w), None)
+def _check_pair(pair: Any, what: str) -> tuple[Any, Any]:
+    if not issubclass(type(pair), tuple) or len(pair) != 2:
+        raise DerivativeError(f"{what}, as a pair.")
+    return pair
 
 
 def _is_smooth(leaf: Any) -> bool:
@@ -215,15 +224,15 @@ def _types(call: Call) -> _Types:
     return _Types(trees, [(leaf.shape, leaf.dtype) if isinstance(leaf, Tensor) else None for leaf in call.leaves])
 
 
-def _check_cotangents(name: str, found: Any, types: _Types) -> list[Any]:
+def _check_cotangents(name: str, cotangents: Any, types: _Types) -> list[Any]:
     # One cotangent for each leaf of the arguments; None for an argument is none for all of its leaves.
-    count = len(found) if isinstance(found, tuple | list) else type(found).__name__
+    count = len(cotangents) if is_list(cotangents) else type(cotangents).__name__
     if count != len(types.trees):
         raise DerivativeError(
             f"custom_vjp: backward of {name} returns a cotangent for each of {len(types.trees)} arguments, got {count}."
         )
     parts: list[Any] = []
-    for number, (tree, cotangent) in enumerate(zip(types.trees, found, strict=True)):
+    for number, (tree, cotangent) in enumerate(zip(types.trees, cotangents, strict=True)):
         try:
             parts += [None] * tree.num_leaves if cotangent is None else tree.flatten_up_to(cotangent)
         except (TypeError, ValueError):
@@ -262,11 +271,11 @@ class _Inside(NamedTuple):
 
     def wrap(self, tree: Any, level: int) -> Any:
         """All tensors of a tree with the dims hidden."""
-        return optree.tree_map(lambda x: self.lead.wrap(x, level) if isinstance(x, Tensor) else x, tree)
+        return map_tensors(lambda x: self.lead.wrap(x, level), tree)
 
     def lower(self, tree: Any, level: int) -> Any:
         """All tensors of a tree as they are below, repeated along the dims where they do not have them."""
-        return optree.tree_map(lambda x: self.lead.below(x, level) if isinstance(x, Tensor) else x, tree)
+        return map_tensors(lambda x: self.lead.below(x, level), tree)
 
     def run(self, fn: Function) -> Function:
         """The function of the values below."""
@@ -281,34 +290,4 @@ class _Inside(NamedTuple):
 
 def _map(top: Batched, call: Call, make: Callable[[_Inside], Function]) -> Any:
     # The function of the values below, with rules that go inside of the map again.
-    out = make(_Inside(top._dims(), call.watched, call.tree, _types(call)))(*call.below)
-    return optree.tree_map(lambda leaf: top.beside(leaf) if isinstance(leaf, Tensor) else leaf, out)
-
-
-def _mapped_vjp(own: custom_vjp, inside: _Inside) -> tuple[Any, ...]:
-    ahead, behind, name = own._forward, own._backward, own._name
-    if ahead is None or behind is None:
-        return (inside.run(own._fn),)
-
-    def backward(kept: Any, cotangent: Any) -> Any:
-        with inside.lead.open() as level:
-            found = behind(*inside.wrap((kept, cotangent), level))
-            values = inside.lower(_check_cotangents(name, found, inside.types), level)
-            # An argument that all places share gets the sum of what comes back from each.
-            dims = tuple(range(inside.lead.count))
-            pairs = zip(values, inside.mapped, strict=True)
-            return tuple(v if v is None or m else reduce(v, dims=dims, op=ReduceOp.SUM) for v, m in pairs)
-
-    return inside.run(own._fn), inside.run(ahead), backward
-
-
-def _mapped_jvp(own: custom_jvp, inside: _Inside) -> tuple[Any, ...]:
-    ahead = own._rule
-    if ahead is None:
-        return (inside.run(own._fn),)
-
-    def rule(primals: Any, tangents: Any) -> Any:
-        with inside.lead.open() as level:
-            return inside.lower(ahead(inside.args(primals, level), inside.args(tangents, level)), level)
-
-    return inside.run(own._fn), rule
+    return map_tensors(top.beside, make(_Inside(top._dims(), call.watched, call.tree, _types(call)))(*call.below))

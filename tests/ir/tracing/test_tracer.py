@@ -14,6 +14,7 @@ from shardwise import AbstractEngine, DeviceMesh, P, engine_context, grad, jvp, 
 from shardwise.errors import ProgramError
 from shardwise.ir import execute, parse_module, print_module, trace, verify
 from tests.ir.tracing.test_formulas import FORMULAS
+from tests.prim.arithmetic.declared import BITS, TWO
 
 MESH = DeviceMesh((2, 2), ("x", "y"))
 RNG = np.random.default_rng(0)
@@ -103,12 +104,6 @@ def test_programs_and_their_derivatives(fn, args):
 # Where a function is not defined on all numbers, and what it takes besides.
 POSITIVE = ("log", "log2", "log10", "sqrt", "pow", "reciprocal", "divide", "remainder", "floor_divide")
 SMALL = ("asin", "acos", "atanh", "log1p")
-TWO = (
-    "add", "subtract", "multiply", "divide", "pow", "hypot", "remainder", "floor_divide", "copysign", "logaddexp",
-    "atan2", "equal", "not_equal", "less", "less_equal", "greater", "greater_equal", "logical_and", "logical_or",
-    "logical_xor", "maximum", "minimum",
-)  # fmt: skip
-BITS = ("bitwise_and", "bitwise_or", "bitwise_xor", "bitwise_invert", "bitwise_left_shift", "bitwise_right_shift")
 
 
 def sample(name: str, shape: tuple[int, ...]) -> np.ndarray:

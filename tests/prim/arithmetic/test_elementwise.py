@@ -14,6 +14,7 @@ from shardwise import BindingError, Cut, DeviceMesh, Layout, P, asarray, explain
 from shardwise.prim.arithmetic import elementwise as rows
 from shardwise.prim.arithmetic.elementwise import astype, equal, pow
 from tests.layout.oracle import held_box
+from tests.prim.arithmetic.declared import OWN, PLAIN, TWO
 from tests.prim.cases import DTYPES, held, host_meshes, layouts_for, same, spread, values
 
 M4 = DeviceMesh((4,), ("x",))
@@ -206,6 +207,13 @@ SLOPES: dict[str, tuple[np.ndarray, Callable[[np.ndarray], np.ndarray]]] = {
 }
 
 
+def test_every_function_of_one_real_number_has_its_slope_here() -> None:
+    truths = {"isfinite", "isinf", "isnan", "logical_not", "signbit"}
+    assert {*PLAIN, *OWN} - truths == {*SLOPES}
+    compare = {name for name in TWO if getattr(rows, name)(asarray([1.0]), 2.0).dtype == bool}
+    assert {*TWO} - compare == {*PAIRS}
+
+
 @pytest.mark.parametrize("name", SLOPES)
 def test_slopes_are_those_of_calculus(name: str) -> None:
     x, slope = SLOPES[name]
@@ -229,6 +237,7 @@ PAIRS: dict[str, tuple[Callable[..., Any], Callable[..., Any]]] = {
     "maximum": (lambda x, y: (x > y) + 0.5 * (x == y), lambda x, y: (y > x) + 0.5 * (x == y)),
     "minimum": (lambda x, y: (x < y) + 0.5 * (x == y), lambda x, y: (y < x) + 0.5 * (x == y)),
     "floor_divide": (lambda x, y: np.zeros(4), lambda x, y: np.zeros(4)),
+    "nextafter": (lambda x, y: np.ones(4), lambda x, y: np.zeros(4)),
     "copysign": (lambda x, y: np.sign(x) * np.sign(y), lambda x, y: np.zeros(4)),
 }
 

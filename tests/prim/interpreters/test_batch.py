@@ -62,8 +62,8 @@ def test_parameters_are_shifted_by_what_they_mean() -> None:
         "index": (Span(0, 4), Span(0, 2), Span(1, 2)),
         "widths": ((0, 0), (0, 0), (1, 0)),
     }
-    runs = ((Stretch(1, 0, 0), Stretch(3, 0, 1)),)
-    assert LEAD.shift({"stretches": runs})["stretches"] == ((Stretch(4, 0, 1),), (Stretch(2, 0, 1),), *runs)
+    stretches = ((Stretch(1, 0, 0), Stretch(3, 0, 1)),)
+    assert LEAD.shift({"stretches": stretches})["stretches"] == ((Stretch(4, 0, 1),), (Stretch(2, 0, 1),), *stretches)
 
 
 def test_the_cut_of_a_leading_dim_gives_way_to_what_an_op_needs() -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from math import erf
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 
@@ -101,8 +101,7 @@ INTEGERS: dict[str, Function] = {
 def _round_half_away(x: Any) -> Any:
     # Exact, unlike adding one half.
     whole = np.trunc(x)
-    nearest: Any = np.where(np.abs(x - whole) >= 0.5, whole + np.copysign(1, x), whole)
-    return nearest
+    return cast("np.ndarray", np.where(np.abs(x - whole) >= 0.5, whole + np.copysign(1, x), whole))
 
 
 def sigmoid(x: Any) -> Any:

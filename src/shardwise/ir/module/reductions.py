@@ -34,5 +34,6 @@ REDUCTIONS = (
     Reduction(ReduceOp.BOR, "bitwise_or", None, arith.OrIOp, np.bitwise_or),
     Reduction(ReduceOp.BXOR, "bitwise_xor", None, arith.XOrIOp, np.bitwise_xor),
 )
+BY_OP = {row.op: row for row in REDUCTIONS}
 BY_WORD = {row.word: row for row in REDUCTIONS}
 BY_COMBINER = {op.name: row for row in REDUCTIONS for op in (row.floats, row.ints) if op is not None}

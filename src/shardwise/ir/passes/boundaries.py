@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from xdsl.dialects.builtin import TensorType
 from xdsl.dialects.func import FuncOp, ReturnOp
 from xdsl.ir import SSAValue
 
 from shardwise.errors import seal
 from shardwise.ir.passes.layouts import Grids
 from shardwise.ir.shard import ShardOp
+from shardwise.ir.types import is_tensor
 from shardwise.layout.layout import Layout
 
 
@@ -25,7 +25,7 @@ class Boundary:
 
 def annotations_of(value: SSAValue) -> list[ShardOp]:
     """Return the annotations of a value, in the order of the text."""
-    users = [use.operation for use in value.uses if use.index == 0 and isinstance(use.operation, ShardOp)]
+    users = [use.operation for use in value.uses if use.index == 0]
     return [op for op in users if isinstance(op, ShardOp)]
 
 
@@ -36,11 +36,8 @@ def producer(value: SSAValue) -> ShardOp | None:
 
 def annotation_of(value: SSAValue) -> ShardOp | None:
     """Return how a value is made or, if nothing says that, how its only user sees it."""
-    annotation = producer(value)
-    if annotation is not None:
-        return annotation
-    uses = list(value.uses)
-    return next(iter(annotations_of(value)), None) if len(uses) == 1 else None
+    annotations = annotations_of(value) if len(list(value.uses)) == 1 else ()
+    return producer(value) or next(iter(annotations), None)
 
 
 def boundary_of(function: FuncOp, grids: Grids) -> Boundary:
@@ -59,6 +56,6 @@ def boundary_of(function: FuncOp, grids: Grids) -> Boundary:
 
 def layout_of(op: ShardOp | None, grids: Grids) -> Layout | None:
     """Return the layout that an annotation says."""
-    if op is None or not isinstance(op.src.type, TensorType):
+    if op is None or not is_tensor(op.src.type):
         return None
     return grids.layout(op.sharding, len(op.src.type.get_shape()))

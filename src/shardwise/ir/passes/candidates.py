@@ -102,9 +102,8 @@ def _choices(
             if fit is not None and fit not in out[factor]:
                 out[factor].append(fit)
     # A list that is too long is cut at its end, where nothing is spread: that comes first then.
-    if prod(len(cuts) + 1 for cuts in out.values()) > MOST:
-        return {factor: [*cuts[:1], Cut()] for factor, cuts in out.items()}
-    return {factor: [*cuts, Cut()] for factor, cuts in out.items()}
+    most = 1 if prod(len(cuts) + 1 for cuts in out.values()) > MOST else None
+    return {factor: [*cuts[:most], Cut()] for factor, cuts in out.items()}
 
 
 def _fit(rule: OpRule, factor: Factor, cut: Cut, sizes: set[int]) -> Cut | None:
@@ -122,7 +121,7 @@ def _candidate(
     rule: OpRule, cuts: dict[Factor, Cut], operands: Sequence[End | None], results: Sequence[End], mesh: DeviceMesh
 ) -> Candidate | None:
     pending = [axis for factor in rule.reduced for axis in cuts[factor].axes]
-    outputs = []
+    outputs: list[Layout] = []
     for k, (dims, end) in enumerate(zip(rule.results, results, strict=True)):
         how = rule.combine[k] if pending else ReduceOp.SUM
         if pending and how not in reductions_of(end.dtype):
@@ -145,7 +144,7 @@ def _dims(dims: Dims, cuts: dict[Factor, Cut]) -> list[Cut]:
 
 def _cost(candidate: Candidate, operands: Sequence[End | None], results: Sequence[End]) -> tuple[float, ...]:
     firm, total, time, work = 0, 0.0, 0.0, 0
-    moves = []
+    moves: list[tuple[End, Layout, Layout]] = []
     for end, layout in zip(operands, candidate.operands, strict=True):
         if end is None or layout is None:
             continue

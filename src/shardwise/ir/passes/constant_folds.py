@@ -12,6 +12,7 @@ from xdsl.dialects.builtin import DYNAMIC_INDEX, IndexType, IntegerAttr
 from xdsl.ir import Operation, SSAValue
 
 from shardwise.ir.constants import constant_int
+from shardwise.ir.module.program import ints
 from shardwise.ir.passes.folding import Folding
 from shardwise.ir.shard import (
     BroadcastOp,
@@ -30,8 +31,7 @@ from shardwise.ir.shard.attributes import ints_attribute, split_dims
 
 def known_shape(f: Folding, op: GridShapeOp) -> SSAValue | None:
     """A size of a grid that is known is a constant."""
-    shape = f.grids.shapes[op.grid_name]
-    axes = [int(a) for a in op.axes.get_values()] or list(range(len(shape)))
+    shape, axes = _shape_and_axes(f, op)
     if any(shape[a] < 0 for a in axes):
         return None
     for axis, result in zip(axes, op.results, strict=True):
@@ -41,12 +41,17 @@ def known_shape(f: Folding, op: GridShapeOp) -> SSAValue | None:
 
 def only_position(f: Folding, op: ProcessMultiIndexOp) -> SSAValue | None:
     """Along an axis of one device every device is at 0."""
-    shape = f.grids.shapes[op.grid_name]
-    axes = [int(a) for a in op.axes.get_values()] or list(range(len(shape)))
+    shape, axes = _shape_and_axes(f, op)
     single = [k for k, a in enumerate(axes) if shape[a] == 1 and op.results[k].first_use is not None]
     for k in single:
         op.results[k].replace_all_uses_with(f.add(arith.ConstantOp(IntegerAttr(0, IndexType()))))
     return op.results[0] if single else None
+
+
+def _shape_and_axes(f: Folding, op: GridShapeOp | ProcessMultiIndexOp) -> tuple[tuple[int, ...], Sequence[int]]:
+    # The shape of a grid, and the axes that an op asks about: all of them where it names none.
+    shape = f.grids.shapes[op.grid_name]
+    return shape, ints(op.axes) or range(len(shape))
 
 
 # -- constants -------------------------------------------------------------------------------------------
@@ -54,7 +59,9 @@ def only_position(f: Folding, op: ProcessMultiIndexOp) -> SSAValue | None:
 
 def _fill(static: Sequence[int], dynamic: Sequence[SSAValue]) -> tuple[list[int], list[SSAValue]]:
     # A list in which values that are constants are written down, and the values that are left.
-    rest, numbers, left = iter(dynamic), [], []
+    rest = iter(dynamic)
+    numbers: list[int] = []
+    left: list[SSAValue] = []
     for n in static:
         value = next(rest, None) if n == DYNAMIC_INDEX else None
         number = int(n) if value is None else constant_int(value)
@@ -90,19 +97,17 @@ def known_numbers(f: Folding, op: Operation) -> SSAValue | None:
 
 def known_sharding(f: Folding, op: ShardingOp) -> SSAValue | None:
     """Constants in a sharding are written down; halos of no width and offsets of equal shards are left out."""
-    halos = _fill(op.static_halo_sizes.get_values(), op.dynamic_halo_sizes)
-    offsets = _fill(op.static_sharded_dims_offsets.get_values(), op.dynamic_sharded_dims_offsets)
-    if not any(halos[0]):
-        halos = [], []
-    if not offsets[1] and _are_equal(f, op, offsets[0]):
-        offsets = [], []
+    halos, open_halos = _fill(op.static_halo_sizes.get_values(), op.dynamic_halo_sizes)
+    offsets, open_offsets = _fill(op.static_sharded_dims_offsets.get_values(), op.dynamic_sharded_dims_offsets)
+    if not open_offsets and _are_equal(f, op, offsets):
+        offsets = []
     new = ShardingOp(
         op.grid,
         op.split_axes,
-        offsets[1],
-        halos[1],
-        static_sharded_dims_offsets=offsets[0],
-        static_halo_sizes=halos[0],
+        open_offsets,
+        open_halos,
+        static_sharded_dims_offsets=offsets,
+        static_halo_sizes=halos if any(halos) else [],
     )
     if new.properties == op.properties:
         new.erase()

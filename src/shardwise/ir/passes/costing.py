@@ -8,18 +8,20 @@ from itertools import accumulate
 from math import prod
 from typing import TypeVar
 
-from xdsl.dialects.builtin import DYNAMIC_INDEX, ModuleOp, TensorType
+from xdsl.dialects.builtin import DYNAMIC_INDEX, ModuleOp
 from xdsl.dialects.func import FuncOp
 from xdsl.ir import Block, Operation, SSAValue
 
 from shardwise.errors import seal
 from shardwise.ir.module.program import is_partitioned
 from shardwise.ir.module.values import dtype_of
+from shardwise.ir.passes.folding import axes_of
 from shardwise.ir.passes.layouts import Grids, grids_of, numbers
 from shardwise.ir.passes.partitioning import partition_with_plans
 from shardwise.ir.place import place_of
 from shardwise.ir.shard import CollectiveOperation, UpdateHaloOp
 from shardwise.ir.shard.attributes import split_dims
+from shardwise.ir.types import is_tensor
 from shardwise.layout.mesh import DeviceMesh
 from shardwise.plan.cost import Link, Links, move_time
 from shardwise.plan.steps import Step
@@ -80,7 +82,7 @@ def cost(module: ModuleOp, links: Links | Mapping[str, Link] | Link | None = Non
     Links are per grid axis, called axis0, axis1, ...
 
     >>> from shardwise.ir.text import parse_module
-    >>> found = cost(
+    >>> costs = cost(
     ...     parse_module('''
     ... shard.grid @g(shape = 4)
     ... func.func @f(%x: tensor<2xf32>) -> tensor<8xf32> {
@@ -88,7 +90,7 @@ def cost(module: ModuleOp, links: Links | Mapping[str, Link] | Link | None = Non
     ...   return %0 : tensor<8xf32>
     ... }''')
     ... )
-    >>> found.received, found.total, found.memory
+    >>> costs.received, costs.total, costs.memory
     (24, 96, 40)
     """
     model, grids = Links.of(links), grids_of(module)
@@ -136,21 +138,19 @@ def _lines(module: ModuleOp, grids: Grids, links: Links) -> Iterator[Line]:
         if isinstance(op, UpdateHaloOp):
             yield _halo_line(op, grids, links)
         elif isinstance(op, CollectiveOperation) and op.name in COUNTS:
-            axes = tuple(int(a) for a in op.grid_axes.get_values())
+            axes = axes_of(op)
             mesh = grids.mesh(op.grid_name)
             count = prod(mesh.mesh_shape[a] for a in axes)
             a, b = size_of(op.operands[0]), size_of(op.results[0])
-            known = None if a is None or b is None else COUNTS[op.name](count, a, b)
-            groups = mesh.num_devices // count
-            total = None if known is None else known[0] * known[1] * groups
-            yield _line(op, mesh, axes, None if known is None else known[0], total, links)
+            received, receivers = (None, 0) if a is None or b is None else COUNTS[op.name](count, a, b)
+            yield _line(op, mesh, axes, received, receivers * (mesh.num_devices // count), links)
 
 
 def _line(
-    op: Operation, mesh: DeviceMesh, axes: tuple[int, ...], received: int | None, total: int | None, links: Links
+    op: Operation, mesh: DeviceMesh, axes: tuple[int, ...], received: int | None, receivers: int, links: Links
 ) -> Line:
     levels = links.on(mesh, [mesh.axis(f"axis{a}") for a in axes])
-    time = None if received is None else move_time(levels, received)
+    total, time = (None, None) if received is None else (received * receivers, move_time(levels, received))
     name = op.name.removeprefix("shard.")
     return Line(place_of(op).line or 0, name, mesh.name, axes, received, total, time)
 
@@ -160,14 +160,14 @@ def _halo_line(op: UpdateHaloOp, grids: Grids, links: Links) -> Line:
     mesh = grids.mesh(op.grid_name)
     lists = split_dims(op.split_axes)
     halos, whole = list(op.static_halo_sizes.get_values()), size_of(op.destination)
-    inner = list(op.destination.type.get_shape()) if isinstance(op.destination.type, TensorType) else []
+    inner = list(op.destination.type.get_shape()) if is_tensor(op.destination.type) else []
     for dim, axes in enumerate(lists):
         if axes and halos:
             inner[dim] -= int(halos.pop(0)) + int(halos.pop(0))
     item = dtype_of(op.destination.type).itemsize
     known = None if whole is None or op.halo_sizes else whole - prod(inner) * item
     used = tuple(sorted({a for axes in lists for a in axes}))
-    return _line(op, mesh, used, known, None if known is None else known * mesh.num_devices, links)
+    return _line(op, mesh, used, known, mesh.num_devices, links)
 
 
 # -- memory ----------------------------------------------------------------------------------------------
@@ -175,7 +175,7 @@ def _halo_line(op: UpdateHaloOp, grids: Grids, links: Links) -> Line:
 
 def size_of(value: SSAValue) -> int | None:
     """Return the bytes of a value: none if it is no tensor, None if its size is not known."""
-    if not isinstance(value.type, TensorType):
+    if not is_tensor(value.type):
         return 0
     shape = value.type.get_shape()
     return None if DYNAMIC_INDEX in shape else prod(shape) * dtype_of(value.type).itemsize
@@ -190,21 +190,21 @@ def _memory(module: ModuleOp, largest: Mapping[SSAValue, int]) -> int | None:
 
 def _peak(block: Block, largest: Mapping[SSAValue, int]) -> int | None:
     # Each value from its op to its last use; what ops have inside comes on top.
-    order = {op: k for k, op in enumerate(block.ops)}
-    changes = [0] * (len(order) + 2)  # before the first op, at each op, and after the last
-    for value in [*block.args, *(x for op in order for x in op.results)]:
+    places = {op: k for k, op in enumerate(block.ops)}
+    changes = [0] * (len(places) + 2)  # before the first op, at each op, and after the last
+    for value in [*block.args, *(x for op in places for x in op.results)]:
         size = size_of(value) if value not in largest else largest[value]
         if size is None:
             size = _largest_known(value, largest)
         if size is None:
             return None
-        start = order[value.owner] + 1 if isinstance(value.owner, Operation) else 0
+        start = places[value.owner] + 1 if isinstance(value.owner, Operation) else 0
         uses = [block.find_ancestor_op_in_block(use.operation) for use in value.uses]
-        last = max((order[op] + 1 for op in uses if op is not None), default=start)
+        last = max((places[op] + 1 for op in uses if op is not None), default=start)
         changes[start] += size
         changes[last + 1] -= size
     live = list(accumulate(changes))
-    inner = [max((_peak(child, largest) or 0 for child in _bodies(op)), default=0) for op in order]
+    inner = [max((_peak(child, largest) or 0 for child in _bodies(op)), default=0) for op in places]
     return max(live[0], *(own + inside for own, inside in zip(live[1:], inner, strict=False)), 0)
 
 
@@ -216,12 +216,12 @@ def _bodies(op: Operation) -> list[Block]:
 
 def _largest_known(value: SSAValue, largest: Mapping[SSAValue, int]) -> int | None:
     # A piece is not larger than what it is taken from, nor what is filled than what it is to be.
-    known = [largest[x] for x in _near(value) if x in largest]
-    return max(known) if known else None
+    return max((largest[x] for x in _near(value) if x in largest), default=None)
 
 
 def _near(value: SSAValue) -> Iterator[SSAValue]:
-    seen, stack = set(), [value]
+    seen: set[SSAValue] = set()
+    stack = [value]
     while stack and len(seen) < 64:
         x = stack.pop()
         if x in seen:
@@ -229,5 +229,5 @@ def _near(value: SSAValue) -> Iterator[SSAValue]:
         seen.add(x)
         yield x
         if isinstance(x.owner, Operation):
-            stack += [y for y in x.owner.operands if isinstance(y.type, TensorType)]
-        stack += [r for use in x.uses for r in use.operation.results if isinstance(r.type, TensorType)]
+            stack += [y for y in x.owner.operands if is_tensor(y.type)]
+        stack += [r for use in x.uses for r in use.operation.results if is_tensor(r.type)]

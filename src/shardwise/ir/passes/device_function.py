@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections import ChainMap
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Generator, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
 from xdsl.dialects import arith, scf
-from xdsl.dialects.builtin import IndexType, IntegerAttr, TensorType
+from xdsl.dialects.builtin import IndexType, IntegerAttr
 from xdsl.dialects.func import CallOp, FuncOp, ReturnOp
 from xdsl.ir import Block, Operation, Region, SSAValue
 
@@ -26,7 +26,7 @@ from shardwise.ir.passes.rules import rule_of
 from shardwise.ir.passes.sources import is_source, make_source
 from shardwise.ir.passes.writer import Writer
 from shardwise.ir.shard import GetShardingOp, ShardingOp, ShardOp
-from shardwise.ir.types import is_static, shape_of
+from shardwise.ir.types import element_type, is_static, is_tensor, shape_of
 from shardwise.layout.layout import Layout, Shape
 from shardwise.layout.mesh import DeviceMesh
 from shardwise.plan.plan import Plan
@@ -59,10 +59,10 @@ class DeviceFunction:
     boundaries: Mapping[str, Boundary]
     moves: list[Reshard]
     largest: dict[SSAValue, int]
-    values: dict[SSAValue, LocalValue] = field(default_factory=dict)
-    plain: dict[SSAValue, SSAValue] = field(default_factory=dict)  # what is no tensor
+    values: dict[SSAValue, LocalValue] = field(default_factory=dict[SSAValue, LocalValue])
+    plain: dict[SSAValue, SSAValue] = field(default_factory=dict[SSAValue, SSAValue])  # what is no tensor
     known: ChainMap[tuple[SSAValue, Layout], SSAValue] = field(default_factory=lambda: ChainMap())
-    shardings: list[ShardingOp] = field(default_factory=list)
+    shardings: list[ShardingOp] = field(default_factory=list[ShardingOp])
 
     @property
     def mesh(self) -> DeviceMesh:
@@ -71,8 +71,8 @@ class DeviceFunction:
 
     def write(self) -> FuncOp:
         """Return the function of a device."""
-        name, boundary = self.old.sym_name.data, self.boundaries[self.old.sym_name.data]
-        properties = dict(self.old.properties)
+        name = self.old.sym_name.data
+        boundary = self.boundaries[name]
         if not self.old.body.blocks:
             return self.old.clone()
         if len(self.old.body.blocks) > 1:
@@ -81,9 +81,12 @@ class DeviceFunction:
         body = Block()
         self.writer = Writer(body)
         for arg, layout in zip(block.args, boundary.arguments, strict=True):
-            self._argument(body, arg, layout)
+            new = body.insert_arg(self._type(arg, layout), len(body.args))
+            new.name_hint = arg.name_hint
+            self._hold(arg, new, layout)
         self.results = boundary.results
-        self._block(block)
+        for op in block.ops:
+            self._op(op)
         for op in self.shardings:
             if op.result.first_use is None:
                 op.detach()
@@ -92,27 +95,22 @@ class DeviceFunction:
         last = body.last_op
         outputs = [x.type for x in last.operands] if last is not None else []
         function = FuncOp(name, ([arg.type for arg in body.args], outputs), Region(body), self.old.sym_visibility)
-        function.properties = {**properties, **function.properties}
+        function.properties = {**self.old.properties, **function.properties}
         function.attributes = dict(self.old.attributes)
         function.location = self.old.location
         return function
 
-    def _argument(self, body: Block, arg: SSAValue, layout: Layout | None) -> None:
-        new = body.insert_arg(self._type(arg, layout), len(body.args))
-        new.name_hint = arg.name_hint
-        self._hold(arg, new, layout)
-
     def _type(self, x: SSAValue, layout: Layout | None) -> Any:
-        if layout is None or not isinstance(x.type, TensorType):
+        if layout is None or not is_tensor(x.type):
             return x.type
         if not is_static(x.type):
             if not layout.is_replicated:
                 raise ProgramError(f"{x.type} is to be spread as {layout}, but not all of its sizes are known.")
             return x.type
-        return local_type(layout, shape_of(x), x.type.element_type)
+        return local_type(layout, shape_of(x), element_type(x))
 
     def _hold(self, x: SSAValue, local: SSAValue, layout: Layout | None) -> None:
-        if not isinstance(x.type, TensorType):
+        if not is_tensor(x.type):
             self.plain[x] = local
             return
         self._note(x, LocalValue(layout if layout is not None else self._whole(x), local))
@@ -123,14 +121,9 @@ class DeviceFunction:
             self.largest[local_value.local] = local_value.layout.max_local_bytes(shape_of(x), dtype_of(x.type))
 
     def _whole(self, x: SSAValue) -> Layout:
-        assert isinstance(x.type, TensorType)
-        return Layout.replicated(self.mesh, len(x.type.get_shape()))
+        return Layout.replicated(self.mesh, len(shape_of(x)))
 
     # -- ops ---------------------------------------------------------------------------------------
-
-    def _block(self, block: Block) -> None:
-        for op in block.ops:
-            self._op(op)
 
     def _op(self, op: Operation) -> None:
         if isinstance(op, ShardingOp | GetShardingOp):
@@ -171,8 +164,7 @@ class DeviceFunction:
             self._type(op.src, layout)
             self.values[op.result] = self.values[op.src]
             return
-        local = self._local(op.src, layout, op)
-        self._note(op.result, LocalValue(layout, local))
+        self._note(op.result, LocalValue(layout, self._local(op.src, layout, op)))
 
     def _known_dim(self, op: Operation) -> bool:
         # The size of the whole, not that of a shard.
@@ -211,15 +203,14 @@ class DeviceFunction:
         uses = list(old.uses)
         if wanted is None and layout.partial and len(uses) == 1 and uses[0].operation.parent is op.parent:
             to = layout
-        local = self._reshard(new, layout, to, shape_of(old), op)
-        self._note(old, LocalValue(to, local))
+        self._note(old, LocalValue(to, self._reshard(new, layout, to, shape_of(old), op)))
 
     def _mesh_of(self, operands: Sequence[End | None], results: Sequence[End]) -> DeviceMesh:
         layouts = [end.layout for end in (*results, *operands) if end is not None and end.layout is not None]
         return next((layout.mesh for layout in layouts if layout.sharded_axes), self.mesh)
 
     def _operand_end(self, x: SSAValue) -> End | None:
-        if not isinstance(x.type, TensorType):
+        if not is_tensor(x.type):
             return None
         local_value = self.values[x]
         layout = None if local_value.source is not None else local_value.layout
@@ -228,8 +219,8 @@ class DeviceFunction:
     def _result_end(self, x: SSAValue) -> End:
         annotation = producer(x)
         if annotation is None:
-            seen = annotation_of(x)
-            annotation = seen if seen is not None and seen.parent is self._parent(x) else None
+            annotation = annotation_of(x)
+            annotation = annotation if annotation is not None and annotation.parent is self._parent(x) else None
         return End(shape_of(x), dtype_of(x.type), layout_of(annotation, self.grids))
 
     def _parent(self, x: SSAValue) -> Block | None:
@@ -291,7 +282,7 @@ class DeviceFunction:
         self, values: Sequence[SSAValue], layouts: Sequence[Layout | None], op: Operation
     ) -> Iterator[SSAValue]:
         for x, layout in zip(values, layouts, strict=True):
-            if isinstance(x.type, TensorType):
+            if is_tensor(x.type):
                 yield self._local(x, layout if layout is not None else self._whole_like(x), op)
             else:
                 yield self.plain[x]
@@ -306,44 +297,45 @@ class DeviceFunction:
             self._hold(old, new, layout)
 
     @contextmanager
-    def _region(self, block: Block) -> Any:
+    def _region(self, block: Block) -> Generator[None]:
         # Values made inside are not seen outside.
         known, self.known = self.known, self.known.new_child()
         with self.writer.inside(block):
-            yield block
+            yield
         self.known = known
 
     def _if(self, op: scf.IfOp) -> None:
         layouts: list[Layout | None] = [self._result_end(x).layout if is_static(x.type) else None for x in op.results]
-        regions = []
+        regions: list[Region] = []
         for region in op.regions:
             if not region.blocks:
                 regions.append(Region())
                 continue
             new = Block()
             with self._region(new):
-                last = region.block.last_op
-                assert last is not None
-                self._inner(region.block)
-                layouts = [layout or self._resolved_layout(x) for layout, x in zip(layouts, last.operands, strict=True)]
-                new.add_op(scf.YieldOp(*self._deliver(last.operands, layouts, op)))
+                results = self._inner(region.block)
+                layouts = [layout or self._resolved_layout(x) for layout, x in zip(layouts, results, strict=True)]
+                new.add_op(scf.YieldOp(*self._deliver(results, layouts, op)))
             regions.append(Region(new))
         kinds = [self._type(x, layout) for x, layout in zip(op.results, layouts, strict=True)]
-        new_if = scf.IfOp(self.plain[op.cond], kinds, *regions)
+        new_if = scf.IfOp(self.plain[op.cond], kinds, regions[0], regions[1])
         self._add_control(op, new_if, layouts)
 
     def _resolved_layout(self, x: SSAValue) -> Layout | None:
-        return self.values[x].layout.resolved() if isinstance(x.type, TensorType) else None
+        return self.values[x].layout.resolved() if is_tensor(x.type) else None
 
-    def _inner(self, block: Block) -> None:
-        for op in list(block.ops)[:-1]:
+    def _inner(self, block: Block) -> Sequence[SSAValue]:
+        # Write what a region does; what it yields is left to the caller.
+        *ops, last = block.ops
+        for op in ops:
             self._op(op)
+        return last.operands
 
     def _for(self, op: scf.ForOp) -> None:
         body = op.body.block
         layouts: list[Layout | None] = []
         for x, arg, init in zip(op.results, body.args[1:], op.iter_args, strict=True):
-            if not isinstance(x.type, TensorType):
+            if not is_tensor(x.type):
                 layouts.append(None)
                 continue
             wanted = self._result_end(x).layout if is_static(x.type) else None
@@ -354,13 +346,9 @@ class DeviceFunction:
         for arg, local, layout in zip(body.args[1:], new.args[1:], layouts, strict=True):
             self._hold(arg, local, layout)
         with self._region(new):
-            last = body.last_op
-            assert last is not None
-            self._inner(body)
-            new.add_op(scf.YieldOp(*self._deliver(last.operands, layouts, op)))
-        bounds = [self.plain[x] for x in (op.lb, op.ub, op.step)]
-        new_for = scf.ForOp(bounds[0], bounds[1], bounds[2], inits, Region(new))
-        self._add_control(op, new_for, layouts)
+            new.add_op(scf.YieldOp(*self._deliver(self._inner(body), layouts, op)))
+        lower, upper, step = (self.plain[x] for x in (op.lb, op.ub, op.step))
+        self._add_control(op, scf.ForOp(lower, upper, step, inits, Region(new)), layouts)
 
     def _add_control(self, op: Operation, new_op: Operation, layouts: Sequence[Layout | None]) -> None:
         new_op.location = op.location

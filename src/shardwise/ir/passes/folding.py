@@ -9,6 +9,7 @@ from typing import Any, TypeVar
 
 from xdsl.ir import Operation, SSAValue
 
+from shardwise.ir.module.program import ints
 from shardwise.ir.passes.layouts import Grids
 from shardwise.ir.passes.replication import Replication
 from shardwise.ir.shard import CollectiveOperation
@@ -21,7 +22,7 @@ class Folding:
     grids: Grids
     replication: Replication
     op: Operation
-    added: list[Operation] = field(default_factory=list)
+    added: list[Operation] = field(default_factory=list[Operation])
 
     def add(self, op: Operation) -> SSAValue:
         """Insert an op before the one that is looked at; return its first result."""
@@ -47,21 +48,19 @@ class Folding:
 
 
 Fold = Callable[[Folding, Any], SSAValue | None]
-Made = TypeVar("Made", bound=Operation)
+Producer = TypeVar("Producer", bound=Operation)
 Collective = TypeVar("Collective", bound=CollectiveOperation)
 
 
 def axes_of(op: CollectiveOperation) -> tuple[int, ...]:
     """Return the grid axes of a collective."""
-    return tuple(int(a) for a in op.grid_axes.get_values())
+    return ints(op.grid_axes)
 
 
-def maker(value: SSAValue, kind: type[Made], alone: bool = True) -> Made | None:
+def maker(value: SSAValue, kind: type[Producer], alone: bool = True) -> Producer | None:
     """Return the op that makes a value, if it is of a kind and (unless told otherwise) for this use alone."""
     op = value.owner
-    if not isinstance(op, kind) or (alone and len(list(value.uses)) != 1):
-        return None
-    return op
+    return op if isinstance(op, kind) and not (alone and len(list(value.uses)) != 1) else None
 
 
 def inner_of(op: CollectiveOperation, kind: type[Collective], alone: bool = True) -> Collective | None:

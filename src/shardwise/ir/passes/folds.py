@@ -9,6 +9,7 @@ from __future__ import annotations
 from xdsl.dialects import tensor
 from xdsl.ir import Operation, SSAValue
 
+from shardwise.ir.module.reductions import BY_COMBINER, REDUCTIONS
 from shardwise.ir.passes.constant_folds import known_numbers, known_shape, known_sharding, only_position
 from shardwise.ir.passes.folding import Fold, Folding, axes_of, inner_of, maker
 from shardwise.ir.shard import (
@@ -171,7 +172,7 @@ def there_and_back(f: Folding, op: AllToAllOp) -> SSAValue | None:
 
 # -- with what is the same everywhere --------------------------------------------------------------------
 
-IDEMPOTENT = ("max", "min", "bitwise_and", "bitwise_or", "average")
+IDEMPOTENT = tuple(row.word for row in REDUCTIONS if row.op.is_idempotent)
 
 
 def same_everywhere(f: Folding, op: AllReduceOp | BroadcastOp) -> SSAValue | None:
@@ -186,15 +187,8 @@ def same_everywhere(f: Folding, op: AllReduceOp | BroadcastOp) -> SSAValue | Non
 
 # -- with arithmetic -------------------------------------------------------------------------------------
 
-# The op that combines two values as a reduction does.
-ALIKE: dict[str, str] = {
-    "arith.addf": "sum",
-    "arith.addi": "sum",
-    "arith.maximumf": "max",
-    "arith.maxsi": "max",
-    "arith.minimumf": "min",
-    "arith.minsi": "min",
-}
+# The ops that combine two values as a reduction does, and its word.
+ALIKE = {name: row.word for name, row in BY_COMBINER.items() if row.word in ("sum", "max", "min")}
 
 
 def combine_before_reduce(f: Folding, op: Operation) -> SSAValue | None:

@@ -11,18 +11,15 @@ from xdsl.ir import Attribute, SSAValue
 
 from shardwise.errors import ProgramError
 from shardwise.ir.constants import constant_int
-from shardwise.ir.module import reductions
 from shardwise.ir.module.program import fill_open, ints, op_text
+from shardwise.ir.module.reductions import BY_OP, BY_WORD
 from shardwise.ir.module.shardings import Sharding
 from shardwise.ir.shard import GetShardingOp, GridOp, ReductionKindAttr, ShardingOp, ShardOp
 from shardwise.ir.shard.attributes import axes_attribute, reduction_attribute, split_dims
 from shardwise.layout.axis import Axis
+from shardwise.layout.cut import Cut
 from shardwise.layout.layout import Layout, Shape
 from shardwise.layout.mesh import DeviceMesh
-from shardwise.layout.placement import ReduceOp
-
-# The words of the dialect for reductions that layouts can have pending.
-REDUCTIONS: dict[ReduceOp, str] = {row.op: row.word for row in reductions.REDUCTIONS}
 
 
 @dataclass(frozen=True)
@@ -54,7 +51,7 @@ class Grids:
 def grids_of(module: ModuleOp, shapes: Mapping[str, Sequence[int]] | None = None) -> Grids:
     """Return the grids of a module; `shapes` gives those of grids with open sizes."""
     known = {name: tuple(shape) for name, shape in (shapes or {}).items()}
-    out = {}
+    out: dict[str, tuple[int, ...]] = {}
     for op in module.body.block.ops:
         if isinstance(op, GridOp):
             name = op.sym_name.data
@@ -87,7 +84,7 @@ def _with_partial(op: ShardingOp, layout: Layout) -> Layout:
     axes, kind = op.attributes.get("partial_axes"), op.attributes.get("partial_type")
     if not isinstance(axes, DenseArrayBase) or not isinstance(kind, ReductionKindAttr):
         return layout
-    row = reductions.BY_WORD.get(str(kind.data))
+    row = BY_WORD.get(str(kind.data))
     if row is None:
         raise ProgramError(f"{op_text(op)} is partial with the reduction {kind.data.value}, which is none to resolve.")
     return Layout(layout.mesh, layout.dims, [f"axis{a}" for a in axes.get_values()], row.op)
@@ -113,7 +110,8 @@ def sharding_of(layout: Layout, shape: Shape) -> ShardingOp:
     %0 = shard.sharding @g split_axes = [[1], []] : !shard.sharding
     """
     spare = [k for k, size in enumerate(layout.mesh.mesh_shape) if size == 1]
-    lists, cuts = [], []
+    lists: list[list[int]] = []
+    cuts: list[tuple[int, Cut]] = []
     for k, cut in enumerate(layout.dims):
         # A dim in one piece has a halo only where an axis of one device splits it.
         axes = numbers(cut.axes) or ([spare.pop(0)] if cut.halo != (0, 0) else [])
@@ -127,7 +125,7 @@ def sharding_of(layout: Layout, shape: Shape) -> ShardingOp:
     op = ShardingOp(layout.mesh.name, lists, None, None, static_halo_sizes=halos, static_sharded_dims_offsets=offsets)
     if layout.partial and layout.reduce_op is not None:
         op.attributes["partial_axes"] = axes_attribute(numbers(layout.partial))
-        op.attributes["partial_type"] = reduction_attribute(REDUCTIONS[layout.reduce_op])
+        op.attributes["partial_type"] = reduction_attribute(BY_OP[layout.reduce_op].word)
     return op
 
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from xdsl.dialects import arith
-from xdsl.dialects.builtin import DYNAMIC_INDEX, DenseArrayBase, i64
-from xdsl.ir import Operation, Region, SSAValue
+from xdsl.dialects.builtin import DenseArrayBase, i32
+from xdsl.ir import Attribute, Operation, Region, SSAValue
 
 from shardwise.engine.arrays import identity
 from shardwise.ir.module.program import ints, ints_of, property_of
@@ -15,7 +15,8 @@ from shardwise.ir.passes.candidates import Candidate
 from shardwise.ir.passes.layouts import local_type, numbers
 from shardwise.ir.passes.rules import OpRule
 from shardwise.ir.passes.sources import splat_value
-from shardwise.ir.passes.writer import Writer
+from shardwise.ir.passes.writer import Writer, split_known
+from shardwise.ir.shard.attributes import ints_attribute
 from shardwise.ir.types import element_type, shape_of
 from shardwise.layout.layout import Layout
 from shardwise.layout.placement import ReduceOp
@@ -35,11 +36,9 @@ def write_local(
         if layout.partial and rule.inits is not None:
             at = rule.inits + k
             inputs[at] = _start_value(w, op.operands[at], inputs[at], layout, rule.combine[k])
-    kinds = [
-        local_type(layout, shape_of(x), element_type(x))
-        for x, layout in zip(op.results, candidate.results, strict=True)
-    ]
-    properties = dict(op.properties)
+    pairs = zip(op.results, candidate.results, strict=True)
+    kinds = [local_type(layout, shape_of(x), element_type(x)) for x, layout in pairs]
+    properties: Properties = dict(op.properties)
     if op.name in SIZES:
         inputs, properties = _resize(w, op, candidate, inputs, properties)
     new = type(op).create(
@@ -70,41 +69,36 @@ def _start_value(w: Writer, old: SSAValue, init: SSAValue, layout: Layout, how: 
     if number is not None and number == neutral:
         return init
     scalar = w.scalar(neutral, element)
-    shape = shape_of(old)
-    nothing = w.splat(scalar, w.sizes(layout.resolved(), shape), element)
+    nothing = w.splat(scalar, w.sizes(layout.resolved(), shape_of(old)), element)
     position = w.position(layout.mesh, numbers(layout.partial))
-    zero = w.value(0)
-    place = w.value(position)
+    zero, place = w.value(0), w.value(position)
     first = w.early(("first", place), lambda: arith.CmpiOp(place, zero, "eq"))
     return w.add(arith.SelectOp(first, init, nothing))
 
 
 # Ops that say the sizes of their result, or of a slice.
+Properties = dict[str, Attribute]
 SIZES = ("tensor.expand_shape", "tensor.extract_slice", "tensor.insert_slice")
 
 
 def _resize(
-    w: Writer, op: Operation, candidate: Candidate, operands: list[SSAValue], properties: dict
-) -> tuple[list[SSAValue], dict]:
+    w: Writer, op: Operation, candidate: Candidate, operands: list[SSAValue], properties: Properties
+) -> tuple[list[SSAValue], Properties]:
     segments = property_of(op, "operandSegmentSizes")
     if op.name == "tensor.expand_shape":
-        sizes = w.sizes(candidate.results[0], shape_of(op.results[0]))
-        properties["static_output_shape"] = _static(sizes)
-        return [operands[0], *(n for n in sizes if isinstance(n, SSAValue))], properties
+        static, dynamic = split_known(w.sizes(candidate.results[0], shape_of(op.results[0])))
+        return [operands[0], *dynamic], {**properties, "static_output_shape": ints_attribute(static, "sizes")}
     # Dims that are taken whole have the size of the shard; offsets, where they are values, are of whole dims.
     at = 0 if op.name == "tensor.extract_slice" else 1
     layout, shape = candidate.operands[at], shape_of(op.operands[at])
     assert layout is not None
     old = ints_of(op, "static_sizes")
-    sizes = [w.size(layout, shape, k) if layout.dims[k].axes else n for k, n in enumerate(old)]
+    static, new = split_known([w.size(layout, shape, k) if layout.dims[k].axes else n for k, n in enumerate(old)])
     counts = list(ints(segments))
     before = sum(counts[: at + 2])
-    new = [n for n in sizes if isinstance(n, SSAValue)]
-    properties["static_sizes"] = _static(sizes)
     counts[at + 2] = len(new)
-    properties["operandSegmentSizes"] = type(segments).from_list(segments.elt_type, counts)
-    return [*operands[:before], *new, *operands[before:]], properties
-
-
-def _static(sizes: Sequence[int | SSAValue]) -> DenseArrayBase:
-    return DenseArrayBase.from_list(i64, [n if isinstance(n, int) else DYNAMIC_INDEX for n in sizes])
+    return [*operands[:before], *new, *operands[before:]], {
+        **properties,
+        "static_sizes": ints_attribute(static, "sizes"),
+        "operandSegmentSizes": DenseArrayBase.from_list(i32, counts),
+    }

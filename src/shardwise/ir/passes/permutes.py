@@ -9,9 +9,10 @@ from xdsl.ir import Block, Region, SSAValue
 
 from shardwise.ir.passes.layouts import number, numbers
 from shardwise.ir.passes.rounds import rounds
-from shardwise.ir.passes.writer import Number, Writer, element_of
+from shardwise.ir.passes.writer import Writer
 from shardwise.ir.shard import RecvOp, SendOp
 from shardwise.ir.shard.attributes import DYNAMIC_INDEX
+from shardwise.ir.types import element_type
 from shardwise.layout.layout import Layout, Shape
 from shardwise.plan.steps import Step
 
@@ -29,25 +30,24 @@ def permute_shard(w: Writer, x: SSAValue, step: Step, shape: Shape) -> SSAValue:
         {number(axis) for old, new in zip(src.dims, dst.dims, strict=True) if old != new for axis in old.axes}
     )
     target, source = _partner(w, src, dst), _partner(w, dst, src)
-    static, dynamic = _place(w, axes, target)
-    then, other, got = Block(), Block(), Block()
+    then, unknown = Block(), [DYNAMIC_INDEX] * len(axes)
     with w.inside(then):
-        w.add(SendOp(x.type, src.mesh.name, x, static, dynamic, grid_axes=axes))
+        w.add(SendOp(x.type, src.mesh.name, x, unknown, [target[axis] for axis in axes], grid_axes=axes))
         then.add_op(scf.YieldOp())
     w.block.add_op(scf.IfOp(_moves(w, src, axes, target), [], Region(then), Region()))
-    static, dynamic = _place(w, axes, source)
-    with w.inside(got):
-        room = w.empty(w.sizes(dst, shape), element_of(x))
-        made = w.add(RecvOp(room.type, src.mesh.name, room, dynamic, grid_axes=axes, source=static))
-        got.add_op(scf.YieldOp(made))
+    then, other = Block(), Block()
+    with w.inside(then):
+        room = w.empty(w.sizes(dst, shape), element_type(x))
+        senders = [source[axis] for axis in axes]
+        then.add_op(scf.YieldOp(w.add(RecvOp(room.type, src.mesh.name, room, senders, grid_axes=axes, source=unknown))))
     other.add_op(scf.YieldOp(x))
-    received = scf.IfOp(_moves(w, src, axes, source), [x.type], Region(got), Region(other))
+    received = scf.IfOp(_moves(w, src, axes, source), [x.type], Region(then), Region(other))
     return w.add(received)
 
 
-def _partner(w: Writer, own: Layout, theirs: Layout) -> dict[int, Number]:
+def _partner(w: Writer, own: Layout, theirs: Layout) -> dict[int, SSAValue]:
     # Per grid axis, the coordinate of the device whose part under `theirs` is this device's part under `own`.
-    out: dict[int, Number] = {}
+    out: dict[int, SSAValue] = {}
     for old, new in zip(own.dims, theirs.dims, strict=True):
         if old == new:
             continue
@@ -61,14 +61,10 @@ def _partner(w: Writer, own: Layout, theirs: Layout) -> dict[int, Number]:
     return out
 
 
-def _place(w: Writer, axes: Sequence[int], partner: Mapping[int, Number]) -> tuple[list[int], list[SSAValue]]:
-    return [DYNAMIC_INDEX] * len(axes), [w.value(partner[axis]) for axis in axes]
-
-
-def _moves(w: Writer, layout: Layout, axes: Sequence[int], partner: Mapping[int, Number]) -> SSAValue:
+def _moves(w: Writer, layout: Layout, axes: Sequence[int], partner: Mapping[int, SSAValue]) -> SSAValue:
     # Whether the partner is another device.
     out = None
     for axis in axes:
-        out = w.either(out, w.unequal(w.coordinate(layout.mesh, axis), w.value(partner[axis])))
+        out = w.either(out, w.unequal(w.coordinate(layout.mesh, axis), partner[axis]))
     assert out is not None, "a permute is over some axes"
     return out

@@ -8,10 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Literal, get_args
+from typing import Any, Literal, get_args
 
 from xdsl.dialects import scf
-from xdsl.dialects.builtin import ModuleOp, TensorType
+from xdsl.dialects.builtin import ModuleOp
 from xdsl.dialects.func import CallOp, FuncOp
 from xdsl.ir import Block, Operation, OpResult, SSAValue
 
@@ -24,7 +24,7 @@ from shardwise.ir.passes.layouts import Grids, grids_of, sharding_of
 from shardwise.ir.passes.rules import rule_of
 from shardwise.ir.passes.sources import is_source
 from shardwise.ir.shard import ShardingOp, ShardOp
-from shardwise.ir.types import is_static, shape_of
+from shardwise.ir.types import is_static, is_tensor, shape_of
 from shardwise.layout.layout import Layout, Shape
 
 Direction = Literal["forward", "backward", "both"]
@@ -89,9 +89,9 @@ class _Function:
     function: FuncOp
     grids: Grids
     functions: Mapping[str, FuncOp]
-    made: dict[SSAValue, Layout] = field(default_factory=dict)  # by the value without its annotations
-    hard: set[SSAValue] = field(default_factory=set)
-    shardings: dict[tuple[Layout, Shape | None], ShardingOp] = field(default_factory=dict)
+    layouts: dict[SSAValue, Layout] = field(default_factory=dict[SSAValue, Layout])  # by values without annotations
+    hard: set[SSAValue] = field(default_factory=set[SSAValue])
+    shardings: dict[tuple[Layout, Shape | None], ShardingOp] = field(default_factory=dict[Any, ShardingOp])
     changed: bool = False
 
     def propagate(self, direction: Direction) -> None:
@@ -100,9 +100,9 @@ class _Function:
         for value in self._values(ops):
             layout = layout_of(producer(value), self.grids) if _is_spreadable(value) else None
             if layout is not None:
-                self.made[value] = layout
+                self.layouts[value] = layout
                 self.hard.add(value)
-        settled = {op for op in ops if self._is_settled(op)}
+        annotated = {op for op in ops if self._is_annotated(op)}
         for _ in range(SWEEPS):
             self.changed = False
             if direction != "backward":
@@ -113,7 +113,7 @@ class _Function:
                     self._visit(op, results=direction == "both", operands=True)
             if not self.changed:
                 break
-        self._write(ops, settled)
+        self._write(ops, annotated)
 
     def _values(self, ops: Sequence[Operation]) -> list[SSAValue]:
         out: list[SSAValue] = [arg for block in self.function.body.blocks for arg in block.args]
@@ -123,7 +123,7 @@ class _Function:
                 out += op.body.block.args[1:]
         return out
 
-    def _is_settled(self, op: Operation) -> bool:
+    def _is_annotated(self, op: Operation) -> bool:
         # Everything about it is said already.
         values = [*op.results, *(root_of(x) for x in op.operands)]
         return all(x in self.hard or _is_free(x) for x in values)
@@ -131,8 +131,11 @@ class _Function:
     # -- one op ------------------------------------------------------------------------------------
 
     def _visit(self, op: Operation, results: bool, operands: bool) -> None:
-        if isinstance(op, scf.IfOp | scf.ForOp | CallOp):
-            for a, b in self._links(op):
+        if isinstance(op, CallOp):
+            self._call(op)
+            return
+        if isinstance(op, scf.IfOp | scf.ForOp):
+            for a, b in _links(op):
                 self._link(a, b, results, operands)
             return
         candidate = self._candidate(op)
@@ -147,34 +150,20 @@ class _Function:
                     self._learn(root_of(x), layout)
 
     def _learn(self, value: SSAValue, layout: Layout) -> None:
-        if value not in self.made and _is_spreadable(value) and not _is_free(value):
-            self.made[value] = layout
+        if value not in self.layouts and _is_spreadable(value) and not _is_free(value):
+            self.layouts[value] = layout
             self.changed = True
-
-    def _links(self, op: Operation) -> list[tuple[SSAValue, SSAValue]]:
-        # Values that are the same: what goes in and what comes out.
-        if isinstance(op, scf.IfOp):
-            ends = [region.block.last_op for region in op.regions if region.blocks]
-            return [(x, end.operands[k]) for k, x in enumerate(op.results) for end in ends if end is not None]
-        if isinstance(op, scf.ForOp):
-            end, args = op.body.block.last_op, op.body.block.args[1:]
-            assert end is not None
-            rows = zip(op.results, args, op.iter_args, end.operands, strict=True)
-            return [(a, b) for out, arg, init, last in rows for a, b in ((arg, init), (out, arg), (arg, last))]
-        self._call(op)
-        return []
 
     def _link(self, out: SSAValue, inner: SSAValue, results: bool, operands: bool) -> None:
         source = root_of(inner)
-        seen = inner.owner if isinstance(inner.owner, ShardOp) else None
-        layout = layout_of(seen, self.grids) if seen is not None else self.made.get(source)
+        annotation = inner.owner if isinstance(inner.owner, ShardOp) else None
+        layout = layout_of(annotation, self.grids) if annotation is not None else self.layouts.get(source)
         if results and layout is not None:
             self._learn(out, layout)
-        if operands and out in self.made and seen is None:
-            self._learn(source, self.made[out])
+        if operands and out in self.layouts and annotation is None:
+            self._learn(source, self.layouts[out])
 
-    def _call(self, op: Operation) -> None:
-        assert isinstance(op, CallOp)
+    def _call(self, op: CallOp) -> None:
         callee = self.functions.get(op.callee.root_reference.data)
         if callee is None:
             return
@@ -195,30 +184,30 @@ class _Function:
         return find_cheapest(rule, operands, results, mesh)
 
     def _operand(self, x: SSAValue) -> End | None:
-        if not isinstance(x.type, TensorType):
+        if not is_tensor(x.type):
             return None
         if self._is_seen(x):
             assert isinstance(x.owner, ShardOp)
             return End(shape_of(x), dtype_of(x.type), layout_of(x.owner, self.grids), hard=True)
-        return End(shape_of(x), dtype_of(x.type), self.made.get(root_of(x)))
+        return End(shape_of(x), dtype_of(x.type), self.layouts.get(root_of(x)))
 
     def _is_seen(self, x: SSAValue) -> bool:
         return isinstance(x.owner, ShardOp) and x.owner.annotate_for_users
 
     def _result(self, x: SSAValue) -> End:
-        layout = self.made.get(x)
+        layout = self.layouts.get(x)
         if layout is None:  # how users see it, if all of them agree
-            seen = {layout_of(op, self.grids) for op in annotations_of(x)}
-            layout = seen.pop() if len(seen) == 1 else None
+            layouts = {layout_of(op, self.grids) for op in annotations_of(x)}
+            layout = layouts.pop() if len(layouts) == 1 else None
         return End(shape_of(x), dtype_of(x.type), layout, hard=x in self.hard)
 
     # -- writing -----------------------------------------------------------------------------------
 
-    def _write(self, ops: Sequence[Operation], settled: set[Operation]) -> None:
+    def _write(self, ops: Sequence[Operation], annotated: set[Operation]) -> None:
         candidates = {
-            op: self._candidate(op) for op in ops if op not in settled and not isinstance(op, scf.IfOp | scf.ForOp)
+            op: self._candidate(op) for op in ops if op not in annotated and not isinstance(op, scf.IfOp | scf.ForOp)
         }
-        for value, layout in self.made.items():
+        for value, layout in self.layouts.items():
             if value not in self.hard:
                 self._annotate(value, layout)
         for op, candidate in candidates.items():
@@ -244,14 +233,14 @@ class _Function:
     def _see(self, op: Operation, index: int, layout: Layout) -> None:
         x = op.operands[index]
         root = root_of(x)
-        if self._is_seen(x) or root not in self.made or self.made[root] is layout:
+        if self._is_seen(x) or root not in self.layouts or self.layouts[root] is layout:
             return
         block = op.parent
         assert block is not None
-        seen = ShardOp(x, self._sharding(layout, shape_of(x)).result, annotate_for_users=True)
-        seen.result.name_hint = x.name_hint
-        block.insert_op_before(seen, op)
-        op.operands[index] = seen.result
+        annotation = ShardOp(x, self._sharding(layout, shape_of(x)).result, annotate_for_users=True)
+        annotation.result.name_hint = x.name_hint
+        block.insert_op_before(annotation, op)
+        op.operands[index] = annotation.result
 
     def _sharding(self, layout: Layout, shape: Shape) -> ShardingOp:
         # Bounds that are not said depend on the shape.
@@ -280,6 +269,17 @@ class _Function:
             op.erase()
         assert block.first_op is not None
         block.insert_ops_before(tops, block.first_op)
+
+
+def _links(op: scf.IfOp | scf.ForOp) -> list[tuple[SSAValue, SSAValue]]:
+    # Values that are the same: what goes in and what comes out.
+    if isinstance(op, scf.IfOp):
+        ends = [region.block.last_op for region in op.regions if region.blocks]
+        return [(x, end.operands[k]) for k, x in enumerate(op.results) for end in ends if end is not None]
+    end, args = op.body.block.last_op, op.body.block.args[1:]
+    assert end is not None
+    rows = zip(op.results, args, op.iter_args, end.operands, strict=True)
+    return [(a, b) for out, arg, init, last in rows for a, b in ((arg, init), (out, arg), (arg, last))]
 
 
 def _is_spreadable(value: SSAValue) -> bool:

@@ -22,7 +22,7 @@ class Replication:
     """What is known about the values of a module; worked out when asked for, and forgotten when ops change."""
 
     grids: Grids
-    known: dict[SSAValue, Along] = field(default_factory=dict)
+    known: dict[SSAValue, Along] = field(default_factory=dict[SSAValue, Along])
 
     def is_along(self, value: SSAValue, grid: str, axes: tuple[int, ...]) -> bool:
         """Whether all devices that differ only along some grid axes have the same value."""

@@ -4,18 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from math import prod
 
 from xdsl.dialects.builtin import DYNAMIC_INDEX, TensorType, f32
 from xdsl.ir import SSAValue
 
 from shardwise.errors import ProgramError
+from shardwise.ir.module.reductions import BY_OP
 from shardwise.ir.module.values import dtype_of
-from shardwise.ir.passes.layouts import REDUCTIONS, local_sizes, local_type, numbers
+from shardwise.ir.passes.layouts import local_sizes, local_type, numbers
 from shardwise.ir.passes.permutes import permute_shard
 from shardwise.ir.passes.rounds import is_rounded, rounds, truncate
 from shardwise.ir.passes.swaps import swap_axes
-from shardwise.ir.passes.writer import Writer, element_of
+from shardwise.ir.passes.writer import Number, Writer
 from shardwise.ir.shard import AllGatherOp, AllReduceOp, AllSliceOp, AllToAllOp, ReduceScatterOp, UpdateHaloOp
+from shardwise.ir.types import element_type
 from shardwise.layout.axis import Axis, is_disjoint, without
 from shardwise.layout.cut import Cut
 from shardwise.layout.layout import Layout, Shape
@@ -40,10 +43,10 @@ def reshard(w: Writer, x: SSAValue, src: Layout, dst: Layout, shape: Shape) -> t
         return _sum_over(w, x, src, src.partial), plan
     middle = _middle(plan)
     if middle is not None:
-        return _through(w, x, src, middle, dst, shape), plan
-    for step in plan.steps:
+        x = _gather(w, _scatter(w, x, src, middle, shape), middle, dst, shape)
+    for step in plan.steps if middle is None else ():
         x = STEPS[step.kind](w, x, step, shape)
-    return w.cast(x, local_type(dst, shape, element_of(x))), plan
+    return w.cast(x, local_type(dst, shape, element_type(x))), plan
 
 
 def _between(w: Writer, x: SSAValue, src: Layout, dst: Layout, shape: Shape) -> tuple[SSAValue, Plan | None]:
@@ -59,7 +62,7 @@ def _between(w: Writer, x: SSAValue, src: Layout, dst: Layout, shape: Shape) -> 
     search = replace(plan.search, src=src.resolved(), dst=dst, numbers=(tuple(range(src.mesh.num_devices)),) * 2)
     for step in search.direct(src.resolved(), dst):
         x = rounds(w, x, step, shape)
-    return w.cast(x, local_type(dst, shape, element_of(x))), plan
+    return w.cast(x, local_type(dst, shape, element_type(x))), plan
 
 
 def _layouts(step: Step) -> tuple[Layout, Layout] | None:
@@ -75,8 +78,7 @@ def slice_shard(w: Writer, x: SSAValue, src: Layout, dst: Layout, shape: Shape) 
     """Return the part of a shard that a finer layout, or one with smaller halos, leaves to this device."""
     x, src = _pad(w, x, src, dst, shape)
     sizes = list(local_sizes(src, shape))
-    offsets = [0] * len(shape)
-    left = []
+    starts: dict[int, Number] = {}
     for dim, (old, new) in enumerate(zip(src.dims, dst.dims, strict=True)):
         if old == new:
             continue
@@ -84,20 +86,15 @@ def slice_shard(w: Writer, x: SSAValue, src: Layout, dst: Layout, shape: Shape) 
         plain = old.halo == new.halo == (0, 0) and more
         if plain and _is_even(src, shape, dim) and _is_even(dst, shape, dim):
             sizes[dim] = local_sizes(dst, shape)[dim]
-            kind = TensorType(element_of(x), sizes)
+            kind = TensorType(element_type(x), sizes)
             x = w.add(AllSliceOp(kind, src.mesh.name, x, dim, grid_axes=numbers(more or ())))
-        else:
-            left.append(dim)
-    if not left:
+            continue
+        starts[dim] = w.minus(w.start(dst, shape, dim), w.start(src, shape, dim))
+        if old.axes == new.axes and old.offsets == new.offsets:  # halos are all that differs
+            starts[dim] = old.halo[0] - new.halo[0]
+    if not starts:
         return x
-    starts = [
-        w.minus(w.start(dst, shape, k), w.start(src, shape, k)) if k in left else offsets[k] for k in range(len(shape))
-    ]
-    # Of one cut, halos are all that differs.
-    for k in left:
-        if src.dims[k].axes == dst.dims[k].axes and src.dims[k].offsets == dst.dims[k].offsets:
-            starts[k] = src.dims[k].halo[0] - dst.dims[k].halo[0]
-    return w.slice(x, starts, w.sizes(dst, shape))
+    return w.slice(x, [starts.get(dim, 0) for dim in range(len(shape))], w.sizes(dst, shape))
 
 
 def _pad(w: Writer, x: SSAValue, src: Layout, dst: Layout, shape: Shape) -> tuple[SSAValue, Layout]:
@@ -109,7 +106,7 @@ def _pad(w: Writer, x: SSAValue, src: Layout, dst: Layout, shape: Shape) -> tupl
     if all(old.halo == halo for old, halo in zip(src.dims, halos, strict=True)):
         return x, src
     cuts = [Cut(c.axes, offsets=c.offsets, halo=halo, edge="pad") for c, halo in zip(src.dims, halos, strict=True)]
-    wide, element = Layout(src.mesh, cuts), element_of(x)
+    wide, element = Layout(src.mesh, cuts), element_type(x)
     into = w.splat(w.scalar(0, element), w.sizes(wide, shape), element)
     lows = [halo[0] - old.halo[0] for old, halo in zip(src.dims, halos, strict=True)]
     return w.insert(x, into, lows, w.sizes(src, shape)), wide
@@ -120,20 +117,20 @@ def _is_even(layout: Layout, shape: Shape, dim: int) -> bool:
 
 
 def _slice(w: Writer, x: SSAValue, step: Step, shape: Shape) -> SSAValue:
-    found = _layouts(step)
-    if found is None or step.shares is not None:
+    layouts = _layouts(step)
+    if layouts is None or step.shares is not None:
         raise ProgramError(f"the step {step} makes values partial, which no op of the dialect does.")
-    return slice_shard(w, x, *found, shape)
+    return slice_shard(w, x, *layouts, shape)
 
 
 # -- collectives -----------------------------------------------------------------------------------------
 
 
 def _all_gather(w: Writer, x: SSAValue, step: Step, shape: Shape) -> SSAValue:
-    found = _layouts(step)
-    if found is None:
+    layouts = _layouts(step)
+    if layouts is None:
         return rounds(w, x, step, shape)
-    return _gather(w, x, *found, shape)
+    return _gather(w, x, *layouts, shape)
 
 
 def _gather(w: Writer, x: SSAValue, src: Layout, dst: Layout, shape: Shape) -> SSAValue:
@@ -143,32 +140,25 @@ def _gather(w: Writer, x: SSAValue, src: Layout, dst: Layout, shape: Shape) -> S
         if not axes:
             continue
         if sizes[dim] != DYNAMIC_INDEX:
-            sizes[dim] *= _count(axes)
-        made = TensorType(element_of(x), sizes)
-        x = w.add(AllGatherOp(made, src.mesh.name, x, dim, grid_axes=numbers(axes)))
+            sizes[dim] *= prod(axis.size for axis in axes)
+        kind = TensorType(element_type(x), sizes)
+        x = w.add(AllGatherOp(kind, src.mesh.name, x, dim, grid_axes=numbers(axes)))
         sizes[dim] = local_sizes(dst, shape)[dim]
-        x = w.cast(x, TensorType(element_of(x), sizes))
+        x = w.cast(x, TensorType(element_type(x), sizes))
     return x
 
 
-def _count(axes: Sequence[Axis]) -> int:
-    out = 1
-    for axis in axes:
-        out *= axis.size
-    return out
-
-
 def _all_to_all(w: Writer, x: SSAValue, step: Step, shape: Shape) -> SSAValue:
-    found = _layouts(step)
-    if found is None or not _all_even(*found, shape):
+    layouts = _layouts(step)
+    if layouts is None or not _all_even(*layouts, shape):
         return rounds(w, x, step, shape)
-    src, dst = found
+    src, dst = layouts
     less = {k: a for k, (o, n) in enumerate(zip(src.dims, dst.dims, strict=True)) if (a := remainder(o.axes, n.axes))}
     more = {k: a for k, (o, n) in enumerate(zip(src.dims, dst.dims, strict=True)) if (a := remainder(n.axes, o.axes))}
     if len(less) != 1 or len(more) != 1 or [*less.values()] != [*more.values()]:
         return swap_axes(w, x, src, shape, less, more)
     (concat, axes), (split, _) = next(iter(less.items())), next(iter(more.items()))
-    kind = local_type(dst, shape, element_of(x))
+    kind = local_type(dst, shape, element_type(x))
     return w.add(AllToAllOp(kind, src.mesh.name, x, split, concat, grid_axes=numbers(axes)))
 
 
@@ -184,15 +174,15 @@ def _all_reduce(w: Writer, x: SSAValue, step: Step, shape: Shape) -> SSAValue:
 
 def _sum_over(w: Writer, x: SSAValue, src: Layout, axes: Sequence[Axis]) -> SSAValue:
     assert src.reduce_op is not None
-    kind = REDUCTIONS[src.reduce_op]
-    return w.add(AllReduceOp(x.type, src.mesh.name, x, grid_axes=numbers(axes), reduction=kind))
+    word = BY_OP[src.reduce_op].word
+    return w.add(AllReduceOp(x.type, src.mesh.name, x, grid_axes=numbers(axes), reduction=word))
 
 
 def _reduce_scatter(w: Writer, x: SSAValue, step: Step, shape: Shape) -> SSAValue:
-    found = _layouts(step)
-    if found is None or _scatter_axes(*found, shape) is None:
+    layouts = _layouts(step)
+    if layouts is None or _scatter_axes(*layouts, shape) is None:
         return rounds(w, x, step, shape)
-    return _scatter(w, x, *found, shape)
+    return _scatter(w, x, *layouts, shape)
 
 
 def _scatter(w: Writer, x: SSAValue, src: Layout, dst: Layout, shape: Shape) -> SSAValue:
@@ -200,22 +190,18 @@ def _scatter(w: Writer, x: SSAValue, src: Layout, dst: Layout, shape: Shape) -> 
     added = _scatter_axes(src, dst, shape)
     assert added is not None
     assert src.reduce_op is not None
-    pairs = enumerate(zip(src.dims, dst.dims, strict=True))
-    middle = Layout(src.mesh, [_outer(n.axes, added[k]) if k in added else n for k, (_, n) in pairs])
+    cuts = [cut.axes[: len(cut.axes) - len(added[k])] if k in added else cut for k, cut in enumerate(dst.dims)]
+    middle = Layout(src.mesh, cuts)
     x = slice_shard(w, x, src.resolved(), middle, shape)
-    sizes, element = list(local_sizes(middle, shape)), element_of(x)
+    sizes, element = list(local_sizes(middle, shape)), element_type(x)
     # What is added up once more is not rounded in between.
     carried = f32 if len(added) > 1 and is_rounded(src.reduce_op, element) else element
+    word = BY_OP[src.reduce_op].word
     for dim, axes in added.items():
         sizes[dim] = local_sizes(dst, shape)[dim]
-        made = TensorType(carried, sizes)
-        kind = REDUCTIONS[src.reduce_op]
-        x = w.add(ReduceScatterOp(made, src.mesh.name, x, dim, grid_axes=numbers(axes), reduction=kind))
+        kind = TensorType(carried, sizes)
+        x = w.add(ReduceScatterOp(kind, src.mesh.name, x, dim, grid_axes=numbers(axes), reduction=word))
     return x if carried == element else truncate(w, x, element)
-
-
-def _outer(axes: Sequence[Axis], last: Sequence[Axis]) -> tuple[Axis, ...]:
-    return tuple(axes[: len(axes) - len(last)])
 
 
 def _middle(plan: Plan) -> Layout | None:
@@ -231,18 +217,12 @@ def _middle(plan: Plan) -> Layout | None:
     shared = without(plan.steps[1].axes, used)
     if not is_disjoint(shared, used):
         return None
-    parts = _count(shared) * _count(src.partial)
+    parts = prod(axis.size for axis in (*shared, *src.partial))
     for dim, (cut, size) in enumerate(zip(src.dims, local_sizes(src, shape), strict=True)):
         if cut.offsets is None and size != DYNAMIC_INDEX and size % parts == 0:
             fine = (*cut.axes, *shared, *src.partial)
             return Layout(src.mesh, [Cut(fine) if k == dim else c for k, c in enumerate(src.dims)])
     return None
-
-
-def _through(w: Writer, x: SSAValue, src: Layout, middle: Layout, dst: Layout, shape: Shape) -> SSAValue:
-    x = _scatter(w, x, src, middle, shape)
-    x = _gather(w, x, middle, dst, shape)
-    return w.cast(x, local_type(dst, shape, element_of(x)))
 
 
 def _scatter_axes(src: Layout, dst: Layout, shape: Shape) -> dict[int, list[Axis]] | None:
@@ -260,17 +240,17 @@ def _scatter_axes(src: Layout, dst: Layout, shape: Shape) -> dict[int, list[Axis
         if sorted(reduced) != sorted(last) or not _is_even(src, shape, dim) or not _is_even(dst, shape, dim):
             return None
         added[dim] = last
-    found = [axis for axes in added.values() for axis in axes]
-    return added if sorted(found) == sorted(pending) else None
+    reduced = [axis for axes in added.values() for axis in axes]
+    return added if sorted(reduced) == sorted(pending) else None
 
 
 def _halo_exchange(w: Writer, x: SSAValue, step: Step, shape: Shape) -> SSAValue:
-    found = _layouts(step)
-    assert found is not None
-    src, dst = found
+    layouts = _layouts(step)
+    assert layouts is not None
+    src, dst = layouts
     if src.has_halo:  # what is there already need not be sent again
         return rounds(w, x, step, shape)
-    element = element_of(x)
+    element = element_type(x)
     into = w.splat(w.scalar(0, element), w.sizes(dst, shape), element)
     x = w.insert(x, into, [cut.halo[0] for cut in dst.dims], w.sizes(src, shape))
     axes = [numbers(cut.axes) if cut.halo != (0, 0) else [] for cut in dst.dims]

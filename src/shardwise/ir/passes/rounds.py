@@ -20,11 +20,13 @@ from xdsl.ir import Attribute, Block, Operation, Region, SSAValue
 from shardwise.engine.arrays import ADDING, identity, is_low
 from shardwise.errors import ProgramError
 from shardwise.ir.module.groups import group_of, multi_index
+from shardwise.ir.module.reductions import BY_OP
 from shardwise.ir.module.values import dtype_of
 from shardwise.ir.passes.layouts import local_sizes, number
-from shardwise.ir.passes.writer import Number, Writer, element_of, entry_for_device, formula
+from shardwise.ir.passes.writer import Number, Writer, entry_for_device, formula, split_known
 from shardwise.ir.shard import RecvOp, SendOp
 from shardwise.ir.shard.attributes import DYNAMIC_INDEX
+from shardwise.ir.types import element_type, shape_of
 from shardwise.layout.layout import Layout, Shape
 from shardwise.layout.mesh import DeviceMesh
 from shardwise.layout.placement import ReduceOp
@@ -48,9 +50,9 @@ class Piece:
 class PieceRound:
     """Pieces of which no two have a source or a target in common."""
 
-    pieces: list[Piece] = field(default_factory=list)
-    sources: set[int] = field(default_factory=set)
-    targets: set[int] = field(default_factory=set)
+    pieces: list[Piece] = field(default_factory=list[Piece])
+    sources: set[int] = field(default_factory=set[int])
+    targets: set[int] = field(default_factory=set[int])
 
     def takes(self, piece: Piece) -> bool:
         """Whether a piece can travel in this round."""
@@ -122,25 +124,23 @@ def _move(w: Writer, x: SSAValue, movement: ShardMove) -> SSAValue:
     mesh = movement.src.mesh
     axes, stay, travel = _pieces(movement)
     into, combine = _start(w, x, movement)
-    element = element_of(x)
+    element = element_type(x)
     table = _Table(w, mesh, axes, movement)
-    for one in _group_in_rounds(stay):
-        into = table.copy_stay(x, into, one.pieces, combine)
-    for one in _group_in_rounds(travel):
-        into = table.exchange(x, into, one.pieces, combine)
-    return into if element_of(into) == element else truncate(w, into, element)
+    for pieces in _group_in_rounds(stay):
+        into = table.copy_stay(x, into, pieces, combine)
+    for pieces in _group_in_rounds(travel):
+        into = table.exchange(x, into, pieces, combine)
+    return into if element_type(into) == element else truncate(w, into, element)
 
 
 def extend(w: Writer, x: SSAValue) -> SSAValue:
     """Return a tensor of small floats in float32."""
-    assert isinstance(x.type, TensorType)
-    return w.add(arith.ExtFOp(x, TensorType(f32, x.type.get_shape())))
+    return w.add(arith.ExtFOp(x, TensorType(f32, shape_of(x))))
 
 
 def truncate(w: Writer, x: SSAValue, element: Attribute) -> SSAValue:
     """Return a tensor rounded to small floats."""
-    assert isinstance(x.type, TensorType)
-    return w.add(arith.TruncFOp(x, TensorType(element, x.type.get_shape())))
+    return w.add(arith.TruncFOp(x, TensorType(element, shape_of(x))))
 
 
 def is_rounded(op: ReduceOp, element: Attribute) -> bool:
@@ -152,16 +152,15 @@ def _pieces(movement: ShardMove) -> tuple[list[int], list[Piece], list[Piece]]:
     mesh = movement.src.mesh
     axes = sorted({number(axis) for axis in movement.step.axes})
     every = list(range(mesh.ndim))
-    if not axes:  # a step between two grids
-        axes = every
-    found = movement.pieces(group_of(mesh.mesh_shape, tuple(axes), 0).devices)
+    axes = axes or every  # all of them for a step between two grids
+    pieces = movement.pieces(group_of(mesh.mesh_shape, tuple(axes), 0).devices)
     corners = (group_of(mesh.mesh_shape, tuple(axes), device).devices for device in _corners(movement, axes))
-    if found is None or any(movement.pieces(group) != found for group in corners):
+    if pieces is None or any(movement.pieces(group) != pieces for group in corners):
         # Groups are not alike, so that there is one of all devices.
         axes = every
-        found = movement.pieces(tuple(range(mesh.num_devices)))
-    assert found is not None, "no device is outside of the mesh"
-    return axes, *found
+        pieces = movement.pieces(tuple(range(mesh.num_devices)))
+    assert pieces is not None, "no device is outside of the mesh"
+    return axes, *pieces
 
 
 def _corners(movement: ShardMove, axes: Sequence[int]) -> Iterator[int]:
@@ -177,18 +176,15 @@ def _corners(movement: ShardMove, axes: Sequence[int]) -> Iterator[int]:
     return (mesh.index(place) for place in product(*ends))
 
 
-def _group_in_rounds(pieces: Sequence[Piece]) -> list[PieceRound]:
+def _group_in_rounds(pieces: Sequence[Piece]) -> list[list[Piece]]:
     # First fit, those that go equally far and are equally large together.
     out: list[PieceRound] = []
     for piece in sorted(pieces, key=lambda p: (p.size, p.target - p.source, p.source, p.put)):
-        for one in out:
-            if one.takes(piece):
-                one.add(piece)
-                break
-        else:
-            out.append(PieceRound())
-            out[-1].add(piece)
-    return out
+        first = next((one for one in out if one.takes(piece)), None)
+        if first is None:
+            out.append(first := PieceRound())
+        first.add(piece)
+    return [one.pieces for one in out]
 
 
 Combine = Callable[[SSAValue, SSAValue], Operation] | None
@@ -196,7 +192,7 @@ Combine = Callable[[SSAValue, SSAValue], Operation] | None
 
 def _start(w: Writer, x: SSAValue, movement: ShardMove) -> tuple[SSAValue, Combine]:
     # What the pieces are put into, and how they are combined with what is there.
-    element, sizes = element_of(x), w.sizes(movement.dst, movement.shape)
+    element, sizes = element_type(x), w.sizes(movement.dst, movement.shape)
     if movement.move.reduces:
         op = movement.src.reduce_op
         assert op is not None
@@ -217,22 +213,10 @@ def _start(w: Writer, x: SSAValue, movement: ShardMove) -> tuple[SSAValue, Combi
 
 def combination(op: ReduceOp, element: Attribute) -> Callable[[SSAValue, SSAValue], Operation]:
     """Return the op that combines two values of a reduction."""
-    floats, ints = COMBINATIONS[op]
-    made = floats if isinstance(element, AnyFloat) else ints
-    if made is None or not isinstance(element, AnyFloat | IntegerType):
+    combine = BY_OP[op].floats if isinstance(element, AnyFloat) else BY_OP[op].ints
+    if combine is None or not isinstance(element, AnyFloat | IntegerType):
         raise ProgramError(f"{op} is not defined for {element}.")
-    return cast("Callable[[SSAValue, SSAValue], Operation]", made)
-
-
-COMBINATIONS: dict[ReduceOp, tuple[type[Operation] | None, type[Operation] | None]] = {
-    ReduceOp.SUM: (arith.AddfOp, arith.AddiOp),
-    ReduceOp.PROD: (arith.MulfOp, arith.MuliOp),
-    ReduceOp.MAX: (arith.MaximumfOp, arith.MaxSIOp),
-    ReduceOp.MIN: (arith.MinimumfOp, arith.MinSIOp),
-    ReduceOp.BAND: (None, arith.AndIOp),
-    ReduceOp.BOR: (None, arith.OrIOp),
-    ReduceOp.BXOR: (None, arith.XOrIOp),
-}
+    return cast("Callable[[SSAValue, SSAValue], Operation]", combine)
 
 
 @dataclass(frozen=True)
@@ -243,6 +227,11 @@ class _Table:
     mesh: DeviceMesh
     axes: list[int]
     movement: ShardMove
+
+    @cached_property
+    def shape(self) -> Shape:
+        """The sizes of the axes of a group."""
+        return tuple(self.mesh.mesh_shape[a] for a in self.axes)
 
     def take(self, x: SSAValue, pieces: Sequence[Piece]) -> SSAValue:
         """Return the piece that this device gives."""
@@ -261,13 +250,10 @@ class _Table:
 
     def copy_stay(self, x: SSAValue, into: SSAValue, pieces: Sequence[Piece], combine: Combine) -> SSAValue:
         """Return a shard with what each device has of it already."""
-
-        def copy() -> list[SSAValue]:
-            return [self.put(into, self.take(x, pieces), pieces, combine)]
-
         if self._is_whole(pieces) and not self.movement.move.reduces:
             return x  # devices that keep nothing are given all of their shard in the rounds to come
-        return self._guard({p.target: p.target for p in pieces}, copy, [into])[0]
+        peers = {p.target: p.target for p in pieces}
+        return self._guard(peers, lambda: [self.put(into, self.take(x, pieces), pieces, combine)], [into])[0]
 
     def _is_whole(self, pieces: Sequence[Piece]) -> bool:
         src, dst, shape = self.movement.src, self.movement.dst, self.movement.shape
@@ -284,16 +270,15 @@ class _Table:
         def send() -> list[SSAValue]:
             piece = self.take(x, pieces)
             static, dynamic = self._place(targets)
-            made = SendOp(piece.type, self.mesh.name, piece, static, dynamic, grid_axes=self.axes)
-            self.w.add(made)
+            self.w.add(SendOp(piece.type, self.mesh.name, piece, static, dynamic, grid_axes=self.axes))
             return []
 
         def receive() -> list[SSAValue]:
             sizes = self._sizes({p.target: p for p in pieces})
-            room = self.w.empty(sizes, element_of(x))
+            room = self.w.empty(sizes, element_type(x))
             static, dynamic = self._place(sources)
-            got = self.w.add(RecvOp(room.type, self.mesh.name, room, dynamic, grid_axes=self.axes, source=static))
-            return [self.put(into, got, pieces, combine)]
+            piece = self.w.add(RecvOp(room.type, self.mesh.name, room, dynamic, grid_axes=self.axes, source=static))
+            return [self.put(into, piece, pieces, combine)]
 
         self._guard(targets, send, [])
         return self._guard(sources, receive, [into])[0]
@@ -302,58 +287,50 @@ class _Table:
         self, peers: dict[int, int], write: Callable[[], list[SSAValue]], otherwise: Sequence[SSAValue]
     ) -> list[SSAValue]:
         # Devices that have nothing to do in a round do nothing.
-        count = prod(self.mesh.mesh_shape[a] for a in self.axes)
-        if len(peers) == count:
+        if len(peers) == prod(self.shape):
             return write()
-        condition = self._elsewhere(peers, count)
+        condition = self._elsewhere(peers)
         if condition is None:
-            flag = entry_for_device(self.w, self.mesh, self.axes, [0 if k in peers else -1 for k in range(count)])
+            flag = self._entry([0 if k in peers else -1 for k in range(prod(self.shape))])
             condition = self.w.not_negative(self.w.value(flag))
         then, other = Block(), Block()
         with self.w.inside(then):
-            made = write()
-            then.add_op(scf.YieldOp(*made))
+            results = write()
+            then.add_op(scf.YieldOp(*results))
         other.add_op(scf.YieldOp(*otherwise))
-        kinds = [x.type for x in made]
+        kinds = [x.type for x in results]
         op = scf.IfOp(condition, kinds, Region(then), Region(other) if kinds else Region())
         self.w.block.add_op(op)
         return list(op.results)
 
-    def _elsewhere(self, peers: dict[int, int], count: int) -> SSAValue | None:
+    def _elsewhere(self, peers: dict[int, int]) -> SSAValue | None:
         # Whether the peer of a device is another device, if a formula says so.
         if any(k == peer for k, peer in peers.items()):
             return None
-        shape = tuple(self.mesh.mesh_shape[a] for a in self.axes)
-        places = [multi_index(shape, peers.get(k, k)) for k in range(count)]
-        tables = [tuple(place[i] for place in places) for i in range(len(shape))]
-        if any(formula(shape, table) is None for table in tables):
+        tables = list(zip(*(multi_index(self.shape, peers.get(k, k)) for k in range(prod(self.shape))), strict=True))
+        if any(formula(self.shape, table) is None for table in tables):
             return None
         out = None
         for axis, table in zip(self.axes, tables, strict=True):
-            own, other = self.w.coordinate(self.mesh, axis), entry_for_device(self.w, self.mesh, self.axes, table)
+            own, other = self.w.coordinate(self.mesh, axis), self._entry(table)
             if other is not own:
                 out = self.w.either(out, self.w.unequal(own, self.w.value(other)))
         return out
 
     def _number(self, entries: dict[int, int]) -> Number:
-        count = prod(self.mesh.mesh_shape[a] for a in self.axes)
-        return entry_for_device(self.w, self.mesh, self.axes, [entries.get(k) for k in range(count)])
+        return self._entry([entries.get(k) for k in range(prod(self.shape))])
+
+    def _entry(self, table: Sequence[int | None]) -> Number:
+        return entry_for_device(self.w, self.mesh, self.axes, table)
 
     def _sizes(self, pieces: dict[int, Piece]) -> list[Number]:
-        out: list[Number] = []
-        for k, same in enumerate(self.movement.same):
-            if same:
-                out.append(self.w.size(self.movement.dst, self.movement.shape, k))
-                continue
-            out.append(self._number({i: p.size[k] for i, p in pieces.items()}))
-        return out
+        dst, shape = self.movement.dst, self.movement.shape
+        return [
+            self.w.size(dst, shape, k) if same else self._number({i: p.size[k] for i, p in pieces.items()})
+            for k, same in enumerate(self.movement.same)
+        ]
 
     def _place(self, entries: dict[int, int]) -> tuple[list[int], list[SSAValue]]:
         # Coordinates in the group, those that are not the same for all as values.
-        shape = [self.mesh.mesh_shape[a] for a in self.axes]
-        static, dynamic = [], []
-        for k in range(len(shape)):
-            n = self._number({i: multi_index(shape, other)[k] for i, other in entries.items()})
-            static.append(n if isinstance(n, int) else DYNAMIC_INDEX)
-            dynamic += [n] if isinstance(n, SSAValue) else []
-        return static, dynamic
+        places = {i: multi_index(self.shape, other) for i, other in entries.items()}
+        return split_known([self._number({i: place[k] for i, place in places.items()}) for k in range(len(self.shape))])

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from xdsl.dialects.builtin import TensorType, i1
+from xdsl.dialects.builtin import i1
 from xdsl.dialects.linalg.abstract_ops import LinalgStructuredOperation
 from xdsl.ir import Attribute, Block, Operation, SSAValue
 from xdsl.ir.affine import AffineDimExpr
@@ -16,7 +16,7 @@ from shardwise.ir.elementwise.table import ELEMENTWISE
 from shardwise.ir.module.program import int_of, integer, ints, ints_of, kept_dims, property_of
 from shardwise.ir.module.reductions import BY_COMBINER, Reduction
 from shardwise.ir.module.values import DYNAMIC
-from shardwise.ir.types import is_static, shape_of
+from shardwise.ir.types import is_static, is_tensor, shape_of
 from shardwise.layout.placement import ReduceOp
 from shardwise.prim.arithmetic.contract import contraction_rule
 from shardwise.prim.arithmetic.reduce import reduction_rule
@@ -45,20 +45,20 @@ class OpRule:
     def of(rule: Rule, op: Operation) -> OpRule:
         """Return the rule of a primitive for an op whose tensors are its operands."""
         dims = iter(rule.operands)
-        operands = tuple(next(dims) if isinstance(x.type, TensorType) else None for x in op.operands)
+        operands = tuple(next(dims) if is_tensor(x.type) else None for x in op.operands)
         combine = (rule.reduced[0][1],) if rule.reduced else ()
         return OpRule(operands, (rule.out,), tuple(f for f, _ in rule.reduced), combine, rule.whole)
 
 
 def rule_of(op: Operation) -> OpRule | None:
     """Return the rule of an op; None if its operands have to be whole on every device."""
-    tensors = [x for x in (*op.operands, *op.results) if isinstance(x.type, TensorType)]
-    if not op.results or not isinstance(op.results[0].type, TensorType) or not all(is_static(x.type) for x in tensors):
+    tensors = [x for x in (*op.operands, *op.results) if is_tensor(x.type)]
+    if not op.results or not is_tensor(op.results[0].type) or not all(is_static(x.type) for x in tensors):
         return None
     if op.name in RULES:
         return RULES[op.name](op)
     if op.name in ELEMENTWISE:
-        shapes = tuple(shape_of(x) for x in op.operands if isinstance(x.type, TensorType))
+        shapes = tuple(shape_of(x) for x in op.operands if is_tensor(x.type))
         return OpRule.of(elementwise_rule(shapes), op)
     if isinstance(op, LinalgStructuredOperation):
         return _structured_rule(op)
@@ -78,7 +78,7 @@ def _structured_rule(op: LinalgStructuredOperation) -> OpRule | None:
     whole: set[Factor] = {f"d{integer(inner.properties['dim'])}" for inner in op.body.walk() if _is_index(inner)}
     dims: list[Dims | None] = []
     for x, indices in zip(op.operands, maps, strict=True):
-        if not isinstance(x.type, TensorType):
+        if not is_tensor(x.type):
             dims.append(None)
             continue
         for expr in indices:
@@ -157,8 +157,8 @@ def _linalg_broadcast(op: Operation) -> OpRule:
 
 
 def _linalg_transpose(op: Operation) -> OpRule:
-    order, names = ints_of(op, "permutation"), _names(len(shape_of(op.operands[0])))
-    out = tuple(names[k] for k in order)
+    names = _names(len(shape_of(op.operands[0])))
+    out = tuple(names[k] for k in ints_of(op, "permutation"))
     return OpRule((names, out), (out,))
 
 
@@ -199,20 +199,20 @@ def _regroup_rule(op: Operation) -> OpRule:
     # The first dim of a group that is larger than one goes with the dim that they make up together.
     groups = [ints(group) for group in property_of(op, "reassociation").data]
     many = shape_of(op.results[0] if op.name == "tensor.expand_shape" else op.operands[0])
-    coarse, fine = _names(len(groups)), [None] * len(many)
-    even = set()
-    for name, group in zip(coarse, groups, strict=True):
-        first = next((k for k in group if many[k] != 1), None)
-        if first is None:
-            first = group[0] if group else None
+    names = [f"d{k}" for k in range(len(groups))]
+    fine: list[Factor | None] = [None] * len(many)
+    even: set[Factor] = set()
+    for name, group in zip(names, groups, strict=True):
+        first = next((k for k in group if many[k] != 1), next(iter(group), None))
         if first is None:
             continue
-        fine[first] = name  # type: ignore[call-overload]
+        fine[first] = name
         if sum(many[k] != 1 for k in group) > 1:
             even.add(name)
     rest = (None,) * (len(op.operands) - 1)
-    sides: tuple[Dims, Dims] = (coarse, tuple(fine))
-    source, result = sides if op.name == "tensor.expand_shape" else sides[::-1]
+    source, result = tuple(names), tuple(fine)
+    if op.name == "tensor.collapse_shape":
+        source, result = result, source
     return OpRule((source, *rest), (result,), even=frozenset(even))
 
 
@@ -273,8 +273,3 @@ RULES: dict[str, Callable[[Any], OpRule | None]] = {
     "tosa.reduce_product": _tosa_reduce(ReduceOp.PROD),
     "tosa.reduce_sum": _tosa_reduce(ReduceOp.SUM),
 }
-
-
-def tensors(values: Sequence[SSAValue]) -> list[int]:
-    """Return which of some values are tensors."""
-    return [k for k, x in enumerate(values) if isinstance(x.type, TensorType)]

@@ -9,6 +9,7 @@ from xdsl.dialects.builtin import ModuleOp
 from xdsl.ir import Block, Operation, SSAValue
 from xdsl.traits import IsolatedFromAbove, Pure
 
+from shardwise.ir.passes.boundaries import annotations_of
 from shardwise.ir.passes.folding import Folding
 from shardwise.ir.passes.folds import FOLDS
 from shardwise.ir.passes.layouts import Grids, grids_of
@@ -78,15 +79,14 @@ def _block(block: Block, grids: Grids, replication: Replication, seen: ChainMap[
         if op.parent is None or op.name.startswith(PURE):  # bodies of structured ops are for elements
             continue
         # What is isolated cannot use what was made outside of it.
-        known = ChainMap() if op.has_trait(IsolatedFromAbove) else seen
+        known = ChainMap[Any, Operation]() if op.has_trait(IsolatedFromAbove) else seen
         for region in op.regions:
             for inner in region.blocks:
                 changed |= _block(inner, grids, replication, known.new_child())
     # Users come after what they use, so that one pass from the end removes whole chains.
     for op in list(block.ops)[::-1]:
         if _is_pure(op) and all(x.first_use is None for x in op.results):
-            op.detach()
-            op.erase()
+            block.erase_op(op)
             changed = True
     return changed
 
@@ -120,8 +120,7 @@ def _can_stand_for(new: SSAValue, old: SSAValue) -> bool:
 
 def _annotated_shardings(value: SSAValue, for_users: bool) -> list[SSAValue]:
     # The shardings that annotations of a value name: for its users, or of how it is made.
-    ops = [use.operation for use in value.uses if use.index == 0]
-    return [op.sharding for op in ops if isinstance(op, ShardOp) and bool(op.annotate_for_users) == for_users]
+    return [op.sharding for op in annotations_of(value) if bool(op.annotate_for_users) == for_users]
 
 
 def _replace(op: Operation, values: list[SSAValue]) -> None:

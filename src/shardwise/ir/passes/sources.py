@@ -10,7 +10,7 @@ from shardwise.ir.constants import constant_attribute, number_of, splat
 from shardwise.ir.passes.layouts import local_sizes
 from shardwise.ir.passes.resharding import slice_shard
 from shardwise.ir.passes.writer import Writer
-from shardwise.ir.types import is_static, shape_of
+from shardwise.ir.types import element_type, is_static, shape_of
 from shardwise.layout.layout import Layout
 
 CONSTANTS = ("arith.constant", "tosa.const")
@@ -39,9 +39,7 @@ def splat_value(value: SSAValue) -> float | int | None:
 
 def make_source(w: Writer, op: Operation, operands: list[SSAValue], layout: Layout) -> SSAValue:
     """Return what a device holds of a source in a layout."""
-    kind = op.results[0].type
-    assert isinstance(kind, TensorType)
-    shape, element = shape_of(op.results[0]), kind.element_type
+    shape, element = shape_of(op.results[0]), element_type(op.results[0])
     if op.name == "tensor.empty":
         return w.empty(w.sizes(layout, shape), element)
     if op.name == "tensor.splat":

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from itertools import accumulate
 from math import prod
 
 from xdsl.dialects import linalg, tensor
@@ -30,37 +31,28 @@ def swap_axes(
     Both are per dim, major to minor, and the same axes in all; every cut is even. The pieces for each device are
     brought to the front, exchanged there, and put where they belong.
     """
-    axes = sorted({number(a): a for some in less.values() for a in some}.items())
-    sizes = [axis.size for _, axis in axes]
-    at = {n: k for k, (n, _) in enumerate(axes)}
-    count, rank = len(axes), len(shape)
-    local = list(local_sizes(src, shape))
+    size_of_axis = {number(axis): axis.size for axes in less.values() for axis in axes}
+    axes, rank = sorted(size_of_axis), len(shape)
+    sizes = [size_of_axis[n] for n in axes]
     # Each dim that is to be split, as one dim per axis and the rest.
-    parts = [
-        [*(a.size for a in more.get(k, ())), local[k] // prod(a.size for a in more.get(k, ()))] for k in range(rank)
-    ]
-    spots, place = [0] * count, 0
-    rests = []
-    for k in range(rank):
-        for axis in more.get(k, ()):
-            spots[at[number(axis)]] = place
-            place += 1
-        rests.append(place)
-        place += 1
-    x = _expand(w, x, parts)
-    x = _transpose(w, x, [*spots, *rests])
+    cuts = [[axis.size for axis in more.get(k, ())] for k in range(rank)]
+    parts = [[*cut, n // prod(cut)] for cut, n in zip(cuts, local_sizes(src, shape), strict=True)]
+    names = [n for k in range(rank) for n in (*numbers(more.get(k, ())), None)]
+    rests = [place for place, n in enumerate(names) if n is None]
+    x = _transpose(w, _expand(w, x, parts), [*map(names.index, axes), *rests])
     piece = [part[-1] for part in parts]
-    x = _collapse(w, x, [list(range(count)), *([count + k] for k in range(rank))], [prod(sizes), *piece])
-    x = w.add(AllToAllOp(x.type, src.mesh.name, x, 0, 0, grid_axes=[n for n, _ in axes]))
+    x = _collapse(w, x, _neighbours([len(axes), *[1] * rank]), [prod(sizes), *piece])
+    x = w.add(AllToAllOp(x.type, src.mesh.name, x, 0, 0, grid_axes=axes))
     x = _expand(w, x, [sizes, *([n] for n in piece)])
-    order, groups, joined, place = [], [], [], 0
-    for k in range(rank):
-        front = [at[n] for n in numbers(less.get(k, ()))]
-        order += [*front, count + k]
-        groups.append(list(range(place, place + len(front) + 1)))
-        joined.append(piece[k] * prod(sizes[i] for i in front))
-        place += len(front) + 1
-    return _collapse(w, _transpose(w, x, order), groups, joined)
+    fronts = [[axes.index(n) for n in numbers(less.get(k, ()))] for k in range(rank)]
+    x = _transpose(w, x, [place for k, front in enumerate(fronts) for place in (*front, len(axes) + k)])
+    joined = [n * prod(sizes[place] for place in front) for n, front in zip(piece, fronts, strict=True)]
+    return _collapse(w, x, _neighbours([len(front) + 1 for front in fronts]), joined)
+
+
+def _neighbours(counts: Sequence[int]) -> list[range]:
+    # So many dims in each group, one group after the other.
+    return [range(stop - count, stop) for count, stop in zip(counts, accumulate(counts), strict=True)]
 
 
 def _groups(groups: Sequence[Sequence[int]]) -> ArrayAttr[ArrayAttr[IntegerAttr]]:
@@ -72,11 +64,8 @@ def _expand(w: Writer, x: SSAValue, parts: Sequence[Sequence[int]]) -> SSAValue:
     shape = [n for part in parts for n in part]
     if len(shape) == len(parts):
         return x
-    groups, place = [], 0
-    for part in parts:
-        groups.append(list(range(place, place + len(part))))
-        place += len(part)
-    return w.add(tensor.ExpandShapeOp(x, [], _groups(groups), shape, TensorType(element_type(x), shape)))
+    groups = _groups(_neighbours([len(part) for part in parts]))
+    return w.add(tensor.ExpandShapeOp(x, [], groups, shape, TensorType(element_type(x), shape)))
 
 
 def _collapse(w: Writer, x: SSAValue, groups: Sequence[Sequence[int]], shape: Sequence[int]) -> SSAValue:
@@ -88,9 +77,8 @@ def _collapse(w: Writer, x: SSAValue, groups: Sequence[Sequence[int]], shape: Se
     )
 
 
-def _transpose(w: Writer, x: SSAValue, order: Sequence[int]) -> SSAValue:
-    if list(order) == sorted(order):
+def _transpose(w: Writer, x: SSAValue, dims: Sequence[int]) -> SSAValue:
+    if list(dims) == sorted(dims):
         return x
-    shape = [shape_of(x)[k] for k in order]
-    into = w.empty(shape, element_type(x))
-    return w.add(linalg.ops.TransposeOp(x, into, DenseArrayBase.from_list(i64, list(order)), into.type))
+    into = w.empty([shape_of(x)[k] for k in dims], element_type(x))
+    return w.add(linalg.ops.TransposeOp(x, into, DenseArrayBase.from_list(i64, list(dims)), into.type))

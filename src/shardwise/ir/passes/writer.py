@@ -5,7 +5,7 @@ A number that is known is an int, one that is not is a value; sums and products 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -17,7 +17,6 @@ from xdsl.dialects.builtin import (
     FloatAttr,
     IndexType,
     IntegerAttr,
-    IntegerType,
     TensorType,
 )
 from xdsl.ir import Attribute, Block, Operation, SSAValue
@@ -25,13 +24,13 @@ from xdsl.ir import Attribute, Block, Operation, SSAValue
 from shardwise.caches import cache
 from shardwise.ir.passes.layouts import local_sizes, numbers
 from shardwise.ir.shard import ProcessMultiIndexOp
-from shardwise.ir.types import element_type
+from shardwise.ir.shard.attributes import ints_attribute
+from shardwise.ir.types import element_type, is_integer
 from shardwise.layout.axis import Axis
 from shardwise.layout.layout import Layout, Shape
 from shardwise.layout.mesh import DeviceMesh
 
 Number = int | SSAValue
-element_of = element_type
 
 
 class Writer:
@@ -49,7 +48,7 @@ class Writer:
         return op.results[0]
 
     @contextmanager
-    def inside(self, block: Block) -> Any:
+    def inside(self, block: Block) -> Generator[Writer]:
         """Write to a block of a region for a while."""
         outer, self.block = self.block, block
         yield self
@@ -75,8 +74,7 @@ class Writer:
         """Return a number as a value."""
         if isinstance(number, SSAValue):
             return number
-        kind = IndexType()
-        return self.early(("index", number), lambda: arith.ConstantOp(IntegerAttr(number, kind)))
+        return self.early(("index", number), lambda: arith.ConstantOp(IntegerAttr(number, IndexType())))
 
     def plus(self, a: Number, b: Number) -> Number:
         """Return a sum."""
@@ -84,8 +82,7 @@ class Writer:
             return a + b
         if a == 0 or b == 0:
             return b if a == 0 else a
-        x, y = self.value(a), self.value(b)
-        return self.early(("plus", x, y), lambda: arith.AddiOp(x, y))
+        return self._combine(arith.AddiOp, a, b)
 
     def minus(self, a: Number, b: Number) -> Number:
         """Return a difference."""
@@ -93,8 +90,7 @@ class Writer:
             return a - b
         if b == 0:
             return a
-        x, y = self.value(a), self.value(b)
-        return self.early(("minus", x, y), lambda: arith.SubiOp(x, y))
+        return self._combine(arith.SubiOp, a, b)
 
     def times(self, a: Number, b: int) -> Number:
         """Return a product with an int."""
@@ -102,23 +98,19 @@ class Writer:
             return a * b
         if b in (0, 1):
             return a if b else 0
-        x, y = a, self.value(b)
-        return self.early(("times", x, y), lambda: arith.MuliOp(x, y))
+        return self._combine(arith.MuliOp, a, b)
 
     def least(self, a: SSAValue, b: int) -> SSAValue:
         """Return the smaller of a value and an int."""
-        y = self.value(b)
-        return self.early(("least", a, y), lambda: arith.MinSIOp(a, y))
+        return self._combine(arith.MinSIOp, a, b)
 
     def quotient(self, a: Number, b: int) -> SSAValue:
         """Return a quotient of what is not negative, rounded down."""
-        x, y = self.value(a), self.value(b)
-        return self.early(("quotient", x, y), lambda: arith.DivUIOp(x, y))
+        return self._combine(arith.DivUIOp, a, b)
 
     def remainder(self, a: Number, b: int) -> SSAValue:
         """Return the remainder of what is not negative."""
-        x, y = self.value(a), self.value(b)
-        return self.early(("remainder", x, y), lambda: arith.RemUIOp(x, y))
+        return self._combine(arith.RemUIOp, a, b)
 
     def entry(self, table: Sequence[int], position: Number) -> Number:
         """Return the entry of a table at a position."""
@@ -140,7 +132,11 @@ class Writer:
 
     def either(self, a: SSAValue | None, b: SSAValue) -> SSAValue:
         """Return whether one of two conditions holds, or the only one there is."""
-        return b if a is None else self.early(("either", a, b), lambda: arith.OrIOp(a, b))
+        return b if a is None else self._combine(arith.OrIOp, a, b)
+
+    def _combine(self, op: Callable[[SSAValue, SSAValue], Operation], a: Number, b: Number) -> SSAValue:
+        x, y = self.value(a), self.value(b)
+        return self.early((op, x, y), lambda: op(x, y))
 
     # -- where a device is -------------------------------------------------------------------------
 
@@ -197,7 +193,7 @@ class Writer:
 
     def scalar(self, number: Any, element: Attribute) -> SSAValue:
         """Return a constant scalar."""
-        if isinstance(element, IntegerType | IndexType):
+        if is_integer(element) or isinstance(element, IndexType):
             attribute: Any = IntegerAttr(int(number), element)
         else:
             attribute = FloatAttr(float(number), element)  # type: ignore[arg-type]
@@ -205,11 +201,11 @@ class Writer:
 
     def empty(self, sizes: Sequence[Number], element: Attribute) -> SSAValue:
         """Return a tensor that nothing has defined."""
-        return self.add(tensor.EmptyOp(_open(sizes), tensor_type(sizes, element)))
+        return self.add(tensor.EmptyOp(split_known(sizes)[1], tensor_type(sizes, element)))
 
     def splat(self, scalar: SSAValue, sizes: Sequence[Number], element: Attribute) -> SSAValue:
         """Return a tensor with one value everywhere."""
-        return self.add(tensor.SplatOp(scalar, _open(sizes), tensor_type(sizes, element)))
+        return self.add(tensor.SplatOp(scalar, split_known(sizes)[1], tensor_type(sizes, element)))
 
     def slice(self, x: SSAValue, offsets: Sequence[Number], sizes: Sequence[Number]) -> SSAValue:
         """Return a box of a tensor."""
@@ -220,17 +216,15 @@ class Writer:
 
     def insert(self, x: SSAValue, into: SSAValue, offsets: Sequence[Number], sizes: Sequence[Number]) -> SSAValue:
         """Return a tensor with a box of it replaced."""
-        static = [[n if isinstance(n, int) else DYNAMIC_INDEX for n in entries] for entries in (offsets, sizes)]
-        from xdsl.dialects.builtin import DenseArrayBase, i64
-
+        (starts, open_starts), (counts, open_counts) = split_known(offsets), split_known(sizes)
         return self.add(
             tensor.InsertSliceOp.build(
-                operands=[x, into, _open(offsets), _open(sizes), []],
+                operands=[x, into, open_starts, open_counts, []],
                 result_types=[into.type],
                 properties={
-                    "static_offsets": DenseArrayBase.from_list(i64, static[0]),
-                    "static_sizes": DenseArrayBase.from_list(i64, static[1]),
-                    "static_strides": DenseArrayBase.from_list(i64, [1] * len(sizes)),
+                    "static_offsets": ints_attribute(starts, "offsets"),
+                    "static_sizes": ints_attribute(counts, "sizes"),
+                    "static_strides": ints_attribute([1] * len(sizes), "strides"),
                 },
             )
         )
@@ -242,11 +236,13 @@ class Writer:
 
 def tensor_type(sizes: Sequence[Number], element: Attribute) -> TensorType[Any]:
     """Return the type of a tensor of these sizes."""
-    return TensorType(element, [n if isinstance(n, int) else DYNAMIC_INDEX for n in sizes])
+    return TensorType(element, split_known(sizes)[0])
 
 
-def _open(numbers: Sequence[Number]) -> list[SSAValue]:
-    return [n for n in numbers if isinstance(n, SSAValue)]
+def split_known(numbers: Sequence[Number]) -> tuple[list[int], list[SSAValue]]:
+    """Return numbers with those that are values left open, and these values."""
+    known = [n if isinstance(n, int) else DYNAMIC_INDEX for n in numbers]
+    return known, [n for n in numbers if isinstance(n, SSAValue)]
 
 
 # -- formulas --------------------------------------------------------------------------------------------

@@ -8,12 +8,13 @@ from typing import Any, NamedTuple
 
 import numpy as np
 from xdsl.dialects import arith, linalg, math, tensor
-from xdsl.dialects.builtin import IndexType, IntegerType
+from xdsl.dialects.builtin import IndexType
 from xdsl.ir import SSAValue
 
 from shardwise.caches import cache
 from shardwise.errors import ProgramError
 from shardwise.ir.tracing.emitter import Emitter, element_of
+from shardwise.ir.types import is_integer
 from shardwise.prim.forms import BOOL, INDEX
 
 # What a function or an operator is, of floats and of ints; ints that are whole already need no rounding.
@@ -168,7 +169,8 @@ def _value(e: Emitter, tree: ast.expr, scope: Scope, dtype: np.dtype) -> Scalar:
             return Scalar(
                 e.add(tensor.ExtractOp(scope.table.value, places, element_of(scope.table.dtype))), scope.table.dtype
             )
-    raise AssertionError(f"a formula has no {ast.unparse(tree)}")
+        case _:
+            raise AssertionError(f"a formula has no {ast.unparse(tree)}")
 
 
 def _is_number(tree: ast.expr) -> bool:
@@ -216,7 +218,7 @@ def convert(e: Emitter, x: SSAValue, src: np.dtype, dst: np.dtype) -> SSAValue:
         return e.add((arith.UIToFPOp if src.kind == "b" else arith.SIToFPOp)(x, to))
     if src.kind == "b":
         return e.add(arith.ExtUIOp(x, to))
-    assert isinstance(to, IntegerType)
+    assert is_integer(to)
     return e.add((arith.ExtSIOp if dst.itemsize > src.itemsize else arith.TruncIOp)(x, to))
 
 

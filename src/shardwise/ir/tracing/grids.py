@@ -105,7 +105,7 @@ def split_of(layout: Layout, shape: Shape, grid: Grid) -> Split:
     if plain:
         return Split(axes)
     tiling = layout.tiling(shape)
-    bounds = []
+    bounds: list[int] = []
     for k, cut in cuts:
         parts = prod(a.size for a in cut.axes)
         bounds += [*(tiling.dims[k].interval(part)[0] for part in range(parts)), shape[k]]

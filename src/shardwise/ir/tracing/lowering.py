@@ -7,12 +7,13 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
-from xdsl.dialects import arith, linalg
+from xdsl.dialects import linalg
 from xdsl.ir import SSAValue
 from xdsl.ir.affine import AffineExpr
 
 from shardwise.engine.arrays import identity
 from shardwise.errors import ProgramError
+from shardwise.ir.module.reductions import BY_OP
 from shardwise.ir.tracing.emitter import Emitter, element_of
 from shardwise.ir.tracing.formulas import Scalar, Scope, compute, convert, is_single, op_of, parse
 from shardwise.layout.placement import ReduceOp
@@ -75,7 +76,8 @@ class _Writer:
                 return e.reduce(self.write(x), dims, e.full(shape, neutral, dtype), combine)
             case Loops():
                 return self._loops(form)
-        raise AssertionError(f"{type(form).__name__} is not a form")
+            case _:
+                raise AssertionError(f"{type(form).__name__} is not a form")
 
     def _loops(self, form: Loops) -> SSAValue:
         if _is_one_op(form):
@@ -141,7 +143,8 @@ def _index(text: str, names: tuple[str, ...]) -> AffineExpr:
                 return AffineExpr.constant(number)
             case ast.BinOp(left=left, op=op, right=right):
                 return OPERATORS[type(op)](expression(left), expression(right))
-        raise AssertionError(f"an index has no {ast.unparse(tree)}")
+            case _:
+                raise AssertionError(f"an index has no {ast.unparse(tree)}")
 
     return expression(parse(text))
 
@@ -153,23 +156,21 @@ OPERATORS: dict[type[ast.operator], Callable[[AffineExpr, AffineExpr], AffineExp
 }
 
 
+# Sums and the largest of what is true or false are or, products and the smallest are and.
+OF_TRUTHS = {
+    ReduceOp.SUM: ReduceOp.BOR,
+    ReduceOp.MAX: ReduceOp.BOR,
+    ReduceOp.PROD: ReduceOp.BAND,
+    ReduceOp.MIN: ReduceOp.BAND,
+}
+
+
 def combination(op: ReduceOp, dtype: np.dtype) -> tuple[Any, Any]:
     """Return the number that changes nothing in a reduction, and the op that combines two.
 
     >>> combination(ReduceOp.MAX, np.dtype(bool))[0], combination(ReduceOp.BAND, np.dtype("int8"))[0]
     (0, -1)
     """
-    floats, truth = dtype.kind not in "iub", dtype.kind == "b"
-    if op is ReduceOp.SUM:
-        return 0, op_of("Add", dtype)
-    if op is ReduceOp.PROD:
-        return 1, op_of("Mult", dtype)
-    if op is ReduceOp.BXOR:
-        return 0, arith.XOrIOp
-    if op is ReduceOp.BOR or (op is ReduceOp.MAX and truth):
-        return 0, arith.OrIOp
-    if op is ReduceOp.BAND or (op is ReduceOp.MIN and truth):
-        return (True if truth else -1), arith.AndIOp
-    if op is ReduceOp.MAX:
-        return identity(op, dtype), arith.MaximumfOp if floats else arith.MaxSIOp
-    return identity(op, dtype), arith.MinimumfOp if floats else arith.MinSIOp
+    row = BY_OP[OF_TRUTHS.get(op, op) if dtype.kind == "b" else op]
+    neutral = 0 if op is ReduceOp.SUM else identity(row.op, dtype)
+    return neutral, row.floats if dtype.kind not in "iub" else row.ints

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import wraps
 from math import pi, sqrt
 from typing import Any
@@ -11,10 +11,10 @@ import numpy as np
 
 from shardwise.engine.arrays import FLOAT32, cast, dtype_of, is_low, is_torch
 from shardwise.prim.arithmetic.elementwise import add, logaddexp, multiply, subtract, tanh
-from shardwise.prim.arithmetic.steps import Steps, pull, row_of_steps
+from shardwise.prim.arithmetic.steps import pull, row_of_steps
 from shardwise.prim.bind import in_one_go
 from shardwise.prim.dispatch.decision import row_of_work
-from shardwise.prim.primitive import OUT
+from shardwise.prim.primitive import OUT, Cotangents
 from shardwise.prim.relayout import resolve
 from shardwise.prim.rule import elementwise_rule
 from shardwise.prim.tensor import Tensor, settle
@@ -42,7 +42,13 @@ def widen_kernel(kernel: Kernel) -> Kernel:
 
 
 def _activation(
-    name: str, steps: Steps, kernel: Kernel, slope: Kernel, slope_steps: Steps | None = None, *, by_out: bool = False
+    name: str,
+    steps: Callable[[Tensor], Tensor],
+    kernel: Kernel,
+    slope: Kernel,
+    slope_steps: Callable[[Tensor, Tensor], Tensor] | None = None,
+    *,
+    by_out: bool = False,
 ) -> Callable[[Tensor], Tensor]:
     # `slope(ct, x)` is a cotangent, or a tangent, times the slope at x or, `by_out`, where the value is x.
     forward, back = widen_kernel(kernel), widen_kernel(slope)
@@ -58,14 +64,17 @@ def _activation(
         return pull(steps, ct, (resolve(x),), {})[0]
 
     times_slope = row_of_steps(f"{name}_slope", work_back, slope_steps or pull_steps, effort=EFFORT)
-    row = row_of_work(
-        name,
-        work,
-        lambda ct, out, x: (times_slope(ct, out if by_out else x),),
-        lambda tangents, out, x: times_slope(tangents[0], out if by_out else x),
-        needs=lambda i, j, operands, params: (j == OUT) == by_out,
-        effort=EFFORT,
-    )
+
+    def vjp(ct: Tensor, out: Tensor, x: Tensor) -> Cotangents:
+        return (times_slope(ct, out if by_out else x),)
+
+    def jvp(tangents: Sequence[Tensor], out: Tensor, x: Tensor) -> Tensor:
+        return times_slope(tangents[0], out if by_out else x)
+
+    def needs(i: int, j: int, operands: Any, params: Any) -> bool:
+        return (j == OUT) == by_out
+
+    row = row_of_work(name, work, vjp, jvp, needs=needs, effort=EFFORT)
 
     def function(x: Tensor) -> Tensor:
         return row(x) if in_one_go(x) else steps(x)

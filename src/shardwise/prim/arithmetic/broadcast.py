@@ -13,7 +13,7 @@ from shardwise.layout.layout import Layout, Shape
 from shardwise.layout.placement import ReduceOp
 from shardwise.prim import forms
 from shardwise.prim.dispatch.operands import fetch_operands
-from shardwise.prim.dispatch.per_device import map_shards
+from shardwise.prim.dispatch.per_device import Place, map_shards
 from shardwise.prim.forms import Form
 from shardwise.prim.kernel import sum_over
 from shardwise.prim.primitive import Primitive
@@ -43,9 +43,11 @@ def operand_layout(layout: Layout, whole: Shape, shape: Shape) -> Layout:
 
 def _broadcast(x: Tensor, *, layout: Layout, shape: Shape) -> Tensor:
     (ready,) = fetch_operands("broadcast_to", [x], [operand_layout(layout, shape, x.shape)])
-    return map_shards(
-        lambda place, a: array_namespace(a).broadcast_to(a, place.shape), [ready], layout, shape, view=True
-    )
+    return map_shards(_repeat, [ready], layout, shape, view=True)
+
+
+def _repeat(place: Place, array: Any) -> Any:
+    return array_namespace(array).broadcast_to(array, place.shape)
 
 
 def _broadcast_vjp(ct: Tensor, out: Tensor, x: Tensor, *, layout: Layout, shape: Shape) -> tuple[Tensor, ...]:
@@ -94,15 +96,12 @@ def _batch_sum_to(row: Primitive, lead: Any, mapped: Any, operands: Any, params:
     return squeeze(out, at=tuple(gone)) if gone else out
 
 
+def _form(out: Tensor, x: Tensor, *, layout: Layout, shape: Shape) -> Form:
+    return forms.broadcast(x, shape)
+
+
 # The value repeated along dims of size one and new leading dims, in a layout of the larger shape.
-broadcast = Primitive(
-    "broadcast",
-    _broadcast,
-    _broadcast_vjp,
-    linear=True,
-    batch=_batch_broadcast,
-    lower=lambda out, x, *, layout, shape: forms.broadcast(x, shape),
-)
+broadcast = Primitive("broadcast", _broadcast, _broadcast_vjp, linear=True, batch=_batch_broadcast, lower=_form)
 # The sums that bring a value back to a shape which broadcasts to its own.
 sum_to = Primitive("sum_to", _sum_to, _sum_to_vjp, linear=True, batch=_batch_sum_to, lower=_sum_to_form)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from functools import partial
 from types import FunctionType
-from typing import Any
+from typing import Any, TypedDict, Unpack
 
 import numpy as np
 
@@ -22,7 +22,10 @@ from shardwise.prim.rule import Linear, elementwise_rule, is_integer
 from shardwise.prim.tensor import Tensor, asarray, together
 from shardwise.prim.work import Work
 
-Derivative = Callable[..., Any] | float | None  # of the operands and the result; a number; or zero
+# A derivative by an operand is a function of the operands and the result, a number, or zero.
+OfOne = Callable[[Tensor, Tensor], Any] | float | None
+OfTwo = Callable[[Any, Any, Tensor], Any] | float | None
+Derivative = OfOne | OfTwo | Callable[[Any, Any, Any, Tensor], Any]
 NUMBERS = (float, int, complex, bool)
 
 
@@ -95,9 +98,14 @@ def _fill_in(kernel: Callable[..., Any], operands: tuple[Any, ...], dtype: np.dt
         return odd
     if len(operands) == 2:
         x, y = operands
-        if isinstance(x, Tensor):
-            return lambda a, **memory: kernel(a, y, **memory)
-        return lambda a, **memory: kernel(x, a, **memory)
+
+        def first(a: Any, **memory: Any) -> Any:
+            return kernel(a, y, **memory)
+
+        def second(a: Any, **memory: Any) -> Any:
+            return kernel(x, a, **memory)
+
+        return first if isinstance(x, Tensor) else second
 
     def call(*arrays: Any, **memory: Any) -> Any:
         left = iter(arrays)
@@ -109,9 +117,21 @@ def _fill_in(kernel: Callable[..., Any], operands: tuple[Any, ...], dtype: np.dt
 # -- declarations ----------------------------------------------------------------------------------------
 
 
-def unary(
-    name: str, what: str, example: str, derivative: Derivative = None, *, attribute: bool = False, **how: Any
-) -> Primitive:
+class How(TypedDict, total=False):
+    """What else a declaration says: see `_declare` and `pointwise`."""
+
+    kernel: Callable[[Any], Any] | Callable[[Any, Any], Any]
+    operator: str
+    attribute: bool
+    method: bool
+    linear: Linear
+    monotone: bool
+    check: Callable[..., None]
+    back: Callable[[Tensor, Tensor], Tensor]
+    lower: str | Lowering | None
+
+
+def unary(name: str, what: str, example: str, derivative: OfOne = None, **how: Unpack[How]) -> Primitive:
     """Declare an elementwise primitive of one operand, its function, and its method, attribute or operator.
 
     `what` ends the sentence "Return, element by element, ..."; the example is operands, an arrow and the result. What
@@ -123,12 +143,12 @@ def unary(
     def function(x: Any, /) -> Tensor:
         return row(x if isinstance(x, Tensor) else asarray(x))
 
-    row = _declare(function, name, what, example, (derivative,), attribute=attribute, **how)
+    row = _declare(function, name, what, example, (derivative,), **how)
     return row
 
 
 def binary(
-    name: str, what: str, example: str, first: Derivative = None, second: Derivative = None, **how: Any
+    name: str, what: str, example: str, first: OfTwo = None, second: OfTwo = None, **how: Unpack[How]
 ) -> Primitive:
     """Declare an elementwise primitive of two operands, which broadcast."""
     sign = how.get("operator")
@@ -236,7 +256,11 @@ def pointwise(
     formula = Formula(lower) if isinstance(lower, str) else lower
     about: dict[str, Any] = {"lower": formula, "function": function, "effort": getattr(formula, "operations", 1)}
     if back is not None:
-        return row_of_work(name, work, lambda ct, out, x: (back(ct, x),), linear=True, **about)
+
+        def vjp_of_linear(ct: Tensor, out: Tensor, x: Tensor) -> Cotangents:
+            return (back(ct, x),)
+
+        return row_of_work(name, work, vjp_of_linear, linear=True, **about)
     return row_of_work(name, work, vjp, jvp, batch=batch_by_element, needs=needs, **about)
 
 

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Callable, Sequence
 from functools import partial
 from math import prod
-from operator import matmul as times
 from typing import Any
 
 import numpy as np
@@ -25,6 +25,8 @@ from shardwise.prim.rule import Rule
 from shardwise.prim.tensor import Tensor
 from shardwise.prim.views.shapes import expand
 from shardwise.prim.work import Work
+
+times: Callable[[Any, Any], Any] = operator.matmul  # pyright: ignore[reportUnknownMemberType, reportUnknownVariableType]
 
 
 @cache()
@@ -88,8 +90,7 @@ def as_matmul(terms: tuple[str, ...], out: str) -> Any:
         return None
     if [*batch, *left, *right] != list(out) == [*batch, *right, *left]:
         # The other way round the result comes in the order of the letters: a transposed one is slow to work with.
-        other = as_matmul((b, a), out)
-        return lambda x, y: other(y, x)
+        return _swapped(as_matmul((b, a), out))
     first = tuple(a.index(c) for c in (*batch, *left, *summed))
     second = tuple(b.index(c) for c in (*batch, *summed, *right))
     back = tuple([*batch, *left, *right].index(c) for c in out)
@@ -111,6 +112,10 @@ def as_matmul(terms: tuple[str, ...], out: str) -> Any:
 
     straight = tuple(range(len(out)))
     return matrices if m == k == len(right) == 1 else product
+
+
+def _swapped(function: Callable[[Any, Any], Any]) -> Callable[[Any, Any], Any]:
+    return lambda x, y: function(y, x)
 
 
 def _transpose(array: Any, order: tuple[int, ...]) -> Any:

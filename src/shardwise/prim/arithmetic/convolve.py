@@ -9,6 +9,7 @@ its part of the result reaches: its own and a halo, which comes from its neighbo
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import pairwise, product
@@ -208,8 +209,11 @@ def _deconvolve(w: Tensor, y: Tensor, *, form: Convolution) -> Work:
         part = _cut_out(c, list(held[2:]), wanted)
         groups = _local_groups(form, c.shape[1])
 
+        def spread(y: Any, w: Any) -> Any:
+            return _spread(w, y, wanted, box, form)
+
         def multiply(p: Any, q: Any) -> Any:
-            return _each_group(lambda y, w: _spread(w, y, wanted, box, form), groups, p, q, (1, 0), 1)
+            return _each_group(spread, groups, p, q, (1, 0), 1)
 
         return _round_once(multiply, part, b, prod(b.shape), own=False)
 
@@ -245,7 +249,7 @@ def _correlate(x: Tensor, y: Tensor, *, form: Convolution) -> Work:
         part, groups = _cut_out(a, list(held[2:]), wanted), _local_groups(form, c.shape[1])
 
         def multiply(p: Any, q: Any) -> Any:
-            return _each_group(lambda x, y: _match_windows(x, y, form), groups, p, q, (1, 1), 0)
+            return _each_group(partial(_match_windows, form=form), groups, p, q, (1, 1), 0)
 
         return _round_once(multiply, part, c, prod(c.shape) // c.shape[1])
 
@@ -255,7 +259,7 @@ def _correlate(x: Tensor, y: Tensor, *, form: Convolution) -> Work:
 def _match_windows(x: Any, y: Any, form: Convolution) -> Any:
     xp = array_namespace(x)
     summed = (0, *range(2, y.ndim))
-    terms = []
+    terms: list[Any] = []
     for place in _positions(form):
         at = [
             slice(k * slide.dilation, k * slide.dilation + (size - 1) * slide.stride + 1, slide.stride)
@@ -278,7 +282,10 @@ def _jvp(row: str) -> Any:
     return jvp
 
 
-def _row(name: str, work: Any, first: Any, second: Any) -> Primitive:
+Adjoint = Callable[[Tensor, Tensor, Tensor, Convolution], Tensor]  # of the cotangent and the operands
+
+
+def _row(name: str, work: Callable[..., Work], first: Adjoint, second: Adjoint) -> Primitive:
     def vjp(ct: Tensor, out: Tensor, a: Tensor, b: Tensor, *, form: Convolution) -> Cotangents:
         return partial(first, ct, a, b, form), partial(second, ct, a, b, form)
 
@@ -304,7 +311,7 @@ def _batch(row: Primitive, lead: Any, mapped: Any, operands: Any, params: Any, m
         first, shapes = 1, {c: (s[0], many * s[1], *s[2:]) for c, s in (("x", form.x), ("y", form.y))}
         shapes["w"] = (many * form.w[0], *form.w[1:])
         new = Convolution(shapes["x"], shapes["w"], shapes["y"], form.slides, form.groups * many)
-        ready = []
+        ready: list[Tensor] = []
         for c, x in zip(names, lead.spread_all(mapped, operands), strict=True):
             ready.append(reshape(x if c == "w" else lead.behind(x, 1), shape=shapes[c]))
     out, own = row(*ready, form=new), getattr(form, missing)
@@ -313,19 +320,19 @@ def _batch(row: Primitive, lead: Any, mapped: Any, operands: Any, params: Any, m
     return lead.in_front(reshape(out, shape=(own[0], *lead.sizes, *own[1:])), 1)
 
 
-convolve = _row(
+convolve: Primitive = _row(
     "convolve",
     _convolve,
     lambda ct, x, w, form: deconvolve(w, ct, form=form),
     lambda ct, x, w, form: correlate(x, ct, form=form),
 )
-deconvolve = _row(
+deconvolve: Primitive = _row(
     "deconvolve",
     _deconvolve,
     lambda ct, w, y, form: correlate(ct, y, form=form),
     lambda ct, w, y, form: convolve(ct, w, form=form),
 )
-correlate = _row(
+correlate: Primitive = _row(
     "correlate",
     _correlate,
     lambda ct, x, y, form: deconvolve(ct, y, form=form),

@@ -7,6 +7,7 @@ and the entry of the reference.
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from math import log as ln
 from typing import Any
 
@@ -42,7 +43,7 @@ def power(x: Any, y: Any) -> Any:
         return kernel_of("pow")(x, y)
     if not _is_whole(x) or not _is_whole(y) or isinstance(y, int):
         return np.pow(x, y)
-    x, y = (v if isinstance(v, int) or v.dtype.kind != "V" else v.astype("int8") for v in (x, y))  # as NumPy does
+    x, y = (v.astype("int8") if _is_small(v) else v for v in (x, y))  # as NumPy does
     negative = y < 0
     if not negative.any() or np.result_type(x, y).kind == "f":  # of uint64 and int64
         return np.pow(x, y)
@@ -52,8 +53,12 @@ def power(x: Any, y: Any) -> Any:
     return np.where(negative, rest, out).astype(out.dtype)
 
 
+def _is_small(x: Any) -> bool:
+    return not isinstance(x, int) and x.dtype.kind == "V"
+
+
 def _is_whole(x: Any) -> bool:
-    return isinstance(x, int) or (isinstance(x, np.ndarray | np.generic) and kind_of(x.dtype) in "biu")
+    return isinstance(x, int) or (hasattr(x, "dtype") and kind_of(x.dtype) in "biu")
 
 
 def _check_exponent(x: Any, y: Any) -> None:
@@ -72,7 +77,7 @@ positive = unary("positive", "the value itself", "[1, -2] -> [1, -2]", 1, linear
 multiply = binary(
     "multiply", "the product", "[1, 2], 3 -> [3, 6]", lambda x, y, o: y, lambda x, y, o: x, linear="each", operator="*"
 )
-divide = binary(
+divide: Primitive = binary(
     "divide",
     "the quotient",
     "[1, 2], 4 -> [0.25, 0.5]",
@@ -112,7 +117,7 @@ remainder = binary(
     operator="%",
     lower="x - x // y * y",
 )
-floor_divide = binary("floor_divide", "the quotient rounded down", "[7, -7], 2 -> [3, -4]", operator="//")
+floor_divide: Primitive = binary("floor_divide", "the quotient rounded down", "[7, -7], 2 -> [3, -4]", operator="//")
 copysign = binary(
     "copysign",
     "the first with the sign of the second",
@@ -167,7 +172,7 @@ logaddexp = binary(
 # -- trigonometric and hyperbolic ----------------------------------------------------------------------
 
 sin = unary("sin", "the sine", "[0.0, 1.0] -> [0.0, 0.8415]", lambda x, o: cos(x))
-cos = unary("cos", "the cosine", "[0.0, 1.0] -> [1.0, 0.5403]", lambda x, o: -sin(x))
+cos: Primitive = unary("cos", "the cosine", "[0.0, 1.0] -> [1.0, 0.5403]", lambda x, o: -sin(x))
 tan = unary("tan", "the tangent", "[0.0, 1.0] -> [0.0, 1.5574]", lambda x, o: o * o + 1.0)
 asin = unary("asin", "the inverse sine", "[0.0, 1.0] -> [0.0, 1.5708]", lambda x, o: 1.0 / sqrt(1.0 - x * x))
 acos = unary("acos", "the inverse cosine", "[0.0, 1.0] -> [1.5708, 0.0]", lambda x, o: -1.0 / sqrt(1.0 - x * x))
@@ -182,7 +187,7 @@ atan2 = binary(
     lambda x, y, o: -divide(x, x * x + y * y),
 )
 sinh = unary("sinh", "the hyperbolic sine", "[0.0, 1.0] -> [0.0, 1.1752]", lambda x, o: cosh(x), monotone=True)
-cosh = unary("cosh", "the hyperbolic cosine", "[0.0, 1.0] -> [1.0, 1.5431]", lambda x, o: sinh(x))
+cosh: Primitive = unary("cosh", "the hyperbolic cosine", "[0.0, 1.0] -> [1.0, 1.5431]", lambda x, o: sinh(x))
 tanh = unary("tanh", "the hyperbolic tangent", "[0.0, 1.0] -> [0.0, 0.7616]", lambda x, o: 1.0 - o * o, monotone=True)
 asinh = unary(
     "asinh",
@@ -288,16 +293,21 @@ minimum = binary(
     lower="min(x, y)",
 )
 
+
+def _where_form(out: Tensor, *cxy: Any) -> forms.Form:
+    return forms.by_element(out, "where(x, y, z)", cxy, [forms.BOOL, out.dtype, out.dtype])
+
+
 where = pointwise(
     "where",
     kernel_of("where"),
     (None, lambda c, x, y, o: astype(c, dtype=o.dtype), lambda c, x, y, o: 1.0 - astype(c, dtype=o.dtype)),
-    lower=lambda out, *cxy: forms.by_element(out, "where(x, y, z)", cxy, [forms.BOOL, out.dtype, out.dtype]),
+    lower=_where_form,
 )
 
 
 def _astype(x: Tensor, *, dtype: np.dtype) -> Work:
-    return work_by_element("astype", lambda a: _cast(a, dtype), (x,))
+    return work_by_element("astype", partial(_cast, dtype=dtype), (x,))
 
 
 def _cast(array: Any, dtype: np.dtype) -> Any:
@@ -316,14 +326,11 @@ def _astype_jvp(tangents: Any, out: Tensor, x: Tensor, *, dtype: np.dtype) -> Te
     return astype(tangents[0], dtype=dtype) if dtype.kind not in "biu" else None
 
 
-astype = row_of_work(
-    "astype",
-    _astype,
-    _astype_vjp,
-    _astype_jvp,
-    needs=needs_nothing,
-    lower=lambda out, x, *, dtype: forms.convert(x, dtype),
-)
+def _astype_form(out: Tensor, x: Tensor, *, dtype: np.dtype) -> forms.Form:
+    return forms.convert(x, dtype)
+
+
+astype = row_of_work("astype", _astype, _astype_vjp, _astype_jvp, needs=needs_nothing, lower=_astype_form)
 
 
 def widen(x: Tensor) -> Tensor:
@@ -365,7 +372,7 @@ def _imaginary(ct: Tensor, x: Tensor) -> Tensor:
 
 
 # Linear over the real numbers, so pending sums pass and the tangent map is the function itself.
-conj = unary(
+conj: Primitive = unary(
     "conj",
     "the complex conjugate",
     "[1 + 2j] -> [(1-2j)]",

@@ -19,7 +19,7 @@ from shardwise.prim.dispatch.operands import whole
 from shardwise.prim.kernel import wide_sum
 from shardwise.prim.primitive import CONSTANT, Primitive
 from shardwise.prim.rule import Rule, elementwise_rule
-from shardwise.prim.tensor import Tensor, settle
+from shardwise.prim.tensor import Tensor, constant, settle
 from shardwise.prim.views.shapes import expand
 from shardwise.prim.work import Work
 
@@ -39,7 +39,7 @@ def logsumexp(x: Tensor, dims: Dims) -> Tensor:
     True
     """
     # The largest is a constant to derivatives; where it is not finite, zero will do.
-    top = whole("logsumexp", x, dims, reduce(x._constant(), dims=dims, op=ReduceOp.MAX))
+    top = whole("logsumexp", x, dims, reduce(constant(x), dims=dims, op=ReduceOp.MAX))
     top = widen(where(isfinite(top), top, 0.0))
     if in_one_go(x):
         return add(log_of_sum(x, expand(top, at=dims), dims=dims), top)
@@ -67,15 +67,12 @@ def _sum_of_exponentials(array: Any, top: Any, dims: Dims) -> Any:
     return wide_sum(terms, dims) if is_low(dtype_of(array)) else np.add.reduce(terms, axis=dims)
 
 
+def _work(x: Tensor, top: Tensor, *, dims: Dims) -> Work:
+    return Work("sum", partial(_sum_of_exponentials, dims=dims), row_sum_rule(x.ndim, dims, 2), [x, top])
+
+
 # The sums over dims of exp(x - top); a constant to derivatives.
-sum_of_exponentials = row_of_work(
-    "sum_of_exponentials",
-    lambda x, top, *, dims: Work(
-        "sum", partial(_sum_of_exponentials, dims=dims), row_sum_rule(x.ndim, dims, 2), [x, top]
-    ),
-    **CONSTANT,
-    effort=3,
-)
+sum_of_exponentials = row_of_work("sum_of_exponentials", _work, **CONSTANT, effort=3)
 
 
 def _scale(ct: Any, array: Any, top: Any, level: Any) -> Any:
@@ -94,13 +91,12 @@ def _times_shares(ct: Tensor, x: Tensor, top: Tensor, level: Tensor) -> Work:
     return Work("logsumexp", _scale, rule, [ct, settle(x), top, level])
 
 
+def _times_shares_steps(ct: Tensor, x: Tensor, top: Tensor, level: Tensor) -> Tensor:
+    return multiply(ct, exp(subtract(subtract(widen(x), top), level)))
+
+
 # What is given, per element or per row, times the shares of a sum of exponentials: exp(x - top - level).
-times_shares = row_of_steps(
-    "times_shares",
-    _times_shares,
-    lambda ct, x, top, level: multiply(ct, exp(subtract(subtract(widen(x), top), level))),
-    effort=4,
-)
+times_shares = row_of_steps("times_shares", _times_shares, _times_shares_steps, effort=4)
 
 
 def _vjp(ct: Tensor, out: Tensor, x: Tensor, top: Tensor, *, dims: Dims) -> tuple[Tensor | None, ...]:
@@ -111,5 +107,9 @@ def _jvp(tangents: Any, out: Tensor, x: Tensor, top: Tensor, *, dims: Dims) -> T
     return sum_over(times_shares(widen(tangents[0]), x, top, expand(out, at=dims)), dims, x.dtype)
 
 
+def _log_of_sum(x: Tensor, top: Tensor, *, dims: Dims) -> Tensor:
+    return log(sum_of_exponentials(x, top, dims=dims))
+
+
 # The logarithm of the sum of exp(x - top), for a constant that has the dims with one element each.
-log_of_sum = Primitive("log_of_sum", lambda x, top, *, dims: log(sum_of_exponentials(x, top, dims=dims)), _vjp, _jvp)
+log_of_sum = Primitive("log_of_sum", _log_of_sum, _vjp, _jvp)

@@ -20,7 +20,7 @@ from shardwise.prim.dispatch.operands import whole
 from shardwise.prim.kernel import wide_sum
 from shardwise.prim.primitive import CONSTANT, Cotangents, Primitive
 from shardwise.prim.rule import elementwise_rule
-from shardwise.prim.tensor import Tensor, settle
+from shardwise.prim.tensor import Tensor, constant, settle
 from shardwise.prim.views.shapes import expand
 from shardwise.prim.work import Work
 
@@ -57,7 +57,7 @@ def normalize(x: Tensor, weight: Any, bias: Any, *, dims: Dims, eps: float, cent
     >>> normalize(asarray([1.0, 3.0]), 1.0, 0.0, dims=(0,), eps=0.0, centred=True).numpy()
     array([-1.,  1.])
     """
-    values = x._constant()
+    values = constant(x)
     mean = mean_over(x, values, dims, x.dtype) if centred else None
     total = sum_of_squares(*(values, mean) if centred else (values,), dims=dims)
     size = sqrt(add(_mean(x, values, dims, total), eps))
@@ -113,7 +113,7 @@ def _into(ufunc: Any, out: Any, other: Any) -> Any:
     # In the memory of the first, where that has room.
     if is_torch(out):
         return getattr(out, ufunc.__name__)(other)
-    fits = isinstance(out, np.ndarray) and out.dtype == np.result_type(out, other) and out.ndim >= np.ndim(other)
+    fits = not isinstance(out, np.generic) and out.dtype == np.result_type(out, other) and out.ndim >= np.ndim(other)
     return ufunc(out, other, out=out) if fits else ufunc(out, other)
 
 
@@ -176,7 +176,7 @@ def _scale_rows_jvp(
 ) -> Tensor:
     by_x, _, _, by_weight, by_bias = tangents
     how = {"dims": how["dims"], "eps": how["eps"]}
-    terms = []
+    terms: list[Tensor] = []
     if by_x is not None:
         terms.append(multiply(centre_rows(by_x, x, mean, size, 1.0, **how, dtype=accumulator(x.dtype)), weight))
     if by_weight is not None:
@@ -217,6 +217,10 @@ def _batch(first: int, row: Primitive, lead: Any, mapped: Any, operands: Any, pa
     return row(*full, *[lead.align(v, rank) if m else v for v, m in rest], **params)
 
 
+def _needs(i: int, j: int, operands: Any, params: Any) -> bool:
+    return j in {0: (0, 1, 2, 3), 3: (0, 1, 2)}.get(i, ())
+
+
 # Values less the mean of their row, divided by its size, times a weight plus a bias. Mean and size are functions of
 # the values, which their derivative is aware of. Where there is no mean, weight or bias, a number stands for it.
 scale_rows = row_of_work(
@@ -225,7 +229,7 @@ scale_rows = row_of_work(
     _scale_rows_vjp,
     _scale_rows_jvp,
     batch=partial(_batch, 1),
-    needs=lambda i, j, operands, params: j in {0: (0, 1, 2, 3), 3: (0, 1, 2)}.get(i, ()),
+    needs=_needs,
     effort=4,
 )
 # A cotangent (or a tangent) times the derivative of that by the values: the matrix is symmetric but for the weight.

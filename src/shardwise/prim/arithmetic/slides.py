@@ -78,7 +78,8 @@ def deconvolution_form(out: Tensor, w: Tensor, y: Tensor, *, form: Convolution) 
     An element of x is reached from places of y that lie a multiple of the dilation before it: y is laid out with zeros
     between its elements, so that these places are a window too.
     """
-    sizes, offsets, starts, counts, at = [], [], [], [], []
+    sizes, offsets, starts, counts = list[int](), list[int](), list[int](), list[int]()
+    at: list[str] = []
     for k, slide in enumerate(form.slides):
         reach = (slide.width - 1) * slide.dilation
         first = reach - slide.low  # where the first element of y would come

@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
-import ml_dtypes
 import numpy as np
 
 from shardwise.caches import cache
-from shardwise.engine.arrays import FLOAT32, FLOAT64, cast, dtype_of, is_low, is_torch
+from shardwise.engine.arrays import FLOAT32, FLOAT64, cast, dtype_of, finfo, is_low, is_torch
 from shardwise.prim.arithmetic.elementwise import exp, multiply, narrow, subtract, widen
 from shardwise.prim.arithmetic.logsumexp import sum_over
 from shardwise.prim.arithmetic.steps import Steps, row_of_steps
 from shardwise.prim.dispatch.decision import row_of_work
-from shardwise.prim.primitive import Primitive, needs_out
+from shardwise.prim.primitive import Cotangents, Primitive, needs_out
 from shardwise.prim.rule import Rule
 from shardwise.prim.tensor import Tensor
 from shardwise.prim.views.shapes import expand
@@ -54,7 +53,7 @@ def is_whole(x: Tensor, dims: Dims) -> bool:
 @cache(entries=256)
 def _finite(dtype: np.dtype) -> tuple[Any, Any]:
     # A row without a finite maximum is moved by a finite number too, so that no difference of infinities arises.
-    limits = ml_dtypes.finfo(dtype)
+    limits = finfo(dtype)
     return dtype.type(limits.min), np.array(limits.max, dtype)
 
 
@@ -144,21 +143,20 @@ def _log_softmax_jvp(tangents: Any, out: Tensor, x: Tensor, *, dims: Dims) -> Te
     return narrow(subtract(wide, total), out.dtype)
 
 
+def _row(name: str, kernel: Kernel, back: Primitive, jvp: Kernel | None = None) -> Primitive:
+    def work(x: Tensor, *, dims: Dims) -> Work:
+        return Work(name, _along(kernel, dims), softmax_rule(x.ndim, dims), [x])
+
+    def vjp(ct: Tensor, out: Tensor, x: Tensor, *, dims: Dims) -> Cotangents:
+        return (back(ct, out, dims=dims),)
+
+    def push(tangents: Sequence[Tensor], out: Tensor, x: Tensor, *, dims: Dims) -> Tensor:
+        return back(tangents[0], out, dims=dims)
+
+    return row_of_work(name, work, vjp, jvp or push, needs=needs_out, effort=EFFORT)
+
+
 softmax_back = _back("softmax", _softmax_back, _softmax_steps)
 log_softmax_back = _back("log_softmax", _log_softmax_back, _log_softmax_steps)
-softmax = row_of_work(
-    "softmax",
-    lambda x, *, dims: Work("softmax", _along(_softmax, dims), softmax_rule(x.ndim, dims), [x]),
-    lambda ct, out, x, *, dims: (softmax_back(ct, out, dims=dims),),
-    lambda tangents, out, x, *, dims: softmax_back(tangents[0], out, dims=dims),
-    needs=needs_out,
-    effort=EFFORT,
-)
-log_softmax = row_of_work(
-    "log_softmax",
-    lambda x, *, dims: Work("log_softmax", _along(_log_softmax, dims), softmax_rule(x.ndim, dims), [x]),
-    lambda ct, out, x, *, dims: (log_softmax_back(ct, out, dims=dims),),
-    _log_softmax_jvp,
-    needs=needs_out,
-    effort=EFFORT,
-)
+softmax = _row("softmax", _softmax, softmax_back)
+log_softmax = _row("log_softmax", _log_softmax, log_softmax_back, _log_softmax_jvp)

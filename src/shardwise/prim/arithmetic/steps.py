@@ -61,4 +61,5 @@ def row_of_steps(name: str, work: Callable[..., Work | Tensor], steps: Steps, **
     def jvp(tangents: Sequence[Tensor | None], out: Tensor, *operands: Any, **params: Any) -> Any:
         return push(steps, tangents, operands, params)
 
-    return row_of_work(name, work, **({"vjp": vjp, "jvp": jvp} | more))
+    rules: dict[str, Any] = {"vjp": vjp, "jvp": jvp}
+    return row_of_work(name, work, **(rules | more))

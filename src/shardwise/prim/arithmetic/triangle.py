@@ -8,7 +8,7 @@ from array_api_compat import array_namespace
 
 from shardwise.prim.dispatch.per_device import Place, map_shards
 from shardwise.prim.forms import Form, Loops, Read, as_form, loops_of
-from shardwise.prim.primitive import Primitive
+from shardwise.prim.primitive import Cotangents, Primitive
 from shardwise.prim.tensor import Tensor
 
 # Zeros take the place of all contributions to an element or of none, so any pending reduction passes through.
@@ -27,7 +27,10 @@ def _triangle(name: str, sign: str) -> Primitive:
         body = f"where({names[-1]} {sign} {names[-2]} + {k}, x, 0)"
         return Loops(x.shape, x.dtype, names, (Read(as_form(x), names, x.dtype),), body)
 
-    row = Primitive(name, run, lambda ct, out, x, *, k: (row(ct, k=k),), linear=True, lower=form)
+    def vjp(ct: Tensor, out: Tensor, x: Tensor, *, k: int) -> Cotangents:
+        return (row(ct, k=k),)
+
+    row = Primitive(name, run, vjp, linear=True, lower=form)
     return row
 
 

@@ -27,8 +27,8 @@ class Place(NamedTuple):
     shape: Shape
 
 
-# What a device does where it is, with its arrays of the operands: of one, most often.
-Kernel = Callable[[Place, Array], Array] | Callable[..., Array]
+# What a device does with arrays of one operand or of two, given its place; or of any number of them.
+Kernel = Callable[[Place, Array], Array] | Callable[[Place, Array, Array], Array]
 
 
 def map_shards(

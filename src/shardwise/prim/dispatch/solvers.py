@@ -73,27 +73,22 @@ class Question:
         time of sending; and the elements that are touched. If links are given, the time of both comes first."""
         plans = [self.plan(i, src, dst) for i, src, dst in self.moves(candidate)]
         sent, time = sum(plan.estimate for plan in plans), sum(plan.time for plan in plans)
-        if candidate.out.partial:
+        out = candidate.out
+        if out.partial:
             # An all-reduce is a reduce-scatter and a gather. The first half is owed in any case; the second only
             # where everybody needs everything, and only once for all pending results that are added up before it.
-            owed = plan_reshard(
-                candidate.out,
-                candidate.out.resolved(),
-                self.out,
-                self._result_dtype(candidate),
-                links=self._on(candidate.out.mesh),
-            )
+            owed = plan_reshard(out, out.resolved(), self.out, self._result_dtype(out), links=self._on(out.mesh))
             sent, time = sent + owed.estimate / 2, time + owed.time / 2
         touched = sum(prod(a.tiling(s).largest) for a, s in zip(candidate.operands, self.shapes, strict=True))
         # Work that is done twice is not free either: data parallelism is not given up to send a little less.
         if self.links is not None:
             return round(time + candidate.work / self.links.compute, 12), sent, float(touched)
-        sent += candidate.work * candidate.out.mesh.num_devices / Links().work_per_byte
+        sent += candidate.work * out.mesh.num_devices / Links().work_per_byte
         return sent, round(time, 12), float(touched)
 
-    def _result_dtype(self, candidate: Candidate) -> np.dtype:
+    def _result_dtype(self, out: Layout) -> np.dtype:
         # The dtype of the result, as far as its cost goes: sums of bools are ints.
-        return self.dtypes[0] if candidate.out.reduce_op in reductions_of(self.dtypes[0]) else np.dtype("int64")
+        return self.dtypes[0] if out.reduce_op in reductions_of(self.dtypes[0]) else np.dtype("int64")
 
     def plan(self, index: int, src: Layout, dst: Layout) -> Plan:
         """Return the plan that reshards an operand."""

@@ -10,7 +10,6 @@ from collections.abc import Callable, Iterator
 from math import factorial, log, pi, prod
 
 import numpy as np
-from numpy.typing import NDArray
 
 from shardwise.layout.layout import Shape
 from shardwise.layout.tiling import Box
@@ -97,7 +96,7 @@ def bits(key: Key, work: np.ndarray) -> np.ndarray:
     return high
 
 
-def wide_bits(key: Key, work: np.ndarray, row: int = BITS) -> NDArray[np.uint64]:
+def wide_bits(key: Key, work: np.ndarray, row: int = BITS) -> np.ndarray:
     """Return 64 random bits for each position, in a row of the work space."""
     high, low = _words(key, work)
     out = work[row]
@@ -137,7 +136,7 @@ def between(
 def below(key: Key, work: np.ndarray, chance: int) -> np.ndarray:
     """Return what is true with a probability of `chance` in 2**64."""
     if chance >= 2**64:
-        return np.ones(work.shape[1], bool)
+        return np.ones(len(work[POSITIONS]), bool)
     return wide_bits(key, work) < np.uint64(chance)
 
 
