@@ -19,7 +19,7 @@ OTHERS = """accelerator_count as_layout cache_info clear_caches current_engine c
     local_shard_shape_from_global mesh_context picture plan_reshard shard_shape trace_communication""".split()
 # What a tensor says of itself, and how Python and NumPy read it: none of them is an op.
 OWN = """arrays device dtype engine is_local item kept layout level local local_shards mapping mesh nbytes ndim
-    numpy shape sharding shards size storage type_text interpret is_recorded picture""".split()
+    numpy shape sharding shards size storage type_text is_recorded picture""".split()
 
 
 def test_every_public_function_is_of_the_table() -> None:

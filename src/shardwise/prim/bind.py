@@ -73,7 +73,7 @@ class Traced(Tensor):
         self._engine = value.engine
         self._arrays = ()
 
-    def interpret(self, row: Primitive, operands: tuple[Any, ...], params: dict[str, Any]) -> Tensor:
+    def _interpret(self, row: Primitive, operands: tuple[Any, ...], params: dict[str, Any]) -> Tensor:
         """Apply a primitive to the values below, and watch what comes of it."""
         level = self.level
         watched = [isinstance(x, Traced) and x.level == level for x in operands]

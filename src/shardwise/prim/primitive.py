@@ -1,5 +1,8 @@
 """Primitives: what one does, and its derivatives in terms of other primitives."""
 
+# `_interpret` is for interpreters, and no method that users of a tensor are to see.
+# pyright: reportPrivateUsage=false
+
 from __future__ import annotations
 
 from collections.abc import Callable
@@ -120,4 +123,4 @@ class Primitive:
         for x in tensors:
             if isinstance(x, Tensor) and x.level > level:
                 level, top = x.level, x
-        return self.run(*tensors, **params) if top is None else top.interpret(self, tensors, params)
+        return self.run(*tensors, **params) if top is None else top._interpret(self, tensors, params)

@@ -106,7 +106,7 @@ class Tensor(Methods, Drawable, LayoutAccessors):
         self._settled: Tensor | None = None
         self._layout, self._shape, self._dtype = layout, shape, dtype
 
-    def interpret(self, row: Any, operands: tuple[Any, ...], params: dict[str, Any]) -> Tensor:
+    def _interpret(self, row: Any, operands: tuple[Any, ...], params: dict[str, Any]) -> Tensor:
         """Apply a primitive to operands of which this one has the highest level: a plain value computes it."""
         return row.run(*operands, **params)
 

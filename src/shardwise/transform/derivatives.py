@@ -16,7 +16,7 @@ from shardwise.prim.bind import Node, Traced, new_level, pull_back
 from shardwise.prim.face import public
 from shardwise.prim.movement.parts import zeros_like
 from shardwise.prim.relayout import relayout
-from shardwise.prim.tensor import Tensor, asarray, host_array, lowest, place_data
+from shardwise.prim.tensor import Tensor, asarray, constant, host_array, lowest, place_data
 from shardwise.transform.calls import map_tensors, replace_at
 
 Result = TypeVar("Result")
@@ -98,7 +98,7 @@ def stop_gradient(x: Tree) -> Tree:
     >>> vjp(lambda x: x * stop_gradient(x), x)[1](asarray([1.0]))[0].item()
     3.0
     """
-    return map_tensors(lambda tensor: tensor._constant(), x)
+    return map_tensors(constant, x)
 
 
 def _argument(leaf: Any) -> Tensor:

@@ -290,4 +290,4 @@ class _Inside(NamedTuple):
 
 def _map(top: Batched, call: Call, make: Callable[[_Inside], Function]) -> Any:
     # The function of the values below, with rules that go inside of the map again.
-    return map_tensors(top.beside, make(_Inside(top._dims(), call.watched, call.tree, _types(call)))(*call.below))
+    return map_tensors(top.beside, make(_Inside(top.hidden_dims(), call.watched, call.tree, _types(call)))(*call.below))

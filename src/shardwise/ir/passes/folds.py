@@ -177,7 +177,7 @@ IDEMPOTENT = tuple(row.word for row in REDUCTIONS if row.op.is_idempotent)
 
 def same_everywhere(f: Folding, op: AllReduceOp | BroadcastOp) -> SSAValue | None:
     """The largest, smallest, mean or broadcast of equal values is that value."""
-    if isinstance(op, AllReduceOp) and op.reduction.data.value not in IDEMPOTENT:
+    if isinstance(op, AllReduceOp) and op.reduction.data not in IDEMPOTENT:
         return None
     if op.input.type != op.result.type:
         return None
@@ -198,7 +198,7 @@ def combine_before_reduce(f: Folding, op: Operation) -> SSAValue | None:
         return None
     if a.grid != b.grid or sorted(axes_of(a)) != sorted(axes_of(b)) or a.reduction != b.reduction:
         return None
-    if a.reduction.data.value != ALIKE[op.name] or len({x.type for x in (a.input, a.result, b.input, b.result)}) > 1:
+    if a.reduction.data != ALIKE[op.name] or len({x.type for x in (a.input, a.result, b.input, b.result)}) > 1:
         return None
     combined = f.add(
         type(op).create(operands=[a.input, b.input], result_types=[a.input.type], properties=dict(op.properties))

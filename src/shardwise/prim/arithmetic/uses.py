@@ -32,7 +32,7 @@ class _Probe(Tensor):
         if self.place is not None:
             self.used.add(self.place)
 
-    def interpret(self, row: Any, operands: tuple[Any, ...], params: dict[str, Any]) -> Tensor:
+    def _interpret(self, row: Any, operands: tuple[Any, ...], params: dict[str, Any]) -> Tensor:
         """Note which operands are needed; what comes out stands for none."""
         for x in operands:
             if isinstance(x, _Probe):

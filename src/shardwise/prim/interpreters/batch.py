@@ -154,7 +154,7 @@ class Batched(Traced):
         self._shape, self._dtype, self._engine = value.shape[lead:], value.dtype, value.engine
         self._layout, self._arrays = _without_lead(value.layout, lead), ()
 
-    def _dims(self) -> Lead:
+    def hidden_dims(self) -> Lead:
         layout = self.value.layout
         return Lead(self.value.shape[: self.lead], layout.without_halo().dims[: self.lead], layout.mesh)
 
@@ -162,12 +162,12 @@ class Batched(Traced):
         """Return another value with the same dims in front as one that is mapped alike."""
         return Batched(self.level, value, self.lead)
 
-    def interpret(self, row: Primitive, operands: tuple[Any, ...], params: dict[str, Any]) -> Tensor:
+    def _interpret(self, row: Primitive, operands: tuple[Any, ...], params: dict[str, Any]) -> Tensor:
         """Apply a primitive to all values at once."""
         level = self.level
         mapped = tuple([isinstance(x, Batched) and x.level == level for x in operands])
         values = [x.value if m else x for x, m in zip(operands, mapped, strict=True)]
-        return self.beside(run_batched(row, self._dims(), mapped, values, params))
+        return self.beside(run_batched(row, self.hidden_dims(), mapped, values, params))
 
     def _constant(self) -> Tensor:
         """Return the same values, each a constant."""

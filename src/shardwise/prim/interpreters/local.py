@@ -70,7 +70,7 @@ class LocalTensor(Batched):
         """Return another stack of the same devices as a local value."""
         return LocalTensor(value, self.mesh, self.level)
 
-    def interpret(self, row: Primitive, operands: tuple[Any, ...], params: dict[str, Any]) -> Tensor:
+    def _interpret(self, row: Primitive, operands: tuple[Any, ...], params: dict[str, Any]) -> Tensor:
         """Apply a primitive to what each device holds; operands from outside are the same on all."""
         level, mesh = self.level, self.mesh
         if row.local is not None:
@@ -87,7 +87,7 @@ class LocalTensor(Batched):
             return x
         return self.beside(constant_stack(x, self.mesh))
 
-    def _dims(self) -> Lead:
+    def hidden_dims(self) -> Lead:
         return _lead(self.mesh)
 
     def __repr__(self) -> str:
