@@ -155,6 +155,7 @@ class Batched(Traced):
         self._layout, self._arrays = _without_lead(value.layout, lead), ()
 
     def hidden_dims(self) -> Lead:
+        """The leading dims that the program does not see."""
         layout = self.value.layout
         return Lead(self.value.shape[: self.lead], layout.without_halo().dims[: self.lead], layout.mesh)
 

@@ -88,6 +88,7 @@ class LocalTensor(Batched):
         return self.beside(constant_stack(x, self.mesh))
 
     def hidden_dims(self) -> Lead:
+        """The dims of the mesh."""
         return _lead(self.mesh)
 
     def __repr__(self) -> str:
