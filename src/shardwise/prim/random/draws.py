@@ -7,14 +7,17 @@ machine rounds alike: no vectorised logarithm or cosine, which may differ betwee
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from math import factorial, log, pi, prod
+from math import log, pi, prod
+from typing import Any
 
 import numpy as np
 
+from shardwise.caches import cache
 from shardwise.layout.layout import Shape
 from shardwise.layout.tiling import Box
 from shardwise.prim.random.creation import BLOCK, Fill
 from shardwise.prim.random.generator import Key, threefry
+from shardwise.prim.random.series import LOGARITHM, ROOT_HALF, SINE
 
 # A draw makes values for positions in the tensor. They are the first row of the work space, an array of uint64 that
 # is made once for many blocks, because fresh memory costs more than the work in it; the values may lie in another row.
@@ -22,6 +25,7 @@ Draw = Callable[[Key, np.ndarray], np.ndarray]
 POSITIONS, WORDS, SPARE, BITS, MORE_BITS, RADIUS, ANGLE = range(7)
 
 HALF = np.uint64(32)
+MANY = 1 << 12  # positions of a block from which on compiled draws are loaded, if they are installed
 LOW = np.uint64(2**32 - 1)
 
 
@@ -76,12 +80,29 @@ def _blocks(out: np.ndarray, box: Box, shape: Shape) -> Iterator[tuple[np.ndarra
             yield part.reshape(-1), work
 
 
+@cache()
+def load_compiled() -> Any:
+    """Return the module of compiled draws, or None where numba is not installed or does not fit NumPy."""
+    try:
+        from shardwise.prim.random import compiled
+    except ImportError:
+        return None
+    return compiled
+
+
+def _compiled(work: np.ndarray) -> Any:
+    return load_compiled() if work.shape[1] >= MANY else None
+
+
 # -- bits ----------------------------------------------------------------------------------------------
 
 
 def _words(key: Key, work: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     positions, both, spare = work[POSITIONS], work[WORDS].view(np.uint32), work[SPARE]
     high, low = both[: positions.size], both[positions.size :]
+    if compiled := _compiled(work):
+        compiled.fill_words(compiled.schedule(key), positions, high, low)
+        return high, low
     np.right_shift(positions, HALF, out=spare)
     np.copyto(high, spare, casting="unsafe")
     np.copyto(low, positions, casting="unsafe")
@@ -98,8 +119,11 @@ def bits(key: Key, work: np.ndarray) -> np.ndarray:
 
 def wide_bits(key: Key, work: np.ndarray, row: int = BITS) -> np.ndarray:
     """Return 64 random bits for each position, in a row of the work space."""
-    high, low = _words(key, work)
     out = work[row]
+    if compiled := _compiled(work):
+        compiled.fill_wide(compiled.schedule(key), work[POSITIONS], out)
+        return out
+    high, low = _words(key, work)
     out[...] = high
     out <<= HALF
     out |= low
@@ -175,11 +199,6 @@ def _product(x: np.ndarray, y: int) -> tuple[np.ndarray, np.ndarray]:
 
 # -- the normal distribution -----------------------------------------------------------------------------
 
-ROOT_HALF = 0x3FE6A09E667F3BCD  # the bits of the square root of 1/2
-# Terms of the series that are needed for float32 and for float64.
-LOGARITHM = {False: 6, True: 10}
-SINE = {False: 8, True: 11}
-
 
 def normal(key: Key, work: np.ndarray, wide: bool) -> np.ndarray:
     """Return normal values in float64, to the precision of float32 or, if wide, float64.
@@ -187,6 +206,13 @@ def normal(key: Key, work: np.ndarray, wide: bool) -> np.ndarray:
     They are r sin(a) with r² = -2 log(u), for u in (0, 1) and a in (-π/2, π/2) (Box and Muller's method, which
     needs no rejection): 32 random bits for each of the two, or 52.
     """
+    if compiled := _compiled(work):
+        out, words = work[RADIUS].view(np.float64), compiled.schedule(key)
+        if wide:
+            compiled.fill_wide_normal(words, compiled.schedule(key.beside()), work[POSITIONS], out)
+        else:
+            compiled.fill_normal(words, work[POSITIONS], out)
+        return out
     if wide:
         first, second = wide_bits(key, work), wide_bits(key.beside(), work, MORE_BITS).view(np.int64)
         first >>= np.uint64(12)
@@ -207,7 +233,7 @@ def normal(key: Key, work: np.ndarray, wide: bool) -> np.ndarray:
     return radius
 
 
-def _twice_log(x: np.ndarray, terms: int, work: np.ndarray) -> None:
+def _twice_log(x: np.ndarray, series: tuple[float, ...], work: np.ndarray) -> None:
     # x is m 2^e with m from the square root of 1/2 to that of 2, and log(m) is 2 artanh(s) with s = (m-1)/(m+1).
     exponent, raw = work[WORDS].view(np.int64), work[SPARE].view(np.int64)
     m, s, rest = raw.view(np.float64), work[BITS].view(np.float64), work[MORE_BITS].view(np.float64)
@@ -219,21 +245,21 @@ def _twice_log(x: np.ndarray, terms: int, work: np.ndarray) -> None:
     m += 1.0
     s /= m
     np.multiply(s, s, out=m)
-    _series(m, [4.0 / (2 * n + 1) for n in range(terms)], x)
+    _series(m, series, x)
     x *= s
     np.multiply(exponent, 2.0 * log(2.0), out=rest)
     x += rest
 
 
-def _sine(x: np.ndarray, terms: int, work: np.ndarray) -> np.ndarray:
+def _sine(x: np.ndarray, series: tuple[float, ...], work: np.ndarray) -> np.ndarray:
     out, square = work[BITS].view(np.float64), work[SPARE].view(np.float64)
     np.multiply(x, x, out=square)
-    _series(square, [(-1.0) ** n / factorial(2 * n + 1) for n in range(terms)], out)
+    _series(square, series, out)
     out *= x
     return out
 
 
-def _series(z: np.ndarray, coefficients: list[float], out: np.ndarray) -> None:
+def _series(z: np.ndarray, coefficients: tuple[float, ...], out: np.ndarray) -> None:
     np.multiply(z, coefficients[-1], out=out)
     for coefficient in coefficients[-2:0:-1]:
         out += coefficient
