@@ -11,7 +11,7 @@ from typing import Protocol, cast
 from benchmarks.clock import Effort
 from benchmarks.row import Row
 
-EXTRAS = {"torch": "torch", "jax": "jax", "xdsl": "mlir"}  # which extra of shardwise brings a package
+EXTRAS = {"torch": "torch", "jax": "jax", "xdsl": "mlir", "numba": "fast"}  # which extra of shardwise brings a package
 
 
 class AreaError(Exception):
@@ -89,6 +89,14 @@ AREAS = [
         "over four, in one process. The floor is the step in NumPy on one device, derivatives written by hand. The "
         "last row is the most memory that transformer layers take at once, forward and backward, on one device, beside "
         "torch: ours on torch arrays too, both by the allocations that torch's profiler saw.",
+    ),
+    Area(
+        "drawing",
+        "Random numbers",
+        ("torch", "numba"),
+        "Numbers in an array, on one core and on two: ours by the position of each element, so that every layout and "
+        "number of devices gets the same, compiled by numba (the extra `fast`); those of NumPy and torch come one "
+        "after the other. NumPy has no dropout: it is a mask of uniform numbers and two products.",
     ),
     Area(
         "gloo",

@@ -15,7 +15,7 @@ EXTRAS = PROJECT["optional-dependencies"]
 
 CORE = {"array-api-compat", "click", "ml-dtypes", "numpy", "optree", "rich"}
 TOOLS = {"hypothesis", "import-linter", "pyright", "pytest", "pytest-xdist", "ruff"}
-OPTIONAL = ("torch", "jax", "mpi4py", "xdsl")
+OPTIONAL = ("torch", "jax", "mpi4py", "xdsl", "numba")
 
 
 def package(requirement: str) -> str:
@@ -36,8 +36,8 @@ def test_core_dependencies_are_few_and_extras_are_known() -> None:
     packages = {extra: {package(line) for line in lines} for extra, lines in EXTRAS.items()}
     assert packages.pop("test") >= TOOLS
     assert packages.pop("docs") == {"mkdocs", "mkdocs-material", "mkdocstrings"}
-    assert packages == {"torch": {"torch"}, "jax": {"jax"}, "mlir": {"xdsl"}, "all": {"shardwise"}}
-    assert EXTRAS["all"] == ["shardwise[torch,jax,mlir]"]
+    assert packages == {"torch": {"torch"}, "jax": {"jax"}, "mlir": {"xdsl"}, "fast": {"numba"}, "all": {"shardwise"}}
+    assert EXTRAS["all"] == ["shardwise[torch,jax,mlir,fast]"]
 
 
 def test_constraints_pin_every_named_package_exactly() -> None:

@@ -11,6 +11,7 @@ SOURCES = TESTS.parent / "src" / "shardwise"
 # Source files without a test file of their own, and the test that covers them: ops are read, printed, checked and run
 # together with all others of their dialect, pictures in text are those that stand beside the SVG of the same thing.
 COVERED_BY = {
+    "prim/random/series.py": "prim/random/test_draws.py",
     "ir/dialects/arith_ops.py": "ir/dialects/test_dialects.py",
     "ir/dialects/index_ops.py": "ir/dialects/test_dialects.py",
     "ir/dialects/linalg_elementwise.py": "ir/dialects/test_dialects.py",

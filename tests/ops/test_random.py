@@ -127,7 +127,7 @@ def test_values_do_not_depend_on_the_instructions_that_the_processor_has():
 
 
 def test_what_is_needed_beside_the_tensor_is_bounded():
-    normal(KEY, 10, "float32")
+    normal(KEY, 2**13, "float32")  # what is made or loaded once
     extra = []
     for count in (2**18, 2**22):
         with engine_context(LocalEngine()):

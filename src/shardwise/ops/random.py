@@ -3,6 +3,7 @@
 Each element comes from a key and its position in the global tensor, through a counter-based generator
 (Threefry-2x32), so every device makes its own shard and nothing moves. Keys are explicit: there is no hidden
 state. A key is used once, for one tensor or to make other keys; using it again gives the same numbers again.
+Where numba is installed (the extra `fast`), many numbers are drawn by compiled loops, with the same bits.
 `mesh` and `layout` are those of the creation functions such as `zeros`.
 """
 

@@ -61,7 +61,7 @@ def test_a_block_at_a_time_is_drawn_whatever_the_box():
     seen = []
 
     def draw(key: Key, work: np.ndarray) -> np.ndarray:
-        seen.append(work.shape[1])
+        seen.append(work.shape[1])  # from several threads
         return work[POSITIONS]
 
     for shape in [(3, BLOCK + 1), (7, 5, 1000), (100_000, 3), (200_000,), (20, BLOCK)]:

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import os
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
-from functools import cached_property
+from functools import partial
 from math import prod
 from time import perf_counter
 from typing import TypeVarTuple
@@ -33,6 +31,7 @@ from shardwise.engine.job import Job
 from shardwise.engine.log import Record, active_logs, user_line
 from shardwise.engine.pool import SMALLEST, Pool
 from shardwise.engine.storage import Storage
+from shardwise.engine.threads import share, take, thread_count
 from shardwise.layout.device import Device
 from shardwise.layout.mesh import DeviceMesh
 from shardwise.layout.placement import ReduceOp
@@ -80,11 +79,7 @@ class LocalEngine:
         """Use this pool of buffers and as many threads (one per core by default)."""
         self.pool = pool or Pool()
         self.counters = Counters()
-        self.threads = threads or min(8, os.cpu_count() or 1)
-
-    @cached_property
-    def _workers(self) -> ThreadPoolExecutor:
-        return ThreadPoolExecutor(max(1, self.threads - 1), thread_name_prefix="shardwise")
+        self.threads = threads or thread_count()
 
     # -- verbs -------------------------------------------------------------------------------------
 
@@ -323,25 +318,13 @@ class LocalEngine:
         return min(PIECE, max(1, stage.size // (4 * self.threads)))
 
     def _share(self, verb: Callable[[*Arguments, Counters], None], parts: Sequence[tuple[*Arguments]]) -> None:
-        # Whoever is free takes the next piece, so that a core that is busy elsewhere holds nothing up.
-        left = deque(parts)
-        helpers = [self._workers.submit(_drain, verb, left) for _ in range(min(self.threads, len(parts)) - 1)]
-        try:
-            self.counters.add(_drain(verb, left))
-        finally:
-            left.clear()
-            done = [helper.result() for helper in helpers if not helper.cancel()]
-        for counted in done:
+        for counted in share(partial(_count, verb), parts, self.threads):
             self.counters.add(counted)
 
 
-def _drain(verb: Callable[[*Arguments, Counters], None], left: deque[tuple[*Arguments]]) -> Counters:
+def _count(verb: Callable[[*Arguments, Counters], None], left: deque[tuple[*Arguments]]) -> Counters:
     counters = Counters()
-    while left:
-        try:
-            part = left.popleft()
-        except IndexError:  # another thread was faster
-            break
+    for part in take(left):
         verb(*part, counters)
     return counters
 

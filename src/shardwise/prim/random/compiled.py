@@ -80,6 +80,13 @@ def fill_wide(words: Any, positions: Any, out: Any) -> None:
         out[i] = _wide(words, positions[i])
 
 
+@compiled
+def fill_below(words: Any, positions: Any, chance: Any, out: Any) -> None:
+    """Write whether the 64 random bits of each position are below a number."""
+    for i in range(positions.size):
+        out[i] = _wide(words, positions[i]) < chance
+
+
 @inlined
 def _box_muller(u: Any, angle: Any, logarithm: Any, sine: Any) -> Any:
     bits = np.float64(u).view(np.int64)

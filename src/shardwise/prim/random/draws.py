@@ -6,13 +6,15 @@ machine rounds alike: no vectorised logarithm or cosine, which may differ betwee
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections import deque
+from collections.abc import Callable
 from math import log, pi, prod
 from typing import Any
 
 import numpy as np
 
 from shardwise.caches import cache
+from shardwise.engine.threads import share, take, thread_count
 from shardwise.layout.layout import Shape
 from shardwise.layout.tiling import Box
 from shardwise.prim.random.creation import BLOCK, Fill
@@ -22,10 +24,11 @@ from shardwise.prim.random.series import LOGARITHM, ROOT_HALF, SINE
 # A draw makes values for positions in the tensor. They are the first row of the work space, an array of uint64 that
 # is made once for many blocks, because fresh memory costs more than the work in it; the values may lie in another row.
 Draw = Callable[[Key, np.ndarray], np.ndarray]
+Part = tuple[np.ndarray, int]  # of an array, flat, and the position of its first row
 POSITIONS, WORDS, SPARE, BITS, MORE_BITS, RADIUS, ANGLE = range(7)
 
 HALF = np.uint64(32)
-MANY = 1 << 12  # positions of a block from which on compiled draws are loaded, if they are installed
+MANY = 1 << 12  # positions from which on compiled draws are loaded, if they are installed
 LOW = np.uint64(2**32 - 1)
 
 
@@ -39,8 +42,24 @@ def fill_with(key: Key, draw: Draw, shape: Shape) -> Fill:
     """
 
     def fill(out: np.ndarray, box: Box) -> None:
-        for part, work in _blocks(out, box, shape):
-            np.copyto(part, draw(key, work), casting="unsafe")
+        if not out.size:
+            return
+        parts, stride, inner = _split(out, box, shape)
+        most = max([part.size for part, _ in parts])
+        steps = np.arange(most // inner.size, dtype=np.uint64)
+
+        def work(left: deque[Part]) -> None:
+            space = workspace(most)
+            for part, first in take(left):
+                used = space[:, : part.size]
+                rows = used[WORDS][: part.size // inner.size]
+                np.multiply(steps[: rows.size], stride, out=rows)
+                rows += np.uint64(first)
+                np.add(rows[:, None], inner, out=used[POSITIONS].reshape(rows.size, inner.size))
+                np.copyto(part, draw(key, used), casting="unsafe")
+
+        is_compiled = out.size >= MANY and load_compiled() is not None
+        share(work, parts, thread_count() if is_compiled else 1)
 
     return fill
 
@@ -50,10 +69,9 @@ def workspace(size: int) -> np.ndarray:
     return np.empty((ANGLE + 1, size), np.uint64)
 
 
-def _blocks(out: np.ndarray, box: Box, shape: Shape) -> Iterator[tuple[np.ndarray, np.ndarray]]:
-    # Contiguous parts of `out` of at most BLOCK elements, flat, with a work space that has their positions.
-    if not out.size:
-        return
+def _split(out: np.ndarray, box: Box, shape: Shape) -> tuple[list[Part], np.uint64, np.ndarray]:
+    # Contiguous parts of at most BLOCK elements, flat, each with the position that its first row begins at, how far
+    # rows are apart, and what is added for the elements of a row.
     dim = len(box)  # dims from here on are taken whole, and the one before in pieces
     while dim and prod(out.shape[dim - 1 :]) <= BLOCK:
         dim -= 1
@@ -61,23 +79,18 @@ def _blocks(out: np.ndarray, box: Box, shape: Shape) -> Iterator[tuple[np.ndarra
     inner = np.zeros((), np.uint64)
     for (start, stop), stride in zip(box[dim:], strides[dim:], strict=True):
         inner = inner[..., None] + np.arange(start, stop, dtype=np.uint64) * np.uint64(stride)
+    inner = inner.reshape(-1)
     if not dim:
-        work = workspace(inner.size)
-        work[POSITIONS] = inner.reshape(-1)
-        yield out.reshape(-1), work
-        return
-    inner, (low, high) = inner.reshape(-1), box[dim - 1]
+        return [(out.reshape(-1), 0)], np.uint64(0), inner
+    (low, high), stride = box[dim - 1], strides[dim - 1]
     step = -(-(high - low) // -(-(high - low) // (BLOCK // inner.size)))  # so that all pieces are about the same
-    space = workspace(step * inner.size)
-    for index in np.ndindex(out.shape[: dim - 1]):
-        base = sum((box[k][0] + i) * strides[k] for k, i in enumerate(index))
-        for begin in range(low, high, step):
-            rows = np.arange(begin, min(begin + step, high), dtype=np.uint64) * np.uint64(strides[dim - 1])
-            rows += np.uint64(base)
-            part = out[(*index, slice(begin - low, begin - low + rows.size))]
-            work = space[:, : part.size]
-            np.add(rows[:, None], inner, out=work[POSITIONS].reshape(rows.size, inner.size))
-            yield part.reshape(-1), work
+    parts = [
+        (out[(*index, slice(begin - low, begin - low + step))].reshape(-1), base + begin * stride)
+        for index in np.ndindex(out.shape[: dim - 1])
+        for base in [sum((box[k][0] + i) * strides[k] for k, i in enumerate(index))]
+        for begin in range(low, high, step)
+    ]
+    return parts, np.uint64(stride), inner
 
 
 @cache()
@@ -161,6 +174,10 @@ def below(key: Key, work: np.ndarray, chance: int) -> np.ndarray:
     """Return what is true with a probability of `chance` in 2**64."""
     if chance >= 2**64:
         return np.ones(len(work[POSITIONS]), bool)
+    if compiled := _compiled(work):
+        out = work[BITS].view(bool)[: work.shape[1]]
+        compiled.fill_below(compiled.schedule(key), work[POSITIONS], np.uint64(chance), out)
+        return out
     return wide_bits(key, work) < np.uint64(chance)
 
 

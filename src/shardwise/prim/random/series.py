@@ -1,4 +1,4 @@
-"""Series of the logarithm and the sine that normal values are made with: coefficients for float32, and if wide, float64."""
+"""Series of the logarithm and the sine: coefficients that are enough for float32 or, if wide, for float64."""
 
 from math import factorial
 
