@@ -290,4 +290,5 @@ class _Inside(NamedTuple):
 
 def _map(top: Batched, call: Call, make: Callable[[_Inside], Function]) -> Any:
     # The function of the values below, with rules that go inside of the map again.
-    return map_tensors(top.beside, make(_Inside(top.hidden_dims(), call.watched, call.tree, _types(call)))(*call.below))
+    lead = top._hidden_dims()  # pyright: ignore[reportPrivateUsage]
+    return map_tensors(top.beside, make(_Inside(lead, call.watched, call.tree, _types(call)))(*call.below))

@@ -154,8 +154,8 @@ class Batched(Traced):
         self._shape, self._dtype, self._engine = value.shape[lead:], value.dtype, value.engine
         self._layout, self._arrays = _without_lead(value.layout, lead), ()
 
-    def hidden_dims(self) -> Lead:
-        """The leading dims that the program does not see."""
+    def _hidden_dims(self) -> Lead:
+        # The leading dims that the program does not see.
         layout = self.value.layout
         return Lead(self.value.shape[: self.lead], layout.without_halo().dims[: self.lead], layout.mesh)
 
@@ -168,7 +168,7 @@ class Batched(Traced):
         level = self.level
         mapped = tuple([isinstance(x, Batched) and x.level == level for x in operands])
         values = [x.value if m else x for x, m in zip(operands, mapped, strict=True)]
-        return self.beside(run_batched(row, self.hidden_dims(), mapped, values, params))
+        return self.beside(run_batched(row, self._hidden_dims(), mapped, values, params))
 
     def _constant(self) -> Tensor:
         """Return the same values, each a constant."""

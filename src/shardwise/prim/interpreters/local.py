@@ -87,8 +87,8 @@ class LocalTensor(Batched):
             return x
         return self.beside(constant_stack(x, self.mesh))
 
-    def hidden_dims(self) -> Lead:
-        """The dims of the mesh."""
+    def _hidden_dims(self) -> Lead:
+        # The dims of the mesh.
         return _lead(self.mesh)
 
     def __repr__(self) -> str:
