@@ -13,6 +13,7 @@ import shardwise
 import shardwise.ir
 import shardwise.ir.passes
 import shardwise.ir.shard
+from shardwise.names import origin
 from shardwise.prim.primitive import Primitive
 
 ROOMS: tuple[ModuleType, ...] = (
@@ -28,7 +29,7 @@ ROOMS: tuple[ModuleType, ...] = (
 def public(room: ModuleType) -> dict[str, Any]:
     """The functions and classes of a room that are for everybody."""
     listed = set(getattr(room, "__all__", ())) | {n for n in dir(room) if getattr(room, n) in PYTHONS}
-    names = listed or {n for n, o in vars(room).items() if getattr(o, "__module__", "") == room.__name__}
+    names = listed or {n for n, o in vars(room).items() if origin(o) == room.__name__}
     found = {n: getattr(room, n) for n in sorted(names) if not n.startswith("_")}
     ours = {n: o for n, o in found.items() if getattr(o, "__module__", "").startswith("shardwise")}
     return {n: o for n, o in ours.items() if inspect.isclass(o) or inspect.isfunction(o)}
@@ -82,7 +83,7 @@ def seen(room: ModuleType, name: str, text: str) -> bool:
     thing = getattr(room, name)
     if name not in getattr(room, "__all__", (name,)) or name.startswith("_"):
         return False
-    if not hasattr(room, "__all__") and getattr(thing, "__module__", "") != room.__name__:
+    if not hasattr(room, "__all__") and origin(thing) != room.__name__:
         return False
     code = getattr(thing, "__code__", None)
     return code is None or code.co_name == name or f"`{name}`" in text

@@ -4,6 +4,7 @@ import importlib
 import pkgutil
 from types import ModuleType
 
+from shardwise.names import origin
 from shardwise.prim.primitive import Primitive
 
 ROOMS = ["layout", "plan", "pictures", "engine", "prim", "ops", "transform"]
@@ -35,7 +36,7 @@ def test_dataclasses_are_frozen():
     growing = set()
     for module in modules():
         for name, value in vars(module).items():
-            own = isinstance(value, type) and value.__module__ == module.__name__
+            own = isinstance(value, type) and origin(value) == module.__name__
             settings = getattr(value, "__dataclass_params__", None)
             if own and settings is not None and not settings.frozen:
                 growing.add(f"{module.__name__}.{name}")

@@ -16,6 +16,7 @@ from textwrap import indent
 from typing import Any
 
 import shardwise
+from shardwise.names import origin
 from shardwise.prim.face import BINARY, COMPARISONS, UNARY
 from shardwise.prim.fixed import Fixed
 from shardwise.table import EVERY, FUNCTIONS, METHODS
@@ -47,7 +48,7 @@ def face_stub() -> str:
         elif is_made(function):
             definitions.append(definition(name, function, inspect.signature(function)))
         else:
-            lines.append(f"from {function.__module__} import {name} as {name}")
+            lines.append(f"from {origin(function)} import {name} as {name}")
     needed = names_in(definitions)
     shown = {line.rpartition(" ")[2] for line in lines}
     lines += [line for line in imports(FUNCTIONS.values(), needed) if line.rpartition(" ")[2] not in shown]
@@ -88,7 +89,7 @@ def attribute_names(function: Callable[..., Any]) -> Iterator[str]:
 
 def is_made(function: Any) -> bool:
     """Whether a function is made at run time, so that no source has its signature."""
-    return function.__module__ == "shardwise.prim.arithmetic.by_element"
+    return origin(function) == "shardwise.prim.arithmetic.by_element"
 
 
 def is_tree(function: Any) -> bool:
@@ -177,7 +178,7 @@ def imports(functions: Any, needed: set[str]) -> list[str]:
         for function in functions:
             scope = inspect.unwrap(function).__globals__
             if name in scope and uses.search(str(inspect.signature(function))):
-                home = getattr(scope[name], "__module__", None)
+                home = origin(scope[name])
                 defined = home and hasattr(sys.modules.get(home), name)
                 lines.add(f"from {home if defined else scope['__name__']} import {name}")
                 break

@@ -60,6 +60,7 @@ from shardwise.layout.types import (
     LocalType,
     TensorLayout,
 )
+from shardwise.names import publish as _publish
 from shardwise.ops import graph_ops, random
 from shardwise.pictures.drawing import Picture, picture
 from shardwise.plan.cost import Link, Links
@@ -83,3 +84,5 @@ __all__ = sorted(
     for name, value in globals().items()
     if not (name.startswith("_") or hasattr(_builtins, name) or (isinstance(value, _Module) and value is not graph_ops))
 )
+
+_publish("shardwise", [globals()[name] for name in (*__all__, *_FUNCTIONS)])

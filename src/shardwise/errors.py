@@ -52,7 +52,7 @@ class LayoutError(ShardwiseError, ValueError):
     >>> from shardwise import DeviceMesh, Layout
     >>> Layout(DeviceMesh((2,), ("x",)), ["x", "x"])
     Traceback (most recent call last):
-    shardwise.errors.LayoutError: mesh axis 'x' is used twice in ['x', 'x'].
+    shardwise.LayoutError: mesh axis 'x' is used twice in ['x', 'x'].
       each mesh axis may split one dim, or be partial, once.
     """
 
@@ -63,7 +63,7 @@ class MeshError(LayoutError):
     >>> from shardwise import DeviceMesh
     >>> DeviceMesh((2, 4), ("dp", "tp")).coords(8)
     Traceback (most recent call last):
-    shardwise.errors.MeshError: device 8 is outside the mesh (dp=2, tp=4), which has devices 0 to 7.
+    shardwise.MeshError: device 8 is outside the mesh (dp=2, tp=4), which has devices 0 to 7.
     """
 
 
@@ -73,7 +73,7 @@ class BindingError(LayoutError):
     >>> from shardwise import Cut, DeviceMesh, Layout
     >>> Layout(DeviceMesh((2,), ("x",)), [Cut("x", offsets=(0, 3, 8))]).box((10,), 0)
     Traceback (most recent call last):
-    shardwise.errors.BindingError: the offsets (0, 3, 8) of dim 0 must end at its size 10, they end at 8.
+    shardwise.BindingError: the offsets (0, 3, 8) of dim 0 must end at its size 10, they end at 8.
     """
 
 
@@ -83,7 +83,7 @@ class RangeError(BindingError, IndexError):
     >>> from shardwise import asarray
     >>> asarray([1.0, 2.0])[5]
     Traceback (most recent call last):
-    shardwise.errors.RangeError: index 5 is out of range for a dim of 2 elements.
+    shardwise.RangeError: index 5 is out of range for a dim of 2 elements.
     """
 
 
@@ -93,7 +93,7 @@ class ConversionError(LayoutError):
     >>> from shardwise import Cut, DeviceMesh, Layout, P
     >>> P.from_layout(Layout(DeviceMesh((2,), ("x",)), [Cut("x", halo=1)]))
     Traceback (most recent call last):
-    shardwise.errors.ConversionError: dim 0 is cut with halo=(1, 1), which a P cannot say: it has axis names only.
+    shardwise.ConversionError: dim 0 is cut with halo=(1, 1), which a P cannot say: it has axis names only.
       keep the Layout, or use placements such as Sharded(0, split='chunk').
     """
 
@@ -104,7 +104,7 @@ class PlanError(ShardwiseError, ValueError):
     >>> from shardwise import DeviceMesh, P, plan_reshard
     >>> plan_reshard(P("x"), P(), (8,), "float32", mesh=DeviceMesh((4,), ("x",)), memory_limit=-1)
     Traceback (most recent call last):
-    shardwise.errors.PlanError: memory_limit is 0 bytes or more, got -1.
+    shardwise.PlanError: memory_limit is 0 bytes or more, got -1.
     """
 
 
@@ -115,7 +115,7 @@ class EngineError(ShardwiseError, RuntimeError):
     >>> with engine_context(AbstractEngine()):
     ...     zeros(3).numpy()
     Traceback (most recent call last):
-    shardwise.errors.EngineError: a tensor on the abstract engine has a layout but no values.
+    shardwise.EngineError: a tensor on the abstract engine has a layout but no values.
     """
 
 
@@ -163,7 +163,7 @@ class ProgramError(ShardwiseError, RuntimeError):
     >>> from shardwise.ir import trace
     >>> trace(float, 1.0)
     Traceback (most recent call last):
-    shardwise.errors.ProgramError: ...
+    shardwise.ProgramError: ...
     """
 
 
@@ -173,7 +173,7 @@ class DerivativeError(ShardwiseError, ValueError):
     >>> from shardwise import asarray, grad
     >>> grad(lambda x: x * x)(asarray([1.0, 2.0]))
     Traceback (most recent call last):
-    shardwise.errors.DerivativeError: a gradient is that of one number, a 0-d tensor; the function returned (2,).
+    shardwise.DerivativeError: a gradient is that of one number, a 0-d tensor; the function returned (2,).
     """
 
 
@@ -197,7 +197,7 @@ class ParseError(ModuleError):
     >>> from shardwise.ir import parse_module
     >>> parse_module("shard.grid @g(shape = 2x4", "m.mlir")
     Traceback (most recent call last):
-    shardwise.errors.ParseError: m.mlir:1:26: ')' expected.
+    shardwise.ParseError: m.mlir:1:26: ')' expected.
       shard.grid @g(shape = 2x4
                                ^
     """
@@ -209,7 +209,7 @@ class VerifyError(ModuleError):
     >>> from shardwise.ir import parse_module, verify
     >>> verify(parse_module("%s = shard.sharding @g split_axes = [[0]] : !shard.sharding", "m.mlir"))
     Traceback (most recent call last):
-    shardwise.errors.VerifyError: m.mlir:1:1: shard.sharding: unknown grid @g.
+    shardwise.VerifyError: m.mlir:1:1: shard.sharding: unknown grid @g.
       the module has no grids.
     """
 
@@ -220,7 +220,7 @@ class ArgumentError(ShardwiseError, TypeError):
     >>> from shardwise import all_reduce
     >>> all_reduce(3)
     Traceback (most recent call last):
-    shardwise.errors.ArgumentError: all_reduce needs a Tensor, got int; make one with shard(x, mesh, P(...)).
+    shardwise.ArgumentError: all_reduce needs a Tensor, got int; make one with shard(x, mesh, P(...)).
     """
 
 
@@ -256,7 +256,7 @@ def check_int(value: object, wanted: str) -> int:
 
     >>> check_int(2.0, "topk: k is an int")
     Traceback (most recent call last):
-    shardwise.errors.ArgumentError: topk: k is an int, got 2.0.
+    shardwise.ArgumentError: topk: k is an int, got 2.0.
     """
     number = as_int(value)
     if number is None:
@@ -269,7 +269,7 @@ def check_number(value: object, wanted: str) -> Any:
 
     >>> check_number("small", "layer_norm: eps is a number")
     Traceback (most recent call last):
-    shardwise.errors.ArgumentError: layer_norm: eps is a number, got 'small'.
+    shardwise.ArgumentError: layer_norm: eps is a number, got 'small'.
     """
     whole = as_int(value)
     if whole is not None:
@@ -284,7 +284,7 @@ def check_flag(value: object, wanted: str) -> bool:
 
     >>> check_flag("no", "sum: keepdims is a bool")
     Traceback (most recent call last):
-    shardwise.errors.ArgumentError: sum: keepdims is a bool, got 'no'.
+    shardwise.ArgumentError: sum: keepdims is a bool, got 'no'.
     """
     if type(value).__name__ in ("bool", "bool_"):
         return bool(value)
@@ -298,7 +298,7 @@ def check_function(value: object, name: str) -> Any:
 
     >>> check_function(3, "grad")
     Traceback (most recent call last):
-    shardwise.errors.ArgumentError: grad takes a function, got 3.
+    shardwise.ArgumentError: grad takes a function, got 3.
     """
     if not callable(value):
         raise ArgumentError(f"{name} takes a function, got {value!r}.")
@@ -336,7 +336,7 @@ def as_tuple(values: object, wanted: str) -> tuple[Any, ...]:
 
     >>> as_tuple("xy", "axis_names is a tuple of names")
     Traceback (most recent call last):
-    shardwise.errors.ArgumentError: axis_names is a tuple of names, got 'xy'.
+    shardwise.ArgumentError: axis_names is a tuple of names, got 'xy'.
     """
     if isinstance(values, str | bytes | Set | Mapping) or not isinstance(values, Iterable):
         raise ArgumentError(f"{wanted}, got {values!r}.")

@@ -74,7 +74,7 @@ def functions_of(module: ModuleType) -> Iterator[Callable[..., Any]]:
 
 def is_from(module: ModuleType, function: Callable[..., Any]) -> bool:
     """Whether a module defines a function, and does not only import it."""
-    return function.__module__ == module.__name__
+    return getattr(function, "__globals__", None) is vars(module)
 
 
 EVERY = tuple(dict.fromkeys(function for module in ROOMS for function in functions_of(module)))

@@ -124,7 +124,7 @@ def test_the_first_failure_comes_first_and_all_are_stopped(started: Callable[...
     assert lines[0] == "shardwise run: rank 2 failed first: exit code 1"
     assert lines[1] == "[2] Traceback (most recent call last):"
     first, second = lines.index("[2] ValueError: bad luck"), lines.index("shardwise run: rank 1 failed: exit code 1")
-    assert first < second < lines.index("[1] shardwise.errors.RankLost: rank 2 was lost")
+    assert first < second < lines.index("[1] shardwise.RankLost: rank 2 was lost")
     assert lines[-1] == "shardwise run: stopped: ranks 0, 3"
 
 

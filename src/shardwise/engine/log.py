@@ -52,7 +52,7 @@ class CommunicationLog:
         >>> log = CommunicationLog([Record("permute", ("x",), "[x]", "[x]", 64, 64, 0.5, "train.py:3")])
         >>> log.save("trace.txt")
         Traceback (most recent call last):
-        shardwise.errors.ArgumentError: a trace is saved as .json, got 'trace.txt'.
+        shardwise.ArgumentError: a trace is saved as .json, got 'trace.txt'.
         """
         import json
 

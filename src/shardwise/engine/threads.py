@@ -6,8 +6,9 @@ import os
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from functools import lru_cache
 from typing import TypeVar
+
+from shardwise.caches import cache
 
 Piece = TypeVar("Piece")
 Result = TypeVar("Result")
@@ -18,7 +19,7 @@ def thread_count() -> int:
     return min(8, os.cpu_count() or 1)
 
 
-@lru_cache(maxsize=1)
+@cache(entries=1)
 def _workers(process: int) -> ThreadPoolExecutor:
     # The threads of a process are not there in its forks.
     return ThreadPoolExecutor(thread_name_prefix="shardwise")

@@ -48,7 +48,7 @@ def check_text(source: Source) -> None:
 
     >>> check_text(Source('"abc', "m.mlir"))
     Traceback (most recent call last):
-    shardwise.errors.ParseError: m.mlir:1:1: the string does not end on its line.
+    shardwise.ParseError: m.mlir:1:1: the string does not end on its line.
       "abc
       ^
     """

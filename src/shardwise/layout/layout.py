@@ -174,7 +174,7 @@ class Layout(Interned, Drawable):
 
         >>> Layout(DeviceMesh((4,), ("x",)), ["x"]).to_layout(2)
         Traceback (most recent call last):
-        shardwise.errors.BindingError: the layout [x] has 1 dims, the tensor has 2.
+        shardwise.BindingError: the layout [x] has 1 dims, the tensor has 2.
         """
         if rank is not None and check_rank(rank) != self.rank:
             raise BindingError(f"the layout {self} has {self.rank} dims, the tensor has {rank}.")
@@ -269,7 +269,7 @@ class Layout(Interned, Drawable):
 
         >>> Layout(DeviceMesh((4,), ("x",)), [None], ["x"], "band").check_dtype("float32")
         Traceback (most recent call last):
-        shardwise.errors.BindingError: reduction 'band' is not defined for float32.
+        shardwise.BindingError: reduction 'band' is not defined for float32.
           reductions of float32: sum, avg, min, max, prod
         """
         if self.reduce_op is not None:

@@ -351,7 +351,7 @@ class DeviceMesh(Interned, Drawable):
 
         >>> DeviceMesh((4,), ("x",)).check_index(4)
         Traceback (most recent call last):
-        shardwise.errors.MeshError: device 4 is outside the mesh (x=4), which has devices 0 to 3.
+        shardwise.MeshError: device 4 is outside the mesh (x=4), which has devices 0 to 3.
         """
         number = as_int(index)
         if number is None:

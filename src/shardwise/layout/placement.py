@@ -66,7 +66,7 @@ class ReduceOp(StrEnum):
 
         >>> ReduceOp.BXOR.check_dtype("float32")
         Traceback (most recent call last):
-        shardwise.errors.BindingError: reduction 'bxor' is not defined for float32.
+        shardwise.BindingError: reduction 'bxor' is not defined for float32.
           reductions of float32: sum, avg, min, max, prod
         """
         dtype = check_dtype(dtype)

@@ -17,7 +17,7 @@ class Slot(Generic[Arguments, Result]):
     >>> double: Slot[[int], int] = Slot("double")
     >>> double(3)
     Traceback (most recent call last):
-    shardwise.errors.ShardwiseError: nothing fills the slot 'double'; `import shardwise` fills all of its own.
+    shardwise.ShardwiseError: nothing fills the slot 'double'; `import shardwise` fills all of its own.
     >>> double.fill(lambda x: 2 * x)
     >>> double(3)
     6

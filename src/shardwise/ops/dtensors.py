@@ -98,7 +98,7 @@ def to_dtensor(x: Tensor) -> DTensor:
     >>> from shardwise import asarray
     >>> to_dtensor(asarray(np.zeros(3)))  # under torchrun it returns a DTensor
     Traceback (most recent call last):
-    shardwise.errors.EngineError: to_dtensor needs the torch engine, but this tensor or process is on the local one.
+    shardwise.EngineError: to_dtensor needs the torch engine, but this tensor or process is on the local one.
       call shardwise.init('torch') under torchrun first.
     """
     _check_engine(x.engine, "to_dtensor")
@@ -140,7 +140,7 @@ def from_dtensor(given: DTensor) -> Tensor:
 
     >>> from_dtensor(3)
     Traceback (most recent call last):
-    shardwise.errors.EngineError: from_dtensor needs the torch engine, but this tensor or process is on the local one.
+    shardwise.EngineError: from_dtensor needs the torch engine, but this tensor or process is on the local one.
       call shardwise.init('torch') under torchrun first.
     """
     engine = current_engine()

@@ -43,7 +43,7 @@ class Picture:
     ('<svg', True, '[x|-] of 4x6 on x=2, y=2')
     >>> drawing.save("layout.png")
     Traceback (most recent call last):
-    shardwise.errors.ArgumentError: a picture is saved as what the suffix of its path says, got 'layout.png'.
+    shardwise.ArgumentError: a picture is saved as what the suffix of its path says, got 'layout.png'.
       suffixes: .svg, .html, .txt
     """
 

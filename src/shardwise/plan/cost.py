@@ -57,7 +57,7 @@ class Links:
     [(2, Link(latency=2e-05, bandwidth=10000000000.0)), (4, Link(latency=1e-05, bandwidth=25000000000.0))]
     >>> links.check(DeviceMesh((2,), ("tp",)))
     Traceback (most recent call last):
-    shardwise.errors.LayoutError: unknown mesh axis 'dp' in links.
+    shardwise.LayoutError: unknown mesh axis 'dp' in links.
       mesh axes: tp=2
       did you mean 'tp'?
     """

@@ -451,7 +451,7 @@ def without_grad(array: Array) -> Array:
     >>> import torch
     >>> without_grad(torch.nn.Parameter(torch.ones(2)))
     Traceback (most recent call last):
-    shardwise.errors.ArgumentError: a torch Parameter of shape (2,) that requires grad was given; torch would not see...
+    shardwise.ArgumentError: a torch Parameter of shape (2,) that requires grad was given; torch would not see...
       pass x.detach() if its values are meant, and differentiate with shardwise.grad.
     """
     if not array.requires_grad:

@@ -26,14 +26,14 @@ def test_tracebacks_are_held_and_say_whom_they_blame() -> None:
     assert stream.began is not None
     stream.take(b"[rank1]: ValueError: RankLost is a word\n")
     assert not stream.is_consequence
-    stream.take(b"[rank1]: shardwise.errors.RankLost: rank 2\n")
+    stream.take(b"[rank1]: shardwise.RankLost: rank 2\n")
     assert stream.is_consequence
     stream.release()
     assert to.getvalue().splitlines()[1:] == [
         "Traceback (most recent call last):",
         "  File ...",
         "ValueError: RankLost is a word",
-        "shardwise.errors.RankLost: rank 2",
+        "shardwise.RankLost: rank 2",
     ]
     stream.take(b"more\n")
     assert to.getvalue().endswith("more\n")

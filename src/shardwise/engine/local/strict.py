@@ -27,7 +27,7 @@ class StrictEngine(LocalEngine):
     array([0., 1., 2., 3.])
     >>> x.numpy()
     Traceback (most recent call last):
-    shardwise.errors.EngineError: this process holds a part of float64[4@x] on (x=2) only, and reading never ...
+    shardwise.EngineError: this process holds a part of float64[4@x] on (x=2) only, and reading never ...
     """
 
     size = 1  # of the processes that there are at least

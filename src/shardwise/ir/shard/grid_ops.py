@@ -52,7 +52,7 @@ class GridOp(ShardOperation):
     ('g', (2, 4), None)
     >>> op.result
     Traceback (most recent call last):
-    shardwise.errors.ArgumentError: shard.grid has 0 results, so no single one; ask for .results.
+    shardwise.ArgumentError: shard.grid has 0 results, so no single one; ask for .results.
     """
 
     name = "shard.grid"
@@ -209,7 +209,7 @@ class NeighborsLinearIndicesOp(GridUser):
     %0, %1 = shard.neighbors_linear_indices on @g[%2, %3] split_axes = [1] : index, index
     >>> op.result
     Traceback (most recent call last):
-    shardwise.errors.ArgumentError: shard.neighbors_linear_indices has 2 results, so no single one; ask for .results.
+    shardwise.ArgumentError: shard.neighbors_linear_indices has 2 results, so no single one; ask for .results.
     """
 
     name = "shard.neighbors_linear_indices"

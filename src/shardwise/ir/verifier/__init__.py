@@ -26,7 +26,7 @@ def verify(module: ModuleOp) -> None:
     >>> verify(parse_module("shard.grid @g(shape = 2x4)"))
     >>> verify(parse_module("%0 = shard.process_linear_index on @g : index", "m.mlir"))
     Traceback (most recent call last):
-    shardwise.errors.VerifyError: m.mlir:1:1: shard.process_linear_index: unknown grid @g.
+    shardwise.VerifyError: m.mlir:1:1: shard.process_linear_index: unknown grid @g.
       the module has no grids.
     """
     for fault in faults(module):

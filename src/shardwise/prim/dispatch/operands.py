@@ -30,7 +30,7 @@ def fetch_operands(op: str, operands: Sequence[Tensor], layouts: Sequence[Layout
     >>> with mode(NoReshard()):
     ...     fetch_operands("an op", [x], [Layout.replicated(x.mesh, 1)])
     Traceback (most recent call last):
-    shardwise.errors.LayoutError: NoReshard does not allow what this sends...
+    shardwise.LayoutError: NoReshard does not allow what this sends...
     """
     may_bring(op, operands, layouts)
     return [move_to(x, layout) for x, layout in zip(operands, layouts, strict=True)]

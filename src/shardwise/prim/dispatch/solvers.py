@@ -122,7 +122,7 @@ class GreedyReshard:
     >>> with mode(GreedyReshard(on_reshard="raise")):
     ...     a @ b
     Traceback (most recent call last):
-    shardwise.errors.LayoutError: x @ y at ...:2 reshards its operands (128 bytes in all):
+    shardwise.LayoutError: x @ y at ...:2 reshards its operands (128 bytes in all):
       operand 1: [x|-] -> [-|-]
         fix: x1 = shard(x1, mesh, P(None, None))
 
