@@ -412,6 +412,11 @@ ONES = np.ones((2, 3))
         (lambda: pad(ONES, 2, mode="reflect"), BindingError, "'reflect' adds at most 1 elements on each side of a dim"),
         (lambda: pad(ONES, 3, mode="wrap"), BindingError, "'wrap' adds at most 2 elements.*got 3 and 3"),
         (lambda: pad(np.ones(0), 1, mode="edge"), BindingError, "'edge' adds at most 0 elements"),
+        (
+            lambda: pad(np.ones(2), 1, constant_values=1j),
+            BindingError,
+            r"pad: 1j is no number of float64\.\n  convert first: x\.astype\('complex128'\)",
+        ),
     ],
 )
 def test_what_does_not_fit_says_so(call, error, text):

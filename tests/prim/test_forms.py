@@ -66,7 +66,7 @@ def by_loops(form: Loops) -> np.ndarray:
     scope: dict[str, Any] = {**FUNCTIONS, "table": None if form.table is None else value(form.table)}
     body = compile(form.body, "body", "eval")
     places = [[compile(at, "index", "eval") for at in read.at] for read in form.reads]
-    total = np.zeros(form.shape, form.dtype)
+    total = np.full(form.shape, form.start, form.dtype)
     for steps in product(*(range(sizes[name]) for name in form.names)):
         loops = dict(zip(form.names, steps, strict=True))
         at = steps[: len(form.shape)]

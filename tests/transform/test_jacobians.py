@@ -9,7 +9,7 @@ import optree
 import pytest
 
 import shardwise as sw
-from shardwise import ArgumentError, DerivativeError, DeviceMesh, P, hessian, jacfwd, jacrev, shard, shard_map
+from shardwise import ArgumentError, DerivativeError, DeviceMesh, P, asarray, hessian, jacfwd, jacrev, shard, shard_map
 from tests.prim.cases import jax_of_eight
 
 MESH = DeviceMesh((2, 3), ("x", "y"))
@@ -85,3 +85,11 @@ def test_what_has_no_jacobian_is_refused() -> None:
         jacrev(lambda x: x * 2)(np.arange(2))
     with pytest.raises(ArgumentError, match="hessian"):
         hessian(3)  # type: ignore[arg-type]
+
+
+def test_a_jacobian_by_nothing_has_nothing_in_it() -> None:
+    x = asarray([1.0, 2.0])
+    for jacobian in (jacfwd, jacrev):
+        assert jacobian(lambda x: x * x, argnums=())(x) == ()
+        assert jacobian(lambda empty, x: {"y": x * x})({}, x) == {"y": {}}
+    assert hessian(lambda x: sw.sum(x * x), argnums=())(x) == ()

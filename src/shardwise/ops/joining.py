@@ -257,7 +257,7 @@ def _roll(x: Tensor, amounts: tuple[int, ...], dims: int, layout: Layout, carry:
 
 
 @public(method=True)
-def pad(x: Any, pad_width: Any, /, *, mode: PadMode = "constant", constant_values: float = 0) -> Tensor:
+def pad(x: Any, pad_width: Any, /, *, mode: PadMode = "constant", constant_values: complex = 0) -> Tensor:
     """Return a tensor with elements added before and after its dims, as `numpy.pad` does.
 
     `mode` is "constant", "edge" (repeats the last element), "reflect" or "wrap".
@@ -275,6 +275,8 @@ def pad(x: Any, pad_width: Any, /, *, mode: PadMode = "constant", constant_value
     if mode == "constant":
         is_truth = isinstance(constant_values, bool | np.bool_)
         value = bool(constant_values) if is_truth else check_number(constant_values, "pad: constant_values is a number")
+        if isinstance(value, complex) and x.dtype.kind != "c":
+            raise BindingError(f"pad: {value} is no number of {x.dtype}.\n  convert first: x.astype('complex128').")
         layout = x.layout.without_halo()
         cuts = [Cut(c.axes) if w != (0, 0) else c for c, w in zip(layout.dims, widths, strict=True)]
         pending = layout.partial if value == 0 and layout.reduce_op and layout.reduce_op.value == "sum" else ()

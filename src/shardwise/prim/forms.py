@@ -167,13 +167,14 @@ class Loops(Form):
     """A formula at each step of loops by name: those of the dims of the result, then those that are summed over.
 
     The body computes with `x`, `y` and `z`, which are read, with the loops, as integers, with elements of a `table`,
-    as `table[i, j]`, and with the `total` so far where something is summed.
+    as `table[i, j]`, and with the `total` so far where something is summed, which begins with `start`.
     """
 
     names: tuple[str, ...]
     reads: tuple[Read, ...]
     body: str
     table: Form | None = None
+    start: Number = 0
 
 
 # -- making them -----------------------------------------------------------------------------------------

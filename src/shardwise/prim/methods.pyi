@@ -331,7 +331,7 @@ class Methods:
         """
         ...
 
-    def pad(self, pad_width: Any, /, *, mode: PadMode = "constant", constant_values: float = 0) -> Tensor:
+    def pad(self, pad_width: Any, /, *, mode: PadMode = "constant", constant_values: complex = 0) -> Tensor:
         """Return a tensor with elements added before and after its dims, as `numpy.pad` does.
 
         `mode` is "constant", "edge" (repeats the last element), "reflect" or "wrap".

@@ -46,6 +46,8 @@ def jacfwd(fn: Callable[..., Any], argnums: int | Sequence[int] = 0) -> Callable
         partly, primals = fix_others(fn, args, chosen)
         leaves, tree = optree.tree_flatten(cast(Any, primals))
         values = [asarray(leaf) for leaf in leaves]
+        if not values:
+            return map_tensors(lambda _: unpack(optree.tree_unflatten(tree, []), argnums), partly(*primals))
         columns: list[Any] = []
         for i, value in enumerate(values):
 

@@ -10,6 +10,7 @@ import pytest
 
 import shardwise
 from shardwise import grad
+from shardwise.ir import execute, trace
 from tests.ir.tracing.test_tracer import same, spread
 
 sw: Any = shardwise
@@ -54,3 +55,11 @@ def test_traced_functions_and_their_gradients(name):
     _, fn, args = CASES[name]
     same(fn, *args)
     same(grad(lambda *args: sw.sum(fn(*args) ** 2), argnums=tuple(range(len(args)))), *args)
+
+
+@pytest.mark.parametrize("reverse", [False, True])
+def test_a_running_sum_of_negative_zeros_is_one(reverse):
+    x = np.array([-0.0, -0.0, 1.0, -1.0, -0.0])[:: -1 if reverse else 1].copy()
+    got = execute(trace(lambda x: sw.cumulative_sum(x), sw.asarray(x)), x)
+    np.testing.assert_array_equal(np.signbit(got), np.signbit(sw.cumulative_sum(sw.asarray(x)).numpy()))
+    np.testing.assert_array_equal(np.signbit(got), np.signbit(np.cumulative_sum(x)))

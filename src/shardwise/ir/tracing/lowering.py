@@ -88,7 +88,7 @@ class _Writer:
         inputs = [(read, self.write(read.form)) for read in form.reads if isinstance(read.form, Form)]
         values = [value for _, value in inputs]
         e, element = self.e, element_of(form.dtype)
-        init = e.full(form.shape, 0, form.dtype) if summed else e.empty(form.shape, element)
+        init = e.full(form.shape, form.start, form.dtype) if summed else e.empty(form.shape, element)
         if summed and _is_matmul(form):
             return e.add(linalg.ops.MatmulOp(values, [init], [init.type]))
         table = None if form.table is None else Scalar(self.write(form.table), form.table.dtype)

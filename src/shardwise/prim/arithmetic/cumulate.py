@@ -87,8 +87,9 @@ def _form(out: Tensor, x: Tensor, *, dim: int, reverse: bool) -> Form:
     # Each element is the sum of those before it, which one more loop goes over.
     names = loops_of(x.ndim)
     at = tuple(["s" if k == dim else name for k, name in enumerate(names)])
-    body = f"total + where(s {'>=' if reverse else '<='} {names[dim]}, x, 0)"
-    return Loops(x.shape, x.dtype, (*names, "s"), (Read(as_form(x), at, x.dtype),), body)
+    nothing = -0.0 if x.dtype.kind == "f" else 0  # which changes no sum
+    body = f"total + where(s {'>=' if reverse else '<='} {names[dim]}, x, {nothing})"
+    return Loops(x.shape, x.dtype, (*names, "s"), (Read(as_form(x), at, x.dtype),), body, start=nothing)
 
 
 # The sums of all elements up to each, from the start of a dim or from its end.
