@@ -159,7 +159,8 @@ def _reduce(function: np.ufunc, values: np.ndarray, over: tuple[int, ...]) -> np
     # Floats of few bits are rounded when they are written, not at every step.
     adds = function in (np.add, np.multiply)
     dtype = room_for(values.dtype, values.size, most=0) if adds else values.dtype
-    return function.reduce(values, axis=over, keepdims=True, dtype=dtype)
+    start = {"initial": -0.0} if function is np.add and dtype.kind == "f" else {}  # so that -0.0 alone stays what it is
+    return function.reduce(values, axis=over, keepdims=True, dtype=dtype, **start)
 
 
 def _body_value(scope: Scope, structure: Structure, sizes: Sequence[int], wanted: SSAValue) -> np.ndarray:
