@@ -159,8 +159,9 @@ def _reduce(function: np.ufunc, values: np.ndarray, over: tuple[int, ...]) -> np
     # Floats of few bits are rounded when they are written, not at every step.
     adds = function in (np.add, np.multiply)
     dtype = room_for(values.dtype, values.size, most=0) if adds else values.dtype
-    start = {"initial": -0.0} if function is np.add and dtype.kind == "f" else {}  # so that -0.0 alone stays what it is
-    return function.reduce(values, axis=over, keepdims=True, dtype=dtype, **start)
+    if function is np.add and dtype.kind == "f":  # a sum of nothing but -0.0 is one
+        return np.add.reduce(values, axis=over, keepdims=True, dtype=dtype, initial=-0.0)
+    return function.reduce(values, axis=over, keepdims=True, dtype=dtype)
 
 
 def _body_value(scope: Scope, structure: Structure, sizes: Sequence[int], wanted: SSAValue) -> np.ndarray:
