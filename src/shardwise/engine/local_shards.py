@@ -23,7 +23,7 @@ class LocalShards(Sequence[Array]):
     (array([1., 1.]), 2, False)
     """
 
-    __slots__ = ("_like", "arrays", "check", "dtype", "rank", "storage")
+    __slots__ = ("arrays", "check", "rank", "sample", "storage")
 
     def __init__(
         self,
@@ -36,10 +36,14 @@ class LocalShards(Sequence[Array]):
     ) -> None:
         """Hold these arrays; `dtype` and `like` say what the others are, where there are none.
 
-        Where arrays may not have come yet, `check` raises if they never will.
+        `sample` is one of the arrays; where none is here, one of single elements, to ask kernels about. Where arrays
+        may not have come yet, `check` raises if they never will.
         """
-        self.storage, self.arrays, self.rank, self.dtype, self._like = storage, arrays, rank, dtype, like
-        self.check = check
+        self.storage, self.arrays, self.rank, self.check = storage, arrays, rank, check
+        for array in arrays.values():
+            self.sample: Array = array
+            return
+        self.sample = _single(len(storage.shape), dtype, like)
 
     def __len__(self) -> int:
         return self.storage.count
@@ -57,17 +61,6 @@ class LocalShards(Sequence[Array]):
         """Whether every array is here."""
         return len(self.arrays) == self.storage.count
 
-    @property
-    def sample(self) -> Array:
-        """One of the arrays; where none is here, one of single elements, to ask kernels about."""
-        for array in self.arrays.values():
-            return array
-        shape = (1,) * len(self.storage.shape)
-        if self._like is not None and is_torch(self._like):
-            ones = self._like.new_ones(shape)
-            return ones if self.dtype is None else cast(ones, self.dtype)
-        return np.ones(shape, self.dtype)
-
     def _elsewhere(self, index: Any) -> Exception:
         if not isinstance(index, int) or not 0 <= index < self.storage.count:
             return IndexError(index)
@@ -77,6 +70,13 @@ class LocalShards(Sequence[Array]):
             f"process of {layout.mesh.device(self.storage.holder(index))!r}; this is the process with rank {self.rank}."
             "\n  x.gather() brings the value to every process of its mesh; x.shards is what this one holds."
         )
+
+
+def _single(rank: int, dtype: np.dtype | None, like: Array | None) -> Array:
+    if like is None or not is_torch(like):
+        return np.ones((1,) * rank, dtype)
+    ones = like.new_ones((1,) * rank)
+    return ones if dtype is None else cast(ones, dtype)
 
 
 def sample(arrays: Sequence[Array]) -> Array:

@@ -269,7 +269,6 @@ def test_each_process_works_on_what_it_holds() -> None:
         assert np.array_equal(made[at], want)
         assert told[engine.rank] == box
         assert engine.counters.kernel_calls == 1
-        assert made.dtype is None
 
 
 def test_who_holds_nothing_asks_for_the_dtype() -> None:
@@ -283,7 +282,8 @@ def test_who_holds_nothing_asks_for_the_dtype() -> None:
         made = last.run_kernel(lambda x: x / 2, [nothing], job)
         assert not made.arrays
         assert str(to_numpy(made.sample).dtype) == halved
-        assert last.run_kernel(lambda x: pytest.fail("asked"), [nothing], job, np.dtype("int16")).dtype == np.int16
+        unasked = last.run_kernel(lambda x: pytest.fail("asked"), [nothing], job, np.dtype("int16"))
+        assert to_numpy(unasked.sample).dtype == np.int16
     total = Job(storage_of(Layout(mesh, []), ()), (storage,))
     assert last.run_kernel(lambda x: x.sum(), [held(last, layout, (4,), given.arrays)], total).sample.shape == ()
 
@@ -318,10 +318,10 @@ def test_what_is_here_is_worked_out_once_for_each_engine() -> None:
     first, second = zero.addressable(mesh), one.addressable(mesh)
     assert _own_arrays(storage, second) is _own_arrays(storage, second)
     assert _own_arrays(storage, second) == [(0, 0), (2, 2)]
-    assert _own_calls(job, second) is _own_calls(job, second)
-    assert _own_calls(job, second) == [(0, (0,), ()), (2, (2,), ())]
+    assert _own_calls(job, 1, 3) is _own_calls(job, 1, 3)
+    assert _own_calls(job, 1, 3) == [(0, (0,), ()), (2, (2,), ())]
     assert _own_arrays(storage, first) == [(1, 1)]
-    assert _own_calls(job, first) == [(1, (1,), ())]
+    assert _own_calls(job, 0, 3) == [(1, (1,), ())]
     assert one.addressable(mesh) is one.addressable(mesh)
     assert (zero.addressable(mesh), one.addressable(mesh)) == ((1,), (0, 2))
 

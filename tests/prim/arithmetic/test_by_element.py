@@ -2,14 +2,17 @@
 
 import numpy as np
 import pytest
+import torch
 
 import shardwise as sw
 from shardwise import LocalTensor, P, Tensor, asarray, shard
 from shardwise.prim.arithmetic import elementwise
+from shardwise.prim.arithmetic.by_element import kernel_of
 from shardwise.prim.face import face_of
 from shardwise.prim.methods import Methods
 from shardwise.prim.primitive import Primitive
 from tests.plan.cases import mesh_of
+from tests.prim.arithmetic import declared
 
 FACES = {n: face_of(v.function) for n, v in vars(elementwise).items() if isinstance(v, Primitive) and v.function}
 NAMES = [n for n, face in FACES.items() if face is not None and face.method]
@@ -80,3 +83,28 @@ def test_parts_of_complex_numbers() -> None:
 def test_only_parts_are_properties() -> None:
     assert [n for n, face in FACES.items() if face is not None and face.attribute] == ["real", "imag"]
     assert LocalTensor is not Tensor
+
+
+@pytest.mark.parametrize("name", [*declared.TWO, *declared.BITS_OF_TWO])
+def test_kernels_of_torch_are_those_that_promote_where_there_is_nothing_to_promote(name: str) -> None:
+    from array_api_compat import torch as promoting
+
+    for dtype in (torch.float32, torch.int32, torch.bool, torch.float16):
+        x, y = torch.tensor([0.5, 1.0, 3.0]).to(dtype), torch.tensor([2.0, 1.0, 1.0]).to(dtype)
+        for operands in ((x, y), (x, y[0]), (x.reshape(3, 1), y)):
+            try:
+                want = getattr(promoting, name)(*operands)
+            except (RuntimeError, TypeError) as error:
+                with pytest.raises(type(error)):
+                    kernel_of(name)(*operands)
+                continue
+            got = kernel_of(name)(*operands)
+            assert got.dtype == want.dtype
+            assert torch.equal(got, want)
+
+
+def test_kernels_of_torch_promote_as_numpy_does() -> None:
+    one = torch.tensor(1.5, dtype=torch.float64)
+    assert kernel_of("add")(torch.ones(2, dtype=torch.float32), one).dtype == torch.float64
+    assert kernel_of("add")(torch.ones(2, dtype=torch.float32), 1.5).dtype == torch.float32
+    assert kernel_of("subtract")(1.5, torch.ones(2, dtype=torch.float32)).tolist() == [0.5, 0.5]

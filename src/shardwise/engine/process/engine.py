@@ -8,7 +8,6 @@ from functools import partial
 from math import prod
 from time import perf_counter
 from typing import Any
-from weakref import WeakKeyDictionary
 
 import numpy as np
 import torch
@@ -64,7 +63,6 @@ class DistributedEngine:
         self.pool = pool or Pool()
         self.counters = Counters()
         self.library_gathers: bool | None = None  # None: where it is the faster way, which is not so with gloo
-        self._addressable: WeakKeyDictionary[DeviceMesh, tuple[int, ...]] = WeakKeyDictionary()
 
     def __repr__(self) -> str:
         return f"DistributedEngine(rank {self.rank} of {self.size})"
@@ -73,18 +71,7 @@ class DistributedEngine:
 
     def addressable(self, mesh: DeviceMesh) -> tuple[int, ...]:
         """Return the indices of the devices of a mesh that belong to this process."""
-        own = self._addressable.get(mesh)
-        if own is None:
-            outside = [device for device in mesh.devices if device.id >= self.size]
-            if outside:
-                raise MeshError(
-                    f"{mesh!r} has {outside[0]!r}, but there are {self.size} processes, ranks 0 to {self.size - 1}, "
-                    "and the device with number r belongs to rank r.\n"
-                    "  start as many processes as the mesh has devices."
-                )
-            own = tuple(i for i, device in enumerate(mesh.devices) if device.id == self.rank)
-            self._addressable[mesh] = own
-        return own
+        return _own_devices(mesh, self.rank, self.size)
 
     def process(self, mesh: DeviceMesh, suffices: Callable[[Sequence[int]], bool]) -> tuple[int, Sequence[int]]:
         """Return the rank of this process and its devices."""
@@ -132,7 +119,7 @@ class DistributedEngine:
     ) -> LocalShards:
         """Return the arrays that a kernel makes, each of one array per operand."""
         outs: dict[int, Array] = {}
-        for index, sources, boxes in _own_calls(job, self.addressable(job.out.layout.mesh)):
+        for index, sources, boxes in _own_calls(job, self.rank, self.size):
             array = kernel(*boxes, *[arrays[i] for arrays, i in zip(operands, sources, strict=False)])
             outs[index] = as_array(array)
         self.counters.kernel_calls += len(outs)
@@ -264,8 +251,21 @@ def _own_arrays(storage: Storage, devices: tuple[int, ...]) -> list[tuple[int, i
 
 
 @cache()
-def _own_calls(job: Job, devices: tuple[int, ...]) -> list[tuple[int, tuple[int, ...], tuple[Box, ...]]]:
-    # The arrays that some devices make, each with the arrays of the operands and the boxes that it is made of.
+def _own_devices(mesh: DeviceMesh, rank: int, size: int) -> tuple[int, ...]:
+    outside = [device for device in mesh.devices if device.id >= size]
+    if outside:
+        raise MeshError(
+            f"{mesh!r} has {outside[0]!r}, but there are {size} processes, ranks 0 to {size - 1}, "
+            "and the device with number r belongs to rank r.\n"
+            "  start as many processes as the mesh has devices."
+        )
+    return tuple(i for i, device in enumerate(mesh.devices) if device.id == rank)
+
+
+@cache()
+def _own_calls(job: Job, rank: int, size: int) -> list[tuple[int, tuple[int, ...], tuple[Box, ...]]]:
+    # The arrays that a process makes, each with the arrays of the operands and the boxes that it is made of.
+    devices = _own_devices(job.out.layout.mesh, rank, size)
     pairs = [(index, job.sources(device)) for index, device in _own_arrays(job.out, devices)]
     return [(index, sources, job.boxes_of(sources)) for index, sources in pairs]
 

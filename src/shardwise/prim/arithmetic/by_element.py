@@ -36,17 +36,22 @@ def kernel_of(name: str) -> Callable[..., Any]:
     def kernel(*arrays: Any, **memory: Any) -> Any:
         for array in arrays:
             if type(array) is not np.ndarray and is_torch(array):
-                return _of_torch(name)(*arrays, **memory)
+                promoting, plain = _of_torch(name)
+                dtype, *others = [getattr(x, "dtype", None) for x in arrays]
+                return plain(*arrays, **memory) if others == [dtype] else promoting(*arrays, **memory)
         return ours(*arrays, **memory)
 
     return kernel
 
 
 @cache(entries=256)
-def _of_torch(name: str) -> Callable[..., Any]:
+def _of_torch(name: str) -> tuple[Callable[..., Any], Callable[..., Any]]:
+    # A function that brings its operands to one dtype, and the one below it for two that have one.
     from array_api_compat import torch
 
-    return getattr(torch, name)
+    function = getattr(torch, name)
+    is_promoting = getattr(getattr(function, "__code__", None), "co_qualname", "").startswith("_two_arg")
+    return function, function.__wrapped__ if is_promoting else function
 
 
 def work_by_element(
