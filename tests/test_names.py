@@ -50,3 +50,25 @@ def test_what_is_published_keeps_its_origin() -> None:
     publish("whole", [Part])
     publish("whole", [Part])
     assert (Part.__module__, origin(Part)) == ("whole", "whole.part")
+
+
+MESH = shardwise.DeviceMesh((2,), ("x",))
+PLAN = shardwise.plan_reshard(P("x"), P(), (4,), "float32", mesh=MESH)
+
+
+@pytest.mark.parametrize(
+    ("owner", "old", "new"),
+    [
+        (shardwise.LocalEngine(), "work", "run_kernel"),
+        (shardwise.AbstractEngine(), "work", "run_kernel"),
+        (MESH, "checked_index", "check_index"),
+        (PLAN.steps[0], "ground", "slots"),
+    ],
+)
+def test_a_name_from_before_warns_and_is_what_it_is_called_now(owner: object, old: str, new: str) -> None:
+    name = type(owner).__name__
+    with pytest.warns(DeprecationWarning, match=rf"^{name}\.{old} is called {new} now\.$") as caught:
+        found = getattr(owner, old)
+    assert found == getattr(owner, new)
+    assert caught[0].filename == __file__
+    assert getattr(type(owner), old).new == new  # nothing warns where only the class is looked at

@@ -21,6 +21,7 @@ from shardwise.errors import seal
 from shardwise.layout.device import Device
 from shardwise.layout.layout import Layout, Shape
 from shardwise.layout.mesh import DeviceMesh
+from shardwise.names import Renamed
 from shardwise.plan.steps import Step
 
 LISTED = 64  # devices up to which the program is compiled, to count what the local engine would do
@@ -125,6 +126,8 @@ class AbstractEngine:
         out = AbstractArray(tuple(shape), dtype)
         self.counters.bytes_allocated += out.nbytes
         return out
+
+    work = Renamed("run_kernel")
 
     def run_kernel(
         self, kernel: Callable[..., Any], operands: Sequence[Sequence[Any]], job: Job, dtype: np.dtype | None = None

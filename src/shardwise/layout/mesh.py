@@ -24,6 +24,7 @@ from shardwise.layout.axis import SUB_AXIS, Axis, check_disjoint, gaps
 from shardwise.layout.device import Device
 from shardwise.layout.device_order import RegularOrder, fit_order, join_factors, virtual_order
 from shardwise.layout.notebook import Drawable
+from shardwise.names import Renamed
 
 Order = RegularOrder | tuple[Device, ...]
 
@@ -345,6 +346,8 @@ class DeviceMesh(Interned, Drawable):
         chosen = tuple(self.axis(a, where) for a in names)
         check_disjoint(chosen, where)
         return chosen
+
+    checked_index = Renamed("check_index")
 
     def check_index(self, index: int) -> int:
         """Return the index of a device after checking that the mesh has it.

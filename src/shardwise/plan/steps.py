@@ -15,6 +15,7 @@ from shardwise.layout.device import Device
 from shardwise.layout.layout import Layout
 from shardwise.layout.mesh import DeviceMesh
 from shardwise.layout.tiling import Box, DimTiling, box_size
+from shardwise.names import Renamed
 from shardwise.plan.align import index_of
 from shardwise.plan.crowd import Crowd, CrowdMove
 from shardwise.plan.holders import Holders
@@ -177,6 +178,8 @@ class Step:
     reverses: bool = False
     shares: Shares | Crowd | None = None  # of a fill that makes partial values: who keeps what
     widths: tuple[int, int] | None = None  # bytes of an element before and after, if sums are carried in a wider dtype
+
+    ground = Renamed("slots")
 
     def width(self, move: Movement) -> int:
         """Return the bytes of an element that travels in one of the moves: what is sent on has been reduced."""

@@ -35,6 +35,7 @@ from shardwise.engine.threads import share, take, thread_count
 from shardwise.layout.device import Device
 from shardwise.layout.mesh import DeviceMesh
 from shardwise.layout.placement import ReduceOp
+from shardwise.names import Renamed
 
 PARALLEL = 1 << 25  # bytes read and written above which work is shared between the cores
 PIECE = 1 << 22  # bytes of a copy that a core takes on at a time; less where every core would not get some
@@ -121,6 +122,8 @@ class LocalEngine:
         reduce_into(out, terms, op)
         counters.kernel_calls += 1
         add_up(counters.bytes_moved, traffic)
+
+    work = Renamed("run_kernel")
 
     def run_kernel(
         self,

@@ -42,6 +42,7 @@ from shardwise.layout.device import Accelerator, Device
 from shardwise.layout.mesh import DeviceMesh
 from shardwise.layout.placement import ReduceOp
 from shardwise.layout.tiling import Box
+from shardwise.names import Renamed
 
 BLOCK = 1 << 19  # bytes of a result that are reduced at a time, so that they stay in cache
 
@@ -109,6 +110,8 @@ class DistributedEngine:
         return torch_view(out) if is_torch(like) else out  # torch on the host uses the pool too
 
     # -- kernels --------------------------------------------------------------------------------------
+
+    work = Renamed("run_kernel")
 
     def run_kernel(
         self,
