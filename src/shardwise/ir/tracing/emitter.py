@@ -10,7 +10,6 @@ import numpy as np
 from xdsl.dialects import arith, linalg, tensor
 from xdsl.dialects.builtin import (
     AffineMapAttr,
-    ArrayAttr,
     DenseArrayBase,
     DenseIntOrFPElementsAttr,
     FloatAttr,
@@ -31,6 +30,8 @@ from xdsl.ir import Attribute, Block, Operation, Region, SSAValue
 from xdsl.ir.affine import AffineExpr, AffineMap
 
 from shardwise.errors import ProgramError
+from shardwise.ir.module.values import dtype_of
+from shardwise.ir.reshapes import collapse, expand, transpose
 from shardwise.ir.types import element_type, shape_of
 from shardwise.layout.layout import Shape
 
@@ -153,11 +154,7 @@ class Emitter:
 
     def transpose(self, x: SSAValue, order: Sequence[int]) -> SSAValue:
         """Return a tensor with its dims in another order."""
-        if list(order) == list(range(len(order))):
-            return x
-        shape = shape_of(x)
-        into = self.empty(tuple(shape[k] for k in order), element_type(x))
-        return self.add(linalg.ops.TransposeOp(x, into, DenseArrayBase.from_list(i64, list(order)), into.type))
+        return transpose(self.add, x, order)
 
     # -- shapes ------------------------------------------------------------------------------------
 
@@ -167,21 +164,14 @@ class Emitter:
         if old == shape:
             return x
         if 0 in shape:
-            return self.full(shape, 0, _dtype(element_type(x)))
+            return self.full(shape, 0, dtype_of(element_type(x)))
         if not old:  # a scalar has no dims to split
             return self.broadcast(x, shape)
         runs = _runs(old, shape)
         middle = tuple(prod(old[k] for k in sources) for sources, _ in runs)
         if middle != old:
-            kind = TensorType(element_type(x), middle)
-            grouped = _reassociation([sources for sources, _ in runs])
-            x = self.add(
-                tensor.CollapseShapeOp.build(operands=[x], result_types=[kind], properties={"reassociation": grouped})
-            )
-        if middle == shape:
-            return x
-        grouped = _reassociation([targets for _, targets in runs])
-        return self.add(tensor.ExpandShapeOp(x, [], grouped, shape, TensorType(element_type(x), shape)))
+            x = collapse(self.add, x, [sources for sources, _ in runs], middle)
+        return x if middle == shape else expand(self.add, x, [targets for _, targets in runs], shape)
 
     def slice(
         self, x: SSAValue, offsets: Sequence[int], sizes: Sequence[int], strides: Sequence[int] | None = None
@@ -216,20 +206,12 @@ class Emitter:
 # -- types -----------------------------------------------------------------------------------------------
 
 
-def _dtype(element: Any) -> np.dtype:
-    return np.dtype(next(name for name, kind in ELEMENTS.items() if kind == element))
-
-
 def _as_signed(value: Any) -> int:
     return -1 if value is True else int(value)
 
 
 def _map(count: int, dims: Sequence[int | AffineExpr]) -> AffineMap:
     return AffineMap(count, 0, tuple(AffineExpr.dimension(d) if isinstance(d, int) else d for d in dims))
-
-
-def _reassociation(groups: Sequence[Sequence[int]]) -> ArrayAttr[Any]:
-    return ArrayAttr([ArrayAttr([IntegerAttr(k, i64) for k in group]) for group in groups])
 
 
 def _runs(old: Shape, new: Shape) -> list[tuple[list[int], list[int]]]:
