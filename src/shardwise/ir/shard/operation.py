@@ -56,6 +56,9 @@ INT_LIST = DenseArrayBase[I64]
 INDEX_ATTRIBUTE = IntegerAttr.constr(base(IndexType))
 
 
+REGISTERED: "list[type[ShardOperation]]" = []  # the ops of the dialect, as they are defined
+
+
 class ShardOperation(IRDLOperation):
     """An op of the dialect: its clauses in the order of its text, and how its types are written at the end.
 
@@ -235,6 +238,7 @@ def shard_operation(op: type[Kind]) -> type[Kind]:
     """Complete an op class from its definition, with a property for each operand, result and attribute."""
     irdl_op_definition(op)
     op.OPERATION_NAME = op.name
+    REGISTERED.append(op)
     definition = op.get_irdl_definition()
     fields = [name for name, _ in (*definition.operands, *definition.results)]
     for name in (*fields, *definition.accessor_names):

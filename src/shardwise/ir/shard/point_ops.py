@@ -38,10 +38,9 @@ from shardwise.ir.shard.operation import (
 class SendOp(CollectiveOperation):
     """Sends the tensor to the device `destination` of the group.
 
-    >>> from xdsl.dialects.builtin import i8
-    >>> from xdsl.dialects.test import TestOp
-    >>> (x,) = TestOp(result_types=[TensorType(i8, [2])]).results
-    >>> print(SendOp(TensorType(i8, [2]), "g", x, [1], None, grid_axes=[0]))
+    >>> from xdsl.dialects import builtin, tensor
+    >>> x = tensor.EmptyOp([], TensorType(builtin.i8, [2]))
+    >>> print(SendOp(TensorType(builtin.i8, [2]), "g", x, [1], None, grid_axes=[0]))
     %0 = shard.send %1 on @g grid_axes = [0] destination = [1] : (tensor<2xi8>) -> tensor<2xi8>
     """
 
@@ -72,10 +71,9 @@ class SendOp(CollectiveOperation):
 class RecvOp(CollectiveOperation):
     """Receives a tensor from the device `source` of the group, or from whichever sends where there is no source.
 
-    >>> from xdsl.dialects.builtin import i8
-    >>> from xdsl.dialects.test import TestOp
-    >>> (x,) = TestOp(result_types=[TensorType(i8, [2])]).results
-    >>> print(RecvOp(TensorType(i8, [2]), "g", x, None, grid_axes=[0], source=[1]))
+    >>> from xdsl.dialects import builtin, tensor
+    >>> x = tensor.EmptyOp([], TensorType(builtin.i8, [2]))
+    >>> print(RecvOp(TensorType(builtin.i8, [2]), "g", x, None, grid_axes=[0], source=[1]))
     %0 = shard.recv %1 on @g grid_axes = [0] source = [1] : (tensor<2xi8>) -> tensor<2xi8>
     """
 
@@ -106,10 +104,9 @@ class RecvOp(CollectiveOperation):
 class ShiftOp(CollectiveOperation):
     """Moves tensors along the grid axis `shift_axis` by `offset` devices, around the end if `rotate` is set.
 
-    >>> from xdsl.dialects.builtin import i8
-    >>> from xdsl.dialects.test import TestOp
-    >>> (x,) = TestOp(result_types=[TensorType(i8, [2])]).results
-    >>> op = ShiftOp(TensorType(i8, [2]), "g", x, 1, 2, grid_axes=[1], rotate=True)
+    >>> from xdsl.dialects import builtin, tensor
+    >>> x = tensor.EmptyOp([], TensorType(builtin.i8, [2]))
+    >>> op = ShiftOp(TensorType(builtin.i8, [2]), "g", x, 1, 2, grid_axes=[1], rotate=True)
     >>> print(op)
     %0 = shard.shift %1 on @g grid_axes = [1] shift_axis = 1 offset = 2 rotate : tensor<2xi8> -> tensor<2xi8>
     >>> op.rotate

@@ -134,9 +134,8 @@ def sharding_of(attribute: Sharding19Attr) -> ShardingOp:
 class ShardOp(ShardOperation):
     """Says how a tensor is spread where it is made or, with `annotate_for_users`, where this op's result is used.
 
-    >>> from xdsl.dialects.builtin import f32
-    >>> from xdsl.dialects.test import TestOp
-    >>> (x,) = TestOp(result_types=[TensorType(f32, [4, 8])]).results
+    >>> from xdsl.dialects import builtin, tensor
+    >>> x = tensor.EmptyOp([], TensorType(builtin.f32, [4, 8]))
     >>> rows = ShardingOp("g", [[0]], None, None)
     >>> op = ShardOp(x, rows, annotate_for_users=True)
     >>> print(op)
@@ -181,9 +180,8 @@ class ShardOp(ShardOperation):
 class GetShardingOp(ShardOperation):
     """The sharding of a tensor.
 
-    >>> from xdsl.dialects.builtin import f32
-    >>> from xdsl.dialects.test import TestOp
-    >>> (x,) = TestOp(result_types=[TensorType(f32, [4, 8])]).results
+    >>> from xdsl.dialects import builtin, tensor
+    >>> x = tensor.EmptyOp([], TensorType(builtin.f32, [4, 8]))
     >>> print(GetShardingOp(x))
     %0 = shard.get_sharding %1 : tensor<4x8xf32> -> !shard.sharding
     """
@@ -257,10 +255,9 @@ class ShardShapeOp(ShardOperation):
 class UpdateHaloOp(GridUser):
     """Fills the halos of a shard from the devices next to it along `split_axes`.
 
-    >>> from xdsl.dialects.builtin import f32
-    >>> from xdsl.dialects.test import TestOp
-    >>> (x,) = TestOp(result_types=[TensorType(f32, [6, 8])]).results
-    >>> print(UpdateHaloOp(TensorType(f32, [6, 8]), x, "g", [[0]], None, static_halo_sizes=[1, 1]))
+    >>> from xdsl.dialects import builtin, tensor
+    >>> x = tensor.EmptyOp([], TensorType(builtin.f32, [6, 8]))
+    >>> print(UpdateHaloOp(TensorType(builtin.f32, [6, 8]), x, "g", [[0]], None, static_halo_sizes=[1, 1]))
     %0 = shard.update_halo %1 on @g split_axes = [[0]] halo_sizes = [1, 1] : tensor<6x8xf32>
     """
 
