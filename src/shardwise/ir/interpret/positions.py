@@ -8,7 +8,7 @@ import numpy as np
 from xdsl.ir import Operation
 
 from shardwise.errors import ProgramError
-from shardwise.ir.module.groups import group_of, piece
+from shardwise.ir.module.groups import Group, group_of, piece
 from shardwise.ir.module.program import Scope, fill_lists, fill_open, int_of, ints_of, op_text, property_of, symbol
 from shardwise.ir.module.shardings import Sharding
 from shardwise.ir.module.values import Value, move
@@ -18,6 +18,14 @@ from shardwise.ir.shard.attributes import split_dims
 def grid_of(scope: Scope, op: Operation) -> tuple[int, ...]:
     """Return the shape of the grid that an op names."""
     return scope.program.grid(symbol(property_of(op, "grid")), op)
+
+
+def own_group(scope: Scope, op: Operation, axes: tuple[int, ...]) -> Group:
+    """Return the group of this device."""
+    shape = grid_of(scope, op)
+    scope.coordinates(shape, op)
+    assert scope.device is not None
+    return group_of(shape, axes, scope.device)
 
 
 def _indices(values: Sequence[int]) -> list[Value]:
@@ -94,10 +102,8 @@ def _shard_shape(scope: Scope, op: Operation, operands: list[Value]) -> list[Val
 
 
 def _all_slice(scope: Scope, op: Operation, operands: list[Value]) -> list[Value]:
-    shape = grid_of(scope, op)
-    scope.coordinates(shape, op)
+    group = own_group(scope, op, ints_of(op, "grid_axes"))
     assert scope.device is not None
-    group = group_of(shape, ints_of(op, "grid_axes"), scope.device)
     return [take_piece(operands[0], int_of(op, "slice_axis"), group.position(scope.device), len(group.devices))]
 
 

@@ -35,17 +35,7 @@ from shardwise.ir.reshapes import collapse, expand, transpose
 from shardwise.ir.types import element_type, shape_of
 from shardwise.layout.layout import Shape
 
-ELEMENTS: dict[str, Any] = {
-    "bool": i1,
-    "int8": i8,
-    "int16": i16,
-    "int32": i32,
-    "int64": i64,
-    "float16": f16,
-    "bfloat16": bf16,
-    "float32": f32,
-    "float64": f64,
-}
+ELEMENTS: dict[str, Any] = {str(dtype_of(kind)): kind for kind in (i1, i8, i16, i32, i64, f16, bf16, f32, f64)}
 
 Body = Callable[["Emitter", Sequence[SSAValue]], SSAValue]  # of scalars
 
