@@ -28,7 +28,10 @@ def on_unsigned(function: Function) -> Function:
 
 
 def _of_ints_or_bools(ints: Function, bools: Function) -> Function:
-    return lambda a, b: (bools if a.dtype.kind == "b" else ints)(a, b)
+    def compute(a: Any, b: Any) -> Any:
+        return (bools if a.dtype.kind == "b" else ints)(a, b)
+
+    return compute
 
 
 def truncating_divide(a: Any, b: Any) -> Any:

@@ -4,8 +4,7 @@ from typing import ClassVar
 
 from xdsl.dialects.builtin import LocationAttr, MemRefType, TensorType
 from xdsl.ir import Attribute
-from xdsl.irdl import operand_def, prop_def, result_def, traits_def
-from xdsl.traits import Pure
+from xdsl.irdl import operand_def, prop_def, result_def
 
 from shardwise.ir.shard.assembly import REDUCTION, Clause, int_clause
 from shardwise.ir.shard.attributes import (
@@ -43,7 +42,6 @@ class AllGatherOp(CollectiveOperation):
     CLAUSES: ClassVar[tuple[Clause, ...]] = (*GROUP, int_clause("gather_axis"))
 
     gather_axis = prop_def(INDEX_ATTRIBUTE)
-    traits = traits_def(Pure())
 
     def __init__(
         self,
@@ -75,7 +73,6 @@ class AllReduceOp(CollectiveOperation):
     input = operand_def(TensorType.constr() | MemRefType.constr())
     reduction = prop_def(ReductionKindAttr, default_value=reduction_attribute(None))
     result = result_def(TensorType.constr() | MemRefType.constr())
-    traits = traits_def(Pure())
 
     def __init__(
         self,
@@ -105,7 +102,6 @@ class AllSliceOp(CollectiveOperation):
     CLAUSES: ClassVar[tuple[Clause, ...]] = (*GROUP, int_clause("slice_axis"))
 
     slice_axis = prop_def(INDEX_ATTRIBUTE)
-    traits = traits_def(Pure())
 
     def __init__(
         self,
@@ -136,7 +132,6 @@ class AllToAllOp(CollectiveOperation):
 
     split_axis = prop_def(INDEX_ATTRIBUTE)
     concat_axis = prop_def(INDEX_ATTRIBUTE)
-    traits = traits_def(Pure())
 
     def __init__(
         self,
@@ -168,7 +163,6 @@ class ReduceScatterOp(CollectiveOperation):
 
     reduction = prop_def(ReductionKindAttr, default_value=reduction_attribute(None))
     scatter_axis = prop_def(INDEX_ATTRIBUTE)
-    traits = traits_def(Pure())
 
     def __init__(
         self,

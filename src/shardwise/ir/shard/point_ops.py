@@ -12,7 +12,6 @@ from xdsl.irdl import (
     traits_def,
     var_operand_def,
 )
-from xdsl.traits import Pure
 
 from shardwise.ir.shard.assembly import Clause, flag_clause, int_clause, mixed_clause
 from shardwise.ir.shard.attributes import (
@@ -51,6 +50,7 @@ class SendOp(CollectiveOperation):
     input = operand_def(TensorType)
     destination_dynamic = var_operand_def(IndexType)
     destination = prop_def(INT_LIST)
+    traits = traits_def()
 
     def __init__(
         self,
@@ -84,6 +84,7 @@ class RecvOp(CollectiveOperation):
     input = operand_def(TensorType)
     source_dynamic = var_operand_def(IndexType)
     source = opt_prop_def(INT_LIST)
+    traits = traits_def()
 
     def __init__(
         self,
@@ -124,7 +125,6 @@ class ShiftOp(CollectiveOperation):
     shift_axis = prop_def(INDEX_ATTRIBUTE)
     offset = prop_def(IntegerAttr[I64])
     rotation = opt_prop_def(UnitAttr, prop_name="rotate")
-    traits = traits_def(Pure())
 
     def __init__(
         self,

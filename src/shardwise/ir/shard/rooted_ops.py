@@ -5,8 +5,7 @@ from typing import ClassVar
 
 from xdsl.dialects.builtin import IndexType, LocationAttr, TensorType
 from xdsl.ir import Attribute
-from xdsl.irdl import operand_def, prop_def, traits_def, var_operand_def
-from xdsl.traits import Pure
+from xdsl.irdl import operand_def, prop_def, var_operand_def
 
 from shardwise.ir.shard.assembly import REDUCTION, Clause, int_clause, mixed_clause
 from shardwise.ir.shard.attributes import (
@@ -43,7 +42,6 @@ class RootedOperation(CollectiveOperation):
     input = operand_def(TensorType)
     root_dynamic = var_operand_def(IndexType)
     root = prop_def(INT_LIST)
-    traits = traits_def(Pure())
 
 
 @shard_operation

@@ -11,13 +11,11 @@ from xdsl.irdl import (
     opt_prop_def,
     prop_def,
     result_def,
-    traits_def,
     var_operand_def,
     var_result_def,
 )
 from xdsl.parser import Parser
 from xdsl.printer import Printer
-from xdsl.traits import Pure
 
 from shardwise.ir.shard.assembly import (
     PARTIAL,
@@ -81,7 +79,6 @@ class ShardingOp(GridUser):
     static_halo_sizes = prop_def(INT_LIST, default_value=ints_attribute(None, ""))
     result = result_def(ShardingType)
     irdl_options = (AttrSizedOperandSegments(as_property=True),)
-    traits = traits_def(Pure())
 
     def __init__(
         self,
@@ -156,7 +153,6 @@ class ShardOp(ShardOperation):
     sharding = operand_def(ShardingType)
     user_annotation = opt_prop_def(UnitAttr, prop_name="annotate_for_users")
     result = result_def(TensorType)
-    traits = traits_def(Pure())
 
     def __init__(
         self,
@@ -191,7 +187,6 @@ class GetShardingOp(ShardOperation):
 
     source = operand_def(TensorType)
     result = result_def(ShardingType)
-    traits = traits_def(Pure())
 
     def __init__(
         self,
@@ -234,7 +229,6 @@ class ShardShapeOp(ShardOperation):
     sizes = var_result_def(IndexType)
     result = only_result
     irdl_options = (AttrSizedOperandSegments(as_property=True),)
-    traits = traits_def(Pure())
 
     def __init__(
         self,
@@ -275,7 +269,6 @@ class UpdateHaloOp(GridUser):
     split_axes = prop_def(ShardAxesArrayAttr)
     static_halo_sizes = prop_def(INT_LIST, default_value=ints_attribute(None, ""))
     result = result_def(TensorType.constr() | MemRefType.constr())
-    traits = traits_def(Pure())
 
     def __init__(
         self,
