@@ -10,7 +10,7 @@ import numpy as np
 from xdsl.dialects.builtin import ModuleOp
 
 from shardwise.errors import ProgramError
-from shardwise.ir.interpret.run import GridShapes, arguments, execute, execute_on_devices
+from shardwise.ir.interpret.run import GridShapes, arguments, as_result, execute, execute_on_devices
 from shardwise.ir.interpret.shards import cut, join, own_part
 from shardwise.ir.module.program import program_of
 from shardwise.ir.module.values import Poisoned, Value
@@ -90,7 +90,7 @@ def execute_partitioned(
     results, boundary = _run(module, inputs, function, grids)
     columns = [[values[i] for values in results] for i in range(len(boundary.results))]
     whole = [join(shards, boundary.results[i], f"result {i}") for i, shards in enumerate(columns)]
-    return None if not whole else whole[0] if len(whole) == 1 else tuple(whole)
+    return as_result(whole)
 
 
 def check_partition(

@@ -113,22 +113,17 @@ class Emitter:
     ) -> SSAValue:
         """Return a structured op: per operand its indices, loops or sums of them; loops not in `out` are reduced."""
         kinds = [*(element_type(x) for x in inputs), element_type(init)]
-        block = Block(arg_types=kinds)
-        inner = Emitter(block)
-        block.add_op(linalg.ops.YieldOp(body(inner, block.args)))
         attributes = [AffineMapAttr(_map(count, dims)) for dims in (*maps, out)]
         reduced = [IteratorType.PARALLEL if k in out else IteratorType.REDUCTION for k in range(count)]
         iterators = [IteratorTypeAttr(kind) for kind in reduced]
-        return self.add(linalg.ops.GenericOp(inputs, [init], Region(block), attributes, iterators, [init.type]))
+        return self.add(linalg.ops.GenericOp(inputs, [init], _region(kinds, body), attributes, iterators, [init.type]))
 
     def reduce(self, x: SSAValue, dims: Sequence[int], init: SSAValue, combine: type[Operation]) -> SSAValue:
         """Return a tensor combined over some dims."""
         element = element_type(x)
-        block = Block(arg_types=[element, element])
-        inner = Emitter(block)
-        block.add_op(linalg.ops.YieldOp(inner.add(combine(*block.args))))
+        body = _region([element, element], lambda inner, args: inner.add(combine(*args)))
         over = DenseArrayBase.from_list(i64, list(dims))
-        return self.add(linalg.ops.ReduceOp(x, init, over, Region(block)))
+        return self.add(linalg.ops.ReduceOp(x, init, over, body))
 
     def broadcast(self, x: SSAValue, shape: Shape) -> SSAValue:
         """Return a tensor repeated along new leading dims and dims of size one."""
@@ -191,6 +186,12 @@ class Emitter:
         shape = list(shape_of(parts[0]))
         shape[dim] = sum(shape_of(part)[dim] for part in parts)
         return self.add(tensor.ConcatOp(parts, dim, TensorType(element_type(parts[0]), shape)))
+
+
+def _region(kinds: Sequence[Attribute], body: Body) -> Region:
+    block = Block(arg_types=kinds)
+    block.add_op(linalg.ops.YieldOp(body(Emitter(block), block.args)))
+    return Region(block)
 
 
 # -- types -----------------------------------------------------------------------------------------------
