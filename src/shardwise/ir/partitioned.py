@@ -10,7 +10,7 @@ import numpy as np
 from xdsl.dialects.builtin import ModuleOp
 
 from shardwise.errors import ProgramError
-from shardwise.ir.interpret.run import GridShapes, arguments, execute, execute_on_devices
+from shardwise.ir.interpret.run import GridShapes, arguments, as_result, execute, execute_on_devices
 from shardwise.ir.interpret.shards import cut, join, own_part
 from shardwise.ir.module.program import program_of
 from shardwise.ir.module.values import Poisoned, Value
@@ -80,22 +80,17 @@ def execute_partitioned(
 ) -> Any:
     """Partition a module, run it on every device of its grid, and return the whole results.
 
-    >>> from shardwise.ir.text import parse_module
-    >>> module = parse_module('''
-    ... shard.grid @g(shape = 2)
-    ... func.func @double(%x: tensor<4xf32>) -> tensor<4xf32> {
-    ...   %s = shard.sharding @g split_axes = [[0]] : !shard.sharding
-    ...   %0 = shard.shard %x to %s : tensor<4xf32>
-    ...   %1 = arith.addf %0, %0 : tensor<4xf32>
-    ...   return %1 : tensor<4xf32>
-    ... }''')
+    >>> from shardwise import DeviceMesh, P, shard
+    >>> from shardwise.ir import trace
+    >>> x = shard(np.arange(4, dtype="float32"), DeviceMesh((2,), ("x",)), P("x"))
+    >>> module = trace(lambda x: x + x, x)
     >>> execute_partitioned(module, np.arange(4, dtype="float32"))
     array([0., 2., 4., 6.], dtype=float32)
     """
     results, boundary = _run(module, inputs, function, grids)
     columns = [[values[i] for values in results] for i in range(len(boundary.results))]
     whole = [join(shards, boundary.results[i], f"result {i}") for i, shards in enumerate(columns)]
-    return None if not whole else whole[0] if len(whole) == 1 else tuple(whole)
+    return as_result(whole)
 
 
 def check_partition(
@@ -103,15 +98,10 @@ def check_partition(
 ) -> Comparison:
     """Run a module on the whole and, partitioned, on every device, and compare what each device returns.
 
-    >>> from shardwise.ir.text import parse_module
-    >>> module = parse_module('''
-    ... shard.grid @g(shape = 2)
-    ... func.func @double(%x: tensor<4xf32>) -> tensor<4xf32> {
-    ...   %s = shard.sharding @g split_axes = [[0]] : !shard.sharding
-    ...   %0 = shard.shard %x to %s : tensor<4xf32>
-    ...   %1 = arith.addf %0, %0 : tensor<4xf32>
-    ...   return %1 : tensor<4xf32>
-    ... }''')
+    >>> from shardwise import DeviceMesh, P, shard
+    >>> from shardwise.ir import trace
+    >>> x = shard(np.arange(4, dtype="float32"), DeviceMesh((2,), ("x",)), P("x"))
+    >>> module = trace(lambda x: x + x, x)
     >>> print(check_partition(module, np.arange(4, dtype="float32")))
     1 result agrees on 2 devices
     """

@@ -440,3 +440,9 @@ def test_grids_of_an_inner_module_are_its_own():
     text = "shard.grid @g(shape = 2)\nbuiltin.module {\n  %i = shard.process_linear_index on @g : index\n}"
     with pytest.raises(VerifyError, match=r"3:3: shard\.process_linear_index: unknown grid @g"):
         verify(parse_module(text))
+
+
+def test_a_grid_without_devices_is_one_fault_whoever_is_cut_along_it():
+    text = f'%t = "test.op"() : () -> {T}\n%r = shard.all_slice %t on @g grid_axes = [0] slice_axis = 0 : {T} -> {T}\n'
+    (fault,) = faults(parse_module(f"{text}shard.grid @g(shape = 0)", allow_unregistered=True))
+    assert fault.line == 3

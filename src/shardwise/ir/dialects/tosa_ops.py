@@ -148,14 +148,12 @@ class SelectOp(TosaOperation):
 
 
 @irdl_op_definition
-class ArithmeticRightShiftOp(TosaOperation):
+class ArithmeticRightShiftOp(TosaBinary):
     """Shifts ints to the right, `tosa.arithmetic_right_shift %0, %1 {round = false} : (...) -> tensor<4xi32>`."""
 
     name = "tosa.arithmetic_right_shift"
     TAKES: ClassVar[str] = "int"
 
-    input1 = operand_def(TensorType)
-    input2 = operand_def(TensorType)
     round = opt_prop_def(IntegerAttr)
 
 

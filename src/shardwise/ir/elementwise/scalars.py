@@ -27,16 +27,11 @@ def on_unsigned(function: Function) -> Function:
 # A bool is a one-bit int: sums and differences wrap around.
 
 
-def _add(a: Any, b: Any) -> Any:
-    return a ^ b if a.dtype.kind == "b" else a + b
+def _of_ints_or_bools(ints: Function, bools: Function) -> Function:
+    def compute(a: Any, b: Any) -> Any:
+        return (bools if a.dtype.kind == "b" else ints)(a, b)
 
-
-def _subtract(a: Any, b: Any) -> Any:
-    return a ^ b if a.dtype.kind == "b" else a - b
-
-
-def _multiply(a: Any, b: Any) -> Any:
-    return a & b if a.dtype.kind == "b" else a * b
+    return compute
 
 
 def truncating_divide(a: Any, b: Any) -> Any:
@@ -74,9 +69,9 @@ def trailing_zeros(x: Any) -> Any:
 
 
 INTEGERS: dict[str, Function] = {
-    "add": _add,
-    "sub": _subtract,
-    "mul": _multiply,
+    "add": _of_ints_or_bools(np.add, np.bitwise_xor),
+    "sub": _of_ints_or_bools(np.subtract, np.bitwise_xor),
+    "mul": _of_ints_or_bools(np.multiply, np.bitwise_and),
     "divs": truncating_divide,
     "divu": on_unsigned(np.floor_divide),
     "floordivs": np.floor_divide,

@@ -64,12 +64,8 @@ def _compute(scope: Scope, op: Operation, operands: list[Value]) -> Sequence[Val
         return [apply_elementwise(op, operands, dtype_of(op.results[0].type))]
     if name in CONSTANTS:
         return [constant(op)]
-    if name in TENSORS:
-        return TENSORS[name](scope, op, operands)
-    if name in POSITIONS:
-        return POSITIONS[name](scope, op, operands)
-    if name in LINALGS:
-        return LINALGS[name](scope, op, operands)
+    if name in ROWS:
+        return ROWS[name](scope, op, operands)
     if isinstance(op, LinalgStructuredOperation):
         return run_structured(scope, op, operands)
     if name == "index.sizeof":
@@ -80,6 +76,7 @@ def _compute(scope: Scope, op: Operation, operands: list[Value]) -> Sequence[Val
     )
 
 
+ROWS = {**TENSORS, **POSITIONS, **LINALGS}
 CONSTANTS = ("arith.constant", "index.constant", "index.bool.constant", "tosa.const")
 TERMINATORS = ("func.return", "scf.yield", "linalg.yield", "tensor.yield", "tosa.yield")
 

@@ -12,9 +12,9 @@ from xdsl.ir import Operation
 from shardwise.engine.arrays import accumulator
 from shardwise.errors import ProgramError
 from shardwise.ir.interpret.halos import fill_halos
-from shardwise.ir.interpret.positions import grid_of, take_piece
+from shardwise.ir.interpret.positions import own_group, take_piece
 from shardwise.ir.interpret.request import Collective, Receiving, Request, Sending
-from shardwise.ir.module.groups import Group, group_of
+from shardwise.ir.module.groups import Group
 from shardwise.ir.module.program import (
     Scope,
     fill_open,
@@ -39,14 +39,6 @@ Prepared = tuple[tuple[Any, ...], Finish]
 Prepare = Callable[[Operation, Group, Sequence[Value]], Prepared]
 
 
-def _group(scope: Scope, op: Operation, axes: tuple[int, ...]) -> Group:
-    # The group of this device.
-    shape = grid_of(scope, op)
-    scope.coordinates(shape, op)
-    assert scope.device is not None
-    return group_of(shape, axes, scope.device)
-
-
 def _await_group(
     scope: Scope, op: Operation, group: Group, value: Value, details: tuple[Any, ...], finish: Finish
 ) -> Run:
@@ -59,7 +51,7 @@ def _await_group(
 def _collective(prepare: Prepare) -> Row:
     # A row for an op of which the whole group takes part at once.
     def run(scope: Scope, op: Operation, operands: list[Value]) -> Run:
-        group = _group(scope, op, ints_of(op, "grid_axes"))
+        group = own_group(scope, op, ints_of(op, "grid_axes"))
         details, finish = prepare(op, group, operands[1:])
         return (yield from _await_group(scope, op, group, operands[0], details, finish))
 
@@ -142,7 +134,7 @@ def _update_halo(scope: Scope, op: Operation, operands: list[Value]) -> Run:
             continue
         low, high = halos.pop(0), halos.pop(0)
         finish = partial(fill_halos, op, dim=dim, low=low, high=high)
-        group = _group(scope, op, axes)
+        group = own_group(scope, op, axes)
         (value,) = yield from _await_group(scope, op, group, value, (dim, axes, low, high), finish)
     return [value]
 
@@ -232,7 +224,7 @@ def _scatter(op: Operation, group: Group, dynamic: Sequence[Value]) -> Prepared:
 
 
 def _send(scope: Scope, op: Operation, operands: list[Value]) -> Run:
-    group = _group(scope, op, ints_of(op, "grid_axes"))
+    group = own_group(scope, op, ints_of(op, "grid_axes"))
     index = _coordinates(op, "destination", group, operands[1:])
     assert scope.device is not None
     if min(index, default=0) >= 0:  # below zero there is no neighbour, and nothing is sent
@@ -241,7 +233,7 @@ def _send(scope: Scope, op: Operation, operands: list[Value]) -> Run:
 
 
 def _recv(scope: Scope, op: Operation, operands: list[Value]) -> Run:
-    group = _group(scope, op, ints_of(op, "grid_axes"))
+    group = own_group(scope, op, ints_of(op, "grid_axes"))
     assert scope.device is not None
     nothing = _undefined_value(op, operands[0], "nothing was sent to it")
     if property_of(op, "source") is None and len(operands) == 1:

@@ -8,7 +8,7 @@ import numpy as np
 from xdsl.ir import Operation
 
 from shardwise.errors import ProgramError
-from shardwise.ir.module.groups import group_of, piece
+from shardwise.ir.module.groups import Group, group_of, piece
 from shardwise.ir.module.program import Scope, fill_lists, fill_open, int_of, ints_of, op_text, property_of, symbol
 from shardwise.ir.module.shardings import Sharding
 from shardwise.ir.module.values import Value, move
@@ -18,6 +18,14 @@ from shardwise.ir.shard.attributes import split_dims
 def grid_of(scope: Scope, op: Operation) -> tuple[int, ...]:
     """Return the shape of the grid that an op names."""
     return scope.program.grid(symbol(property_of(op, "grid")), op)
+
+
+def own_group(scope: Scope, op: Operation, axes: tuple[int, ...]) -> Group:
+    """Return the group of this device."""
+    shape = grid_of(scope, op)
+    scope.coordinates(shape, op)
+    assert scope.device is not None
+    return group_of(shape, axes, scope.device)
 
 
 def _indices(values: Sequence[int]) -> list[Value]:
@@ -42,11 +50,16 @@ def _linear_index(scope: Scope, op: Operation, operands: list[Value]) -> list[Va
     return [np.int64(np.ravel_multi_index(scope.coordinates(shape, op), shape))]
 
 
-def _neighbors(scope: Scope, op: Operation, operands: list[Value]) -> list[Value]:
-    shape, device = grid_of(scope, op), [int(i) for i in operands]
+def _number_of(op: Operation, device: Sequence[int], shape: Sequence[int]) -> int:
+    # The number of a device in a grid, row-major.
     if len(device) != len(shape) or any(not 0 <= i < n for i, n in zip(device, shape, strict=True)):
-        raise ProgramError(f"{op_text(op)} asks for device {device} of a grid of shape {list(shape)}.")
-    own = int(np.ravel_multi_index(device, shape))
+        raise ProgramError(f"{op_text(op)} asks for device {list(device)} of a grid of shape {list(shape)}.")
+    return int(np.ravel_multi_index(device, shape))
+
+
+def _neighbors(scope: Scope, op: Operation, operands: list[Value]) -> list[Value]:
+    shape = grid_of(scope, op)
+    own = _number_of(op, [int(i) for i in operands], shape)
     group = group_of(shape, ints_of(op, "split_axes"), own)
     place = group.position(own)
     down = group.devices[place - 1] if place else -1
@@ -81,21 +94,16 @@ def _get_sharding(scope: Scope, op: Operation, operands: list[Value]) -> list[Va
 def _shard_shape(scope: Scope, op: Operation, operands: list[Value]) -> list[Value]:
     spot = next(i for i, x in enumerate(operands) if isinstance(x, Sharding))
     dims, sharding = fill_open(ints_of(op, "dims"), operands[:spot]), operands[spot]
-    device = fill_open(ints_of(op, "device"), operands[spot + 1 :])
-    grid = sharding.grid_shape
-    if len(device) != len(grid) or any(not 0 <= i < n for i, n in zip(device, grid, strict=True)):
-        raise ProgramError(f"{op_text(op)} asks for device {list(device)} of a grid of shape {list(grid)}.")
-    return _indices(sharding.shape(dims, int(np.ravel_multi_index(device, grid))))
+    device = _number_of(op, fill_open(ints_of(op, "device"), operands[spot + 1 :]), sharding.grid_shape)
+    return _indices(sharding.shape(dims, device))
 
 
 # -- local slices ----------------------------------------------------------------------------------------
 
 
 def _all_slice(scope: Scope, op: Operation, operands: list[Value]) -> list[Value]:
-    shape = grid_of(scope, op)
-    scope.coordinates(shape, op)
+    group = own_group(scope, op, ints_of(op, "grid_axes"))
     assert scope.device is not None
-    group = group_of(shape, ints_of(op, "grid_axes"), scope.device)
     return [take_piece(operands[0], int_of(op, "slice_axis"), group.position(scope.device), len(group.devices))]
 
 

@@ -43,7 +43,7 @@ def execute(module: ModuleOp, *inputs: Any, function: str | None = None, grids: 
     run = run_block(Scope(program), program.body(called), values)
     with np.errstate(all="ignore"):
         results = Scheduler([run]).finish()[0]
-    return _as_result([check_defined(value, f"result {i}") for i, value in enumerate(results)])
+    return as_result([check_defined(value, f"result {i}") for i, value in enumerate(results)])
 
 
 def execute_on_devices(
@@ -76,10 +76,11 @@ def execute_on_devices(
         runs.append(run_block(Scope(program, device), program.body(called), values))
     with np.errstate(all="ignore"):
         results = Scheduler(runs).finish()
-    return [_as_result(values) for values in results]
+    return [as_result(values) for values in results]
 
 
-def _as_result(values: Sequence[Value]) -> Any:
+def as_result(values: Sequence[Value]) -> Any:
+    """Return the results of a run: one by itself, several as a tuple, none as None."""
     if not values:
         return None
     return values[0] if len(values) == 1 else tuple(values)

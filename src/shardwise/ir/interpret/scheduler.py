@@ -74,8 +74,7 @@ class Scheduler:
         except ValueError as error:  # NumPy's, where shapes do not fit together
             raise ProgramError(f"{op_text(request.op)} on {devices_text(request.group)}: {error}.") from None
         for device, value in zip(request.group, results, strict=True):
-            del self.waiting[device]
-            self.ready.append((device, value))
+            self._give(device, value)
 
     # -- messages ----------------------------------------------------------------------------------
 

@@ -106,11 +106,12 @@ def _views(structure: Structure, sizes: Sequence[int]) -> list[np.ndarray]:
 
 def _parallel(scope: Scope, structure: Structure, sizes: Sequence[int]) -> list[Value]:
     yields = body_values(scope, structure.body, _views(structure, sizes), loop_indices(sizes))
-    rows = zip(yields, structure.maps[len(structure.inputs) :], structure.outputs, strict=True)
-    return [
-        _place_output(structure.op, np.broadcast_to(value, tuple(sizes)), indices, np.shape(data_of(init)))
-        for value, indices, init in rows
-    ]
+    return _place_outputs(structure, [np.broadcast_to(value, tuple(sizes)) for value in yields])
+
+
+def _place_outputs(structure: Structure, values: Sequence[np.ndarray]) -> list[Value]:
+    rows = zip(values, structure.maps[len(structure.inputs) :], structure.outputs, strict=True)
+    return [_place_output(structure.op, value, indices, np.shape(data_of(init))) for value, indices, init in rows]
 
 
 # -- reductions ------------------------------------------------------------------------------------------
@@ -229,8 +230,7 @@ def _stepwise(scope: Scope, structure: Structure, sizes: Sequence[int]) -> list[
         inputs = [v[_within(at, v)] for v in views[:count]]
         yields = body_values(scope, structure.body, [*inputs, *state], [g[_within(at, g)] for g in grids])
         state = [np.array(np.broadcast_to(m, s.shape)) for m, s in zip(yields, state, strict=True)]
-    pairs = zip(state, structure.maps[count:], structure.outputs, strict=True)
-    return [_place_output(structure.op, s, indices, np.shape(data_of(init))) for s, indices, init in pairs]
+    return _place_outputs(structure, state)
 
 
 def _kept_shape(structure: Structure, sizes: Sequence[int]) -> tuple[int, ...]:

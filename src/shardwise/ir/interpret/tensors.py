@@ -97,13 +97,7 @@ def _insert_slice(scope: Scope, op: Operation, operands: list[Value]) -> list[Va
     slices, sizes = _region(op, operands[2:], dest.shape)
     if np.prod(source.shape, dtype=int) != np.prod(sizes, dtype=int):
         raise ProgramError(f"{op_text(op)} puts {type_text(source)} into a slice of sizes {list(sizes)}.")
-
-    def put(small: Any, large: Any) -> Any:
-        out = large.copy()
-        out[slices] = small.reshape(sizes)
-        return out
-
-    return [move(put, source, dest)]
+    return [_put(source, dest, slices, sizes)]
 
 
 def _extract(scope: Scope, op: Operation, operands: list[Value]) -> list[Value]:
@@ -113,13 +107,17 @@ def _extract(scope: Scope, op: Operation, operands: list[Value]) -> list[Value]:
 
 def _insert(scope: Scope, op: Operation, operands: list[Value]) -> list[Value]:
     _check_inside(op, operands[2:], operands[1].shape)
+    return [_put(operands[0], operands[1], tuple(operands[2:]), ())]
 
-    def put(scalar: Any, tensor: Any) -> Any:
-        out = np.array(tensor)
-        out[tuple(operands[2:])] = scalar
+
+def _put(x: Value, into: Value, where: tuple[Any, ...], shape: Sequence[int]) -> Value:
+    # A copy of a tensor in which some elements are those of another, seen in a shape.
+    def put(small: Any, large: Any) -> Any:
+        out = np.array(large)
+        out[where] = small.reshape(shape)
         return out
 
-    return [move(put, operands[0], operands[1])]
+    return move(put, x, into)
 
 
 def _check_inside(op: Operation, indices: list[Value], shape: tuple[int, ...]) -> None:
@@ -181,13 +179,7 @@ def _pad(scope: Scope, op: Operation, operands: list[Value]) -> list[Value]:
     shape = tuple(a + n + b for a, n, b in zip(low, source.shape, high, strict=True))
     (filler,) = body_values(scope, op.regions[0].block, loop_indices(shape), [])
     inside = tuple(slice(a, a + n) for a, n in zip(low, source.shape, strict=True))
-
-    def put(small: Any, around: Any) -> Any:
-        out = np.array(np.broadcast_to(around, shape))
-        out[inside] = small
-        return out
-
-    return [move(put, source, filler)]
+    return [_put(source, move(lambda x: np.broadcast_to(x, shape), filler), inside, source.shape)]
 
 
 # By op name; undefined elements may go in and come out.

@@ -6,14 +6,12 @@ from collections.abc import Mapping, Sequence
 from itertools import accumulate
 from math import prod
 
-from xdsl.dialects import linalg, tensor
-from xdsl.dialects.builtin import ArrayAttr, DenseArrayBase, IntegerAttr, TensorType, i64
 from xdsl.ir import SSAValue
 
 from shardwise.ir.passes.layouts import local_sizes, number, numbers
 from shardwise.ir.passes.writer import Writer
+from shardwise.ir.reshapes import collapse, expand, transpose
 from shardwise.ir.shard import AllToAllOp
-from shardwise.ir.types import element_type, shape_of
 from shardwise.layout.axis import Axis
 from shardwise.layout.layout import Layout, Shape
 
@@ -39,13 +37,13 @@ def swap_axes(
     parts = [[*cut, n // prod(cut)] for cut, n in zip(cuts, local_sizes(src, shape), strict=True)]
     names = [n for k in range(rank) for n in (*numbers(more.get(k, ())), None)]
     rests = [place for place, n in enumerate(names) if n is None]
-    x = _transpose(w, _expand(w, x, parts), [*map(names.index, axes), *rests])
+    x = transpose(w.add, _expand(w, x, parts), [*map(names.index, axes), *rests])
     piece = [part[-1] for part in parts]
     x = _collapse(w, x, _neighbours([len(axes), *[1] * rank]), [prod(sizes), *piece])
     x = w.add(AllToAllOp(x.type, src.mesh.name, x, 0, 0, grid_axes=axes))
     x = _expand(w, x, [sizes, *([n] for n in piece)])
     fronts = [[axes.index(n) for n in numbers(less.get(k, ()))] for k in range(rank)]
-    x = _transpose(w, x, [place for k, front in enumerate(fronts) for place in (*front, len(axes) + k)])
+    x = transpose(w.add, x, [place for k, front in enumerate(fronts) for place in (*front, len(axes) + k)])
     joined = [n * prod(sizes[place] for place in front) for n, front in zip(piece, fronts, strict=True)]
     return _collapse(w, x, _neighbours([len(front) + 1 for front in fronts]), joined)
 
@@ -55,30 +53,15 @@ def _neighbours(counts: Sequence[int]) -> list[range]:
     return [range(stop - count, stop) for count, stop in zip(counts, accumulate(counts), strict=True)]
 
 
-def _groups(groups: Sequence[Sequence[int]]) -> ArrayAttr[ArrayAttr[IntegerAttr]]:
-    return ArrayAttr([ArrayAttr([IntegerAttr(k, i64) for k in group]) for group in groups])
-
-
 def _expand(w: Writer, x: SSAValue, parts: Sequence[Sequence[int]]) -> SSAValue:
     # Each dim as several.
     shape = [n for part in parts for n in part]
     if len(shape) == len(parts):
         return x
-    groups = _groups(_neighbours([len(part) for part in parts]))
-    return w.add(tensor.ExpandShapeOp(x, [], groups, shape, TensorType(element_type(x), shape)))
+    return expand(w.add, x, _neighbours([len(part) for part in parts]), shape)
 
 
 def _collapse(w: Writer, x: SSAValue, groups: Sequence[Sequence[int]], shape: Sequence[int]) -> SSAValue:
     if all(len(group) == 1 for group in groups):
         return x
-    kind = TensorType(element_type(x), shape)
-    return w.add(
-        tensor.CollapseShapeOp.build(operands=[x], result_types=[kind], properties={"reassociation": _groups(groups)})
-    )
-
-
-def _transpose(w: Writer, x: SSAValue, dims: Sequence[int]) -> SSAValue:
-    if list(dims) == sorted(dims):
-        return x
-    into = w.empty([shape_of(x)[k] for k in dims], element_type(x))
-    return w.add(linalg.ops.TransposeOp(x, into, DenseArrayBase.from_list(i64, list(dims)), into.type))
+    return collapse(w.add, x, groups, shape)

@@ -38,7 +38,7 @@ from shardwise.ir.shard.grid_ops import (
     process_linear_index,
     process_multi_index,
 )
-from shardwise.ir.shard.operation import CollectiveOperation, GridUser, ShardOperation
+from shardwise.ir.shard.operation import REGISTERED, CollectiveOperation, GridUser, ShardOperation
 from shardwise.ir.shard.point_ops import RecvOp, SendOp, ShiftOp, recv, send, shift
 from shardwise.ir.shard.rooted_ops import (
     BroadcastOp,
@@ -64,30 +64,7 @@ from shardwise.ir.shard.sharding_ops import (
     update_halo,
 )
 
-OPERATIONS: list[type[ShardOperation]] = [
-    AllGatherOp,
-    AllReduceOp,
-    AllSliceOp,
-    AllToAllOp,
-    BroadcastOp,
-    GatherOp,
-    GetShardingOp,
-    GridOp,
-    GridShapeOp,
-    NeighborsLinearIndicesOp,
-    ProcessLinearIndexOp,
-    ProcessMultiIndexOp,
-    RecvOp,
-    ReduceOp,
-    ReduceScatterOp,
-    ScatterOp,
-    SendOp,
-    ShardOp,
-    ShardShapeOp,
-    ShardingOp,
-    ShiftOp,
-    UpdateHaloOp,
-]
+OPERATIONS = sorted(REGISTERED, key=lambda op: op.__name__)
 
 Shard = Dialect("shard", list(OPERATIONS), [ReductionKindAttr, ShardAxesArrayAttr, Sharding19Attr, ShardingType])
 """The dialect as xDSL knows it."""

@@ -4,8 +4,7 @@ from typing import ClassVar
 
 from xdsl.dialects.builtin import LocationAttr, MemRefType, TensorType
 from xdsl.ir import Attribute
-from xdsl.irdl import operand_def, prop_def, result_def, traits_def
-from xdsl.traits import Pure
+from xdsl.irdl import operand_def, prop_def, result_def
 
 from shardwise.ir.shard.assembly import REDUCTION, Clause, int_clause
 from shardwise.ir.shard.attributes import (
@@ -33,10 +32,9 @@ SCATTER = int_clause("scatter_axis", also=("scatter_dim",))
 class AllGatherOp(CollectiveOperation):
     """Concatenates the tensors of a group along dim `gather_axis`, on each of its devices.
 
-    >>> from xdsl.dialects.builtin import i8
-    >>> from xdsl.dialects.test import TestOp
-    >>> (x,) = TestOp(result_types=[TensorType(i8, [2, 2])]).results
-    >>> print(AllGatherOp(TensorType(i8, [2, 4]), "g", x, 1, grid_axes=[1]))
+    >>> from xdsl.dialects import builtin, tensor
+    >>> x = tensor.EmptyOp([], TensorType(builtin.i8, [2, 2]))
+    >>> print(AllGatherOp(TensorType(builtin.i8, [2, 4]), "g", x, 1, grid_axes=[1]))
     %0 = shard.all_gather %1 on @g grid_axes = [1] gather_axis = 1 : tensor<2x2xi8> -> tensor<2x4xi8>
     """
 
@@ -44,7 +42,6 @@ class AllGatherOp(CollectiveOperation):
     CLAUSES: ClassVar[tuple[Clause, ...]] = (*GROUP, int_clause("gather_axis"))
 
     gather_axis = prop_def(INDEX_ATTRIBUTE)
-    traits = traits_def(Pure())
 
     def __init__(
         self,
@@ -64,10 +61,9 @@ class AllGatherOp(CollectiveOperation):
 class AllReduceOp(CollectiveOperation):
     """Combines the tensors of a group element by element, in the result's element type, on each of its devices.
 
-    >>> from xdsl.dialects.builtin import f32, f64
-    >>> from xdsl.dialects.test import TestOp
-    >>> (x,) = TestOp(result_types=[TensorType(f32, [3])]).results
-    >>> print(AllReduceOp(TensorType(f64, [3]), "g", x, grid_axes=[1], reduction="max"))
+    >>> from xdsl.dialects import builtin, tensor
+    >>> x = tensor.EmptyOp([], TensorType(builtin.f32, [3]))
+    >>> print(AllReduceOp(TensorType(builtin.f64, [3]), "g", x, grid_axes=[1], reduction="max"))
     %0 = shard.all_reduce %1 on @g grid_axes = [1] reduction = max : tensor<3xf32> -> tensor<3xf64>
     """
 
@@ -77,7 +73,6 @@ class AllReduceOp(CollectiveOperation):
     input = operand_def(TensorType.constr() | MemRefType.constr())
     reduction = prop_def(ReductionKindAttr, default_value=reduction_attribute(None))
     result = result_def(TensorType.constr() | MemRefType.constr())
-    traits = traits_def(Pure())
 
     def __init__(
         self,
@@ -97,10 +92,9 @@ class AllReduceOp(CollectiveOperation):
 class AllSliceOp(CollectiveOperation):
     """Cuts the tensor along dim `slice_axis`; each device of a group keeps its own piece and nothing is sent.
 
-    >>> from xdsl.dialects.builtin import i8
-    >>> from xdsl.dialects.test import TestOp
-    >>> (x,) = TestOp(result_types=[TensorType(i8, [2, 4])]).results
-    >>> print(AllSliceOp(TensorType(i8, [2, 2]), "g", x, 1, grid_axes=[1]))
+    >>> from xdsl.dialects import builtin, tensor
+    >>> x = tensor.EmptyOp([], TensorType(builtin.i8, [2, 4]))
+    >>> print(AllSliceOp(TensorType(builtin.i8, [2, 2]), "g", x, 1, grid_axes=[1]))
     %0 = shard.all_slice %1 on @g grid_axes = [1] slice_axis = 1 : tensor<2x4xi8> -> tensor<2x2xi8>
     """
 
@@ -108,7 +102,6 @@ class AllSliceOp(CollectiveOperation):
     CLAUSES: ClassVar[tuple[Clause, ...]] = (*GROUP, int_clause("slice_axis"))
 
     slice_axis = prop_def(INDEX_ATTRIBUTE)
-    traits = traits_def(Pure())
 
     def __init__(
         self,
@@ -128,10 +121,9 @@ class AllSliceOp(CollectiveOperation):
 class AllToAllOp(CollectiveOperation):
     """Cuts the tensor along dim `split_axis`, sends piece i to device i, and joins what arrives along `concat_axis`.
 
-    >>> from xdsl.dialects.builtin import i8
-    >>> from xdsl.dialects.test import TestOp
-    >>> (x,) = TestOp(result_types=[TensorType(i8, [4, 2])]).results
-    >>> print(AllToAllOp(TensorType(i8, [2, 4]), "g", x, 0, 1, grid_axes=[0]))
+    >>> from xdsl.dialects import builtin, tensor
+    >>> x = tensor.EmptyOp([], TensorType(builtin.i8, [4, 2]))
+    >>> print(AllToAllOp(TensorType(builtin.i8, [2, 4]), "g", x, 0, 1, grid_axes=[0]))
     %0 = shard.all_to_all %1 on @g grid_axes = [0] split_axis = 0 concat_axis = 1 : tensor<4x2xi8> -> tensor<2x4xi8>
     """
 
@@ -140,7 +132,6 @@ class AllToAllOp(CollectiveOperation):
 
     split_axis = prop_def(INDEX_ATTRIBUTE)
     concat_axis = prop_def(INDEX_ATTRIBUTE)
-    traits = traits_def(Pure())
 
     def __init__(
         self,
@@ -161,10 +152,9 @@ class AllToAllOp(CollectiveOperation):
 class ReduceScatterOp(CollectiveOperation):
     """Combines the tensors of a group as all_reduce does; device i keeps piece i along dim `scatter_axis`.
 
-    >>> from xdsl.dialects.builtin import f32, f64
-    >>> from xdsl.dialects.test import TestOp
-    >>> (x,) = TestOp(result_types=[TensorType(f32, [2, 2])]).results
-    >>> print(ReduceScatterOp(TensorType(f64, [1, 2]), "g", x, 0, grid_axes=[1]))
+    >>> from xdsl.dialects import builtin, tensor
+    >>> x = tensor.EmptyOp([], TensorType(builtin.f32, [2, 2]))
+    >>> print(ReduceScatterOp(TensorType(builtin.f64, [1, 2]), "g", x, 0, grid_axes=[1]))
     %0 = shard.reduce_scatter %1 on @g grid_axes = [1] scatter_axis = 0 : tensor<2x2xf32> -> tensor<1x2xf64>
     """
 
@@ -173,7 +163,6 @@ class ReduceScatterOp(CollectiveOperation):
 
     reduction = prop_def(ReductionKindAttr, default_value=reduction_attribute(None))
     scatter_axis = prop_def(INDEX_ATTRIBUTE)
-    traits = traits_def(Pure())
 
     def __init__(
         self,

@@ -124,7 +124,6 @@ class AxesQuestion(GridUser):
     TRAILER: ClassVar[Trailer] = "results"
 
     axes = prop_def(GridAxes, default_value=axes_attribute(()))
-    traits = traits_def(Pure())
     result = only_result
 
     def __init__(
@@ -186,7 +185,6 @@ class ProcessLinearIndexOp(GridUser):
     TRAILER: ClassVar[Trailer] = "results"
 
     result = result_def(IndexType)
-    traits = traits_def(Pure())
 
     def __init__(
         self,
@@ -224,7 +222,6 @@ class NeighborsLinearIndicesOp(GridUser):
     split_axes = prop_def(GridAxes)
     neighbor_down = result_def(IndexType)
     neighbor_up = result_def(IndexType)
-    traits = traits_def(Pure())
     result = only_result
 
     def __init__(

@@ -22,10 +22,12 @@ from xdsl.irdl import (
     operand_def,
     prop_def,
     result_def,
+    traits_def,
 )
 from xdsl.parser import Parser
 from xdsl.printer import Printer
 from xdsl.rewriter import InsertPoint, Rewriter
+from xdsl.traits import Pure
 
 from shardwise.errors import ArgumentError
 from shardwise.ir.shard.assembly import Clause, Parts, axes_clause, grid_clause, operand_clause
@@ -54,6 +56,9 @@ OPERAND_TYPES: dict[str, Attribute] = {
 GROUP: tuple[Clause, ...] = (operand_clause("input"), grid_clause(), axes_clause("grid_axes", "mesh_axes"))
 INT_LIST = DenseArrayBase[I64]
 INDEX_ATTRIBUTE = IntegerAttr.constr(base(IndexType))
+
+
+REGISTERED: "list[type[ShardOperation]]" = []  # the ops of the dialect, as they are defined
 
 
 class ShardOperation(IRDLOperation):
@@ -232,9 +237,15 @@ Kind = TypeVar("Kind", bound=ShardOperation)
 
 
 def shard_operation(op: type[Kind]) -> type[Kind]:
-    """Complete an op class from its definition, with a property for each operand, result and attribute."""
+    """Complete an op class from its definition, with a property for each operand, result and attribute.
+
+    An op is pure, unless its class says otherwise.
+    """
+    if "traits" not in vars(op):
+        op.traits = traits_def(Pure())
     irdl_op_definition(op)
     op.OPERATION_NAME = op.name
+    REGISTERED.append(op)
     definition = op.get_irdl_definition()
     fields = [name for name, _ in (*definition.operands, *definition.results)]
     for name in (*fields, *definition.accessor_names):
@@ -264,45 +275,38 @@ only_result = property(single_result, doc="The only result; an error where there
 
 P = ParamSpec("P")
 Op = TypeVar("Op", bound=ShardOperation)
+Taken = TypeVar("Taken")
 
 
-def _name_builder(build: Callable[P, Any], make: Callable[P, ShardOperation]) -> None:
+def _builder(make: Callable[P, Op], take: Callable[[Op], Taken]) -> Callable[P, Taken]:
+    def build(*args: P.args, **kwargs: P.kwargs) -> Taken:
+        return take(make(*args, **kwargs))
+
     op = cast("type[ShardOperation]", make)
     build.__name__ = build.__qualname__ = op.OPERATION_NAME.removeprefix("shard.")
     build.__doc__ = op.__doc__
     build.__module__ = op.__module__
     # inspect.signature follows this to the op's own parameters.
     build.__wrapped__ = make  # type: ignore[attr-defined]
+    return build
 
 
 def value_builder(make: Callable[P, ShardOperation]) -> Callable[P, OpResult]:
     """Return the function that makes an op and returns its only result."""
-
-    def build(*args: P.args, **kwargs: P.kwargs) -> OpResult:
-        return single_result(make(*args, **kwargs))
-
-    _name_builder(build, make)
-    return build
+    return _builder(make, single_result)
 
 
 def values_builder(make: Callable[P, Op]) -> Callable[P, "OpResult | list[OpResult] | Op"]:
     """Return the function that makes an op and returns its value, its list of values, or the op if it has none."""
 
-    def build(*args: P.args, **kwargs: P.kwargs) -> "OpResult | list[OpResult] | Op":
-        op = make(*args, **kwargs)
+    def take(op: Op) -> "OpResult | list[OpResult] | Op":
         if not op.results:
             return op
         return op.results[0] if len(op.results) == 1 else list(op.results)
 
-    _name_builder(build, make)
-    return build
+    return _builder(make, take)
 
 
 def list_builder(make: Callable[P, ShardOperation]) -> Callable[P, list[OpResult]]:
     """Return the function that makes an op and returns all its results."""
-
-    def build(*args: P.args, **kwargs: P.kwargs) -> list[OpResult]:
-        return list(make(*args, **kwargs).results)
-
-    _name_builder(build, make)
-    return build
+    return _builder(make, lambda op: list(op.results))

@@ -12,7 +12,6 @@ from xdsl.irdl import (
     traits_def,
     var_operand_def,
 )
-from xdsl.traits import Pure
 
 from shardwise.ir.shard.assembly import Clause, flag_clause, int_clause, mixed_clause
 from shardwise.ir.shard.attributes import (
@@ -38,10 +37,9 @@ from shardwise.ir.shard.operation import (
 class SendOp(CollectiveOperation):
     """Sends the tensor to the device `destination` of the group.
 
-    >>> from xdsl.dialects.builtin import i8
-    >>> from xdsl.dialects.test import TestOp
-    >>> (x,) = TestOp(result_types=[TensorType(i8, [2])]).results
-    >>> print(SendOp(TensorType(i8, [2]), "g", x, [1], None, grid_axes=[0]))
+    >>> from xdsl.dialects import builtin, tensor
+    >>> x = tensor.EmptyOp([], TensorType(builtin.i8, [2]))
+    >>> print(SendOp(TensorType(builtin.i8, [2]), "g", x, [1], None, grid_axes=[0]))
     %0 = shard.send %1 on @g grid_axes = [0] destination = [1] : (tensor<2xi8>) -> tensor<2xi8>
     """
 
@@ -52,6 +50,7 @@ class SendOp(CollectiveOperation):
     input = operand_def(TensorType)
     destination_dynamic = var_operand_def(IndexType)
     destination = prop_def(INT_LIST)
+    traits = traits_def()
 
     def __init__(
         self,
@@ -72,10 +71,9 @@ class SendOp(CollectiveOperation):
 class RecvOp(CollectiveOperation):
     """Receives a tensor from the device `source` of the group, or from whichever sends where there is no source.
 
-    >>> from xdsl.dialects.builtin import i8
-    >>> from xdsl.dialects.test import TestOp
-    >>> (x,) = TestOp(result_types=[TensorType(i8, [2])]).results
-    >>> print(RecvOp(TensorType(i8, [2]), "g", x, None, grid_axes=[0], source=[1]))
+    >>> from xdsl.dialects import builtin, tensor
+    >>> x = tensor.EmptyOp([], TensorType(builtin.i8, [2]))
+    >>> print(RecvOp(TensorType(builtin.i8, [2]), "g", x, None, grid_axes=[0], source=[1]))
     %0 = shard.recv %1 on @g grid_axes = [0] source = [1] : (tensor<2xi8>) -> tensor<2xi8>
     """
 
@@ -86,6 +84,7 @@ class RecvOp(CollectiveOperation):
     input = operand_def(TensorType)
     source_dynamic = var_operand_def(IndexType)
     source = opt_prop_def(INT_LIST)
+    traits = traits_def()
 
     def __init__(
         self,
@@ -106,10 +105,9 @@ class RecvOp(CollectiveOperation):
 class ShiftOp(CollectiveOperation):
     """Moves tensors along the grid axis `shift_axis` by `offset` devices, around the end if `rotate` is set.
 
-    >>> from xdsl.dialects.builtin import i8
-    >>> from xdsl.dialects.test import TestOp
-    >>> (x,) = TestOp(result_types=[TensorType(i8, [2])]).results
-    >>> op = ShiftOp(TensorType(i8, [2]), "g", x, 1, 2, grid_axes=[1], rotate=True)
+    >>> from xdsl.dialects import builtin, tensor
+    >>> x = tensor.EmptyOp([], TensorType(builtin.i8, [2]))
+    >>> op = ShiftOp(TensorType(builtin.i8, [2]), "g", x, 1, 2, grid_axes=[1], rotate=True)
     >>> print(op)
     %0 = shard.shift %1 on @g grid_axes = [1] shift_axis = 1 offset = 2 rotate : tensor<2xi8> -> tensor<2xi8>
     >>> op.rotate
@@ -127,7 +125,6 @@ class ShiftOp(CollectiveOperation):
     shift_axis = prop_def(INDEX_ATTRIBUTE)
     offset = prop_def(IntegerAttr[I64])
     rotation = opt_prop_def(UnitAttr, prop_name="rotate")
-    traits = traits_def(Pure())
 
     def __init__(
         self,

@@ -5,8 +5,7 @@ from typing import ClassVar
 
 from xdsl.dialects.builtin import IndexType, LocationAttr, TensorType
 from xdsl.ir import Attribute
-from xdsl.irdl import operand_def, prop_def, traits_def, var_operand_def
-from xdsl.traits import Pure
+from xdsl.irdl import operand_def, prop_def, var_operand_def
 
 from shardwise.ir.shard.assembly import REDUCTION, Clause, int_clause, mixed_clause
 from shardwise.ir.shard.attributes import (
@@ -43,17 +42,15 @@ class RootedOperation(CollectiveOperation):
     input = operand_def(TensorType)
     root_dynamic = var_operand_def(IndexType)
     root = prop_def(INT_LIST)
-    traits = traits_def(Pure())
 
 
 @shard_operation
 class BroadcastOp(RootedOperation):
     """Copies the root's tensor to all devices of its group.
 
-    >>> from xdsl.dialects.builtin import i8
-    >>> from xdsl.dialects.test import TestOp
-    >>> (x,) = TestOp(result_types=[TensorType(i8, [2])]).results
-    >>> print(BroadcastOp(TensorType(i8, [2]), "g", x, [0], None, grid_axes=[0]))
+    >>> from xdsl.dialects import builtin, tensor
+    >>> x = tensor.EmptyOp([], TensorType(builtin.i8, [2]))
+    >>> print(BroadcastOp(TensorType(builtin.i8, [2]), "g", x, [0], None, grid_axes=[0]))
     %0 = shard.broadcast %1 on @g grid_axes = [0] root = [0] : (tensor<2xi8>) -> tensor<2xi8>
     """
 
@@ -79,10 +76,9 @@ class BroadcastOp(RootedOperation):
 class GatherOp(RootedOperation):
     """Concatenates the tensors of a group along dim `gather_axis` on the root; elsewhere the result is undefined.
 
-    >>> from xdsl.dialects.builtin import i8
-    >>> from xdsl.dialects.test import TestOp
-    >>> (x,) = TestOp(result_types=[TensorType(i8, [2, 2])]).results
-    >>> print(GatherOp(TensorType(i8, [2, 4]), "g", x, 1, [1], None, grid_axes=[1]))
+    >>> from xdsl.dialects import builtin, tensor
+    >>> x = tensor.EmptyOp([], TensorType(builtin.i8, [2, 2]))
+    >>> print(GatherOp(TensorType(builtin.i8, [2, 4]), "g", x, 1, [1], None, grid_axes=[1]))
     %0 = shard.gather %1 on @g grid_axes = [1] gather_axis = 1 root = [1] : (tensor<2x2xi8>) -> tensor<2x4xi8>
     """
 
@@ -111,10 +107,9 @@ class GatherOp(RootedOperation):
 class ReduceOp(RootedOperation):
     """Combines the tensors of a group as all_reduce does, on the root; elsewhere the result is undefined.
 
-    >>> from xdsl.dialects.builtin import f32, f64
-    >>> from xdsl.dialects.test import TestOp
-    >>> (x,) = TestOp(result_types=[TensorType(f32, [3])]).results
-    >>> print(ReduceOp(TensorType(f64, [3]), "g", x, [1], None, grid_axes=[1], reduction="max"))
+    >>> from xdsl.dialects import builtin, tensor
+    >>> x = tensor.EmptyOp([], TensorType(builtin.f32, [3]))
+    >>> print(ReduceOp(TensorType(builtin.f64, [3]), "g", x, [1], None, grid_axes=[1], reduction="max"))
     %0 = shard.reduce %1 on @g grid_axes = [1] reduction = max root = [1] : (tensor<3xf32>) -> tensor<3xf64>
     """
 
@@ -143,10 +138,9 @@ class ReduceOp(RootedOperation):
 class ScatterOp(RootedOperation):
     """Cuts the root's tensor along dim `scatter_axis`; device i of the group receives piece i.
 
-    >>> from xdsl.dialects.builtin import i8
-    >>> from xdsl.dialects.test import TestOp
-    >>> (x,) = TestOp(result_types=[TensorType(i8, [2, 2])]).results
-    >>> print(ScatterOp(TensorType(i8, [1, 2]), "g", x, 0, [1], None, grid_axes=[0]))
+    >>> from xdsl.dialects import builtin, tensor
+    >>> x = tensor.EmptyOp([], TensorType(builtin.i8, [2, 2]))
+    >>> print(ScatterOp(TensorType(builtin.i8, [1, 2]), "g", x, 0, [1], None, grid_axes=[0]))
     %0 = shard.scatter %1 on @g grid_axes = [0] scatter_axis = 0 root = [1] : (tensor<2x2xi8>) -> tensor<1x2xi8>
     """
 

@@ -11,13 +11,11 @@ from xdsl.irdl import (
     opt_prop_def,
     prop_def,
     result_def,
-    traits_def,
     var_operand_def,
     var_result_def,
 )
 from xdsl.parser import Parser
 from xdsl.printer import Printer
-from xdsl.traits import Pure
 
 from shardwise.ir.shard.assembly import (
     PARTIAL,
@@ -81,7 +79,6 @@ class ShardingOp(GridUser):
     static_halo_sizes = prop_def(INT_LIST, default_value=ints_attribute(None, ""))
     result = result_def(ShardingType)
     irdl_options = (AttrSizedOperandSegments(as_property=True),)
-    traits = traits_def(Pure())
 
     def __init__(
         self,
@@ -134,9 +131,8 @@ def sharding_of(attribute: Sharding19Attr) -> ShardingOp:
 class ShardOp(ShardOperation):
     """Says how a tensor is spread where it is made or, with `annotate_for_users`, where this op's result is used.
 
-    >>> from xdsl.dialects.builtin import f32
-    >>> from xdsl.dialects.test import TestOp
-    >>> (x,) = TestOp(result_types=[TensorType(f32, [4, 8])]).results
+    >>> from xdsl.dialects import builtin, tensor
+    >>> x = tensor.EmptyOp([], TensorType(builtin.f32, [4, 8]))
     >>> rows = ShardingOp("g", [[0]], None, None)
     >>> op = ShardOp(x, rows, annotate_for_users=True)
     >>> print(op)
@@ -157,7 +153,6 @@ class ShardOp(ShardOperation):
     sharding = operand_def(ShardingType)
     user_annotation = opt_prop_def(UnitAttr, prop_name="annotate_for_users")
     result = result_def(TensorType)
-    traits = traits_def(Pure())
 
     def __init__(
         self,
@@ -181,9 +176,8 @@ class ShardOp(ShardOperation):
 class GetShardingOp(ShardOperation):
     """The sharding of a tensor.
 
-    >>> from xdsl.dialects.builtin import f32
-    >>> from xdsl.dialects.test import TestOp
-    >>> (x,) = TestOp(result_types=[TensorType(f32, [4, 8])]).results
+    >>> from xdsl.dialects import builtin, tensor
+    >>> x = tensor.EmptyOp([], TensorType(builtin.f32, [4, 8]))
     >>> print(GetShardingOp(x))
     %0 = shard.get_sharding %1 : tensor<4x8xf32> -> !shard.sharding
     """
@@ -193,7 +187,6 @@ class GetShardingOp(ShardOperation):
 
     source = operand_def(TensorType)
     result = result_def(ShardingType)
-    traits = traits_def(Pure())
 
     def __init__(
         self,
@@ -236,7 +229,6 @@ class ShardShapeOp(ShardOperation):
     sizes = var_result_def(IndexType)
     result = only_result
     irdl_options = (AttrSizedOperandSegments(as_property=True),)
-    traits = traits_def(Pure())
 
     def __init__(
         self,
@@ -257,10 +249,9 @@ class ShardShapeOp(ShardOperation):
 class UpdateHaloOp(GridUser):
     """Fills the halos of a shard from the devices next to it along `split_axes`.
 
-    >>> from xdsl.dialects.builtin import f32
-    >>> from xdsl.dialects.test import TestOp
-    >>> (x,) = TestOp(result_types=[TensorType(f32, [6, 8])]).results
-    >>> print(UpdateHaloOp(TensorType(f32, [6, 8]), x, "g", [[0]], None, static_halo_sizes=[1, 1]))
+    >>> from xdsl.dialects import builtin, tensor
+    >>> x = tensor.EmptyOp([], TensorType(builtin.f32, [6, 8]))
+    >>> print(UpdateHaloOp(TensorType(builtin.f32, [6, 8]), x, "g", [[0]], None, static_halo_sizes=[1, 1]))
     %0 = shard.update_halo %1 on @g split_axes = [[0]] halo_sizes = [1, 1] : tensor<6x8xf32>
     """
 
@@ -278,7 +269,6 @@ class UpdateHaloOp(GridUser):
     split_axes = prop_def(ShardAxesArrayAttr)
     static_halo_sizes = prop_def(INT_LIST, default_value=ints_attribute(None, ""))
     result = result_def(TensorType.constr() | MemRefType.constr())
-    traits = traits_def(Pure())
 
     def __init__(
         self,

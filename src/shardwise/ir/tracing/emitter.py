@@ -10,7 +10,6 @@ import numpy as np
 from xdsl.dialects import arith, linalg, tensor
 from xdsl.dialects.builtin import (
     AffineMapAttr,
-    ArrayAttr,
     DenseArrayBase,
     DenseIntOrFPElementsAttr,
     FloatAttr,
@@ -31,20 +30,12 @@ from xdsl.ir import Attribute, Block, Operation, Region, SSAValue
 from xdsl.ir.affine import AffineExpr, AffineMap
 
 from shardwise.errors import ProgramError
+from shardwise.ir.module.values import dtype_of
+from shardwise.ir.reshapes import collapse, expand, transpose
 from shardwise.ir.types import element_type, shape_of
 from shardwise.layout.layout import Shape
 
-ELEMENTS: dict[str, Any] = {
-    "bool": i1,
-    "int8": i8,
-    "int16": i16,
-    "int32": i32,
-    "int64": i64,
-    "float16": f16,
-    "bfloat16": bf16,
-    "float32": f32,
-    "float64": f64,
-}
+ELEMENTS: dict[str, Any] = {str(dtype_of(kind)): kind for kind in (i1, i8, i16, i32, i64, f16, bf16, f32, f64)}
 
 Body = Callable[["Emitter", Sequence[SSAValue]], SSAValue]  # of scalars
 
@@ -122,22 +113,17 @@ class Emitter:
     ) -> SSAValue:
         """Return a structured op: per operand its indices, loops or sums of them; loops not in `out` are reduced."""
         kinds = [*(element_type(x) for x in inputs), element_type(init)]
-        block = Block(arg_types=kinds)
-        inner = Emitter(block)
-        block.add_op(linalg.ops.YieldOp(body(inner, block.args)))
         attributes = [AffineMapAttr(_map(count, dims)) for dims in (*maps, out)]
         reduced = [IteratorType.PARALLEL if k in out else IteratorType.REDUCTION for k in range(count)]
         iterators = [IteratorTypeAttr(kind) for kind in reduced]
-        return self.add(linalg.ops.GenericOp(inputs, [init], Region(block), attributes, iterators, [init.type]))
+        return self.add(linalg.ops.GenericOp(inputs, [init], _region(kinds, body), attributes, iterators, [init.type]))
 
     def reduce(self, x: SSAValue, dims: Sequence[int], init: SSAValue, combine: type[Operation]) -> SSAValue:
         """Return a tensor combined over some dims."""
         element = element_type(x)
-        block = Block(arg_types=[element, element])
-        inner = Emitter(block)
-        block.add_op(linalg.ops.YieldOp(inner.add(combine(*block.args))))
+        body = _region([element, element], lambda inner, args: inner.add(combine(*args)))
         over = DenseArrayBase.from_list(i64, list(dims))
-        return self.add(linalg.ops.ReduceOp(x, init, over, Region(block)))
+        return self.add(linalg.ops.ReduceOp(x, init, over, body))
 
     def broadcast(self, x: SSAValue, shape: Shape) -> SSAValue:
         """Return a tensor repeated along new leading dims and dims of size one."""
@@ -153,11 +139,7 @@ class Emitter:
 
     def transpose(self, x: SSAValue, order: Sequence[int]) -> SSAValue:
         """Return a tensor with its dims in another order."""
-        if list(order) == list(range(len(order))):
-            return x
-        shape = shape_of(x)
-        into = self.empty(tuple(shape[k] for k in order), element_type(x))
-        return self.add(linalg.ops.TransposeOp(x, into, DenseArrayBase.from_list(i64, list(order)), into.type))
+        return transpose(self.add, x, order)
 
     # -- shapes ------------------------------------------------------------------------------------
 
@@ -167,21 +149,14 @@ class Emitter:
         if old == shape:
             return x
         if 0 in shape:
-            return self.full(shape, 0, _dtype(element_type(x)))
+            return self.full(shape, 0, dtype_of(element_type(x)))
         if not old:  # a scalar has no dims to split
             return self.broadcast(x, shape)
         runs = _runs(old, shape)
         middle = tuple(prod(old[k] for k in sources) for sources, _ in runs)
         if middle != old:
-            kind = TensorType(element_type(x), middle)
-            grouped = _reassociation([sources for sources, _ in runs])
-            x = self.add(
-                tensor.CollapseShapeOp.build(operands=[x], result_types=[kind], properties={"reassociation": grouped})
-            )
-        if middle == shape:
-            return x
-        grouped = _reassociation([targets for _, targets in runs])
-        return self.add(tensor.ExpandShapeOp(x, [], grouped, shape, TensorType(element_type(x), shape)))
+            x = collapse(self.add, x, [sources for sources, _ in runs], middle)
+        return x if middle == shape else expand(self.add, x, [targets for _, targets in runs], shape)
 
     def slice(
         self, x: SSAValue, offsets: Sequence[int], sizes: Sequence[int], strides: Sequence[int] | None = None
@@ -213,11 +188,13 @@ class Emitter:
         return self.add(tensor.ConcatOp(parts, dim, TensorType(element_type(parts[0]), shape)))
 
 
+def _region(kinds: Sequence[Attribute], body: Body) -> Region:
+    block = Block(arg_types=kinds)
+    block.add_op(linalg.ops.YieldOp(body(Emitter(block), block.args)))
+    return Region(block)
+
+
 # -- types -----------------------------------------------------------------------------------------------
-
-
-def _dtype(element: Any) -> np.dtype:
-    return np.dtype(next(name for name, kind in ELEMENTS.items() if kind == element))
 
 
 def _as_signed(value: Any) -> int:
@@ -226,10 +203,6 @@ def _as_signed(value: Any) -> int:
 
 def _map(count: int, dims: Sequence[int | AffineExpr]) -> AffineMap:
     return AffineMap(count, 0, tuple(AffineExpr.dimension(d) if isinstance(d, int) else d for d in dims))
-
-
-def _reassociation(groups: Sequence[Sequence[int]]) -> ArrayAttr[Any]:
-    return ArrayAttr([ArrayAttr([IntegerAttr(k, i64) for k in group]) for group in groups])
 
 
 def _runs(old: Shape, new: Shape) -> list[tuple[list[int], list[int]]]:

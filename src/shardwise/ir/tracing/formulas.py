@@ -17,6 +17,11 @@ from shardwise.ir.tracing.emitter import Emitter, element_of
 from shardwise.ir.types import is_integer
 from shardwise.prim.forms import BOOL, INDEX
 
+MATH: dict[str, Any] = {op.name.removeprefix("math."): op for op in math.Math.operations}
+OF_FLOATS = (
+    "sqrt copysign exp expm1 log log1p log2 log10 sin cos tan asin acos atan atan2 sinh cosh tanh asinh acosh atanh"
+)
+
 # What a function or an operator is, of floats and of ints; ints that are whole already need no rounding.
 OPS: dict[str, tuple[Any, Any]] = {
     "Add": (arith.AddfOp, arith.AddiOp),
@@ -32,34 +37,9 @@ OPS: dict[str, tuple[Any, Any]] = {
     "max": (arith.MaximumfOp, arith.MaxSIOp),
     "min": (arith.MinimumfOp, arith.MinSIOp),
     "abs": (math.AbsFOp, math.AbsIOp),
-    "sqrt": (math.SqrtOp, None),
-    "copysign": (math.CopySignOp, None),
-    "exp": (math.ExpOp, None),
-    "expm1": (math.ExpM1Op, None),
-    "log": (math.LogOp, None),
-    "log1p": (math.Log1pOp, None),
-    "log2": (math.Log2Op, None),
-    "log10": (math.Log10Op, None),
-    "sin": (math.SinOp, None),
-    "cos": (math.CosOp, None),
-    "tan": (math.TanOp, None),
-    "asin": (math.AsinOp, None),
-    "acos": (math.AcosOp, None),
-    "atan": (math.AtanOp, None),
-    "atan2": (math.Atan2Op, None),
-    "sinh": (math.SinhOp, None),
-    "cosh": (math.CoshOp, None),
-    "tanh": (math.TanhOp, None),
-    "asinh": (math.AsinhOp, None),
-    "acosh": (math.AcoshOp, None),
-    "atanh": (math.AtanhOp, None),
+    **{name: (MATH[name], None) for name in OF_FLOATS.split()},
 }
-ROUNDINGS: dict[str, Any] = {
-    "ceil": math.CeilOp,
-    "floor": math.FloorOp,
-    "trunc": math.TruncOp,
-    "roundeven": math.RoundEvenOp,
-}
+ROUNDINGS: dict[str, Any] = {name: MATH[name] for name in ("ceil", "floor", "trunc", "roundeven")}
 COMPARISONS = {"Eq": "eq", "NotEq": "ne", "Lt": "lt", "LtE": "le", "Gt": "gt", "GtE": "ge"}
 
 

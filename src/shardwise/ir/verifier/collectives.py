@@ -1,10 +1,8 @@
 """Collectives: their groups, roots, and the shapes that follow."""
 
 from collections.abc import Sequence
-from typing import Any
 
-from xdsl.dialects.builtin import DenseArrayBase, MemRefType, TensorType
-from xdsl.ir import SSAValue
+from xdsl.dialects.builtin import MemRefType, TensorType
 
 from shardwise.ir.shard import (
     AllGatherOp,
@@ -54,12 +52,6 @@ def _same_shape(op: CollectiveOperation, _: Grid) -> Complaints:
         yield f"the result is {op.results[0].type}, but it has the shape of the input, {op.operands[0].type}."
 
 
-def _dim_complaints(dim: int, value: SSAValue, what: str) -> Complaints:
-    rank = len(shape_of(value))
-    if not 0 <= dim < rank:
-        yield f"{what} {dim} is not a dim of {value.type}, which has {count_text(rank, 'dim')}."
-
-
 def _result_complaints(op: CollectiveOperation, expected: Sequence[int | None]) -> Complaints:
     result = shape_of(op.results[0])
     if len(result) != len(expected):
@@ -71,81 +63,48 @@ def _result_complaints(op: CollectiveOperation, expected: Sequence[int | None]) 
             yield f"dim {dim} of the result {op.results[0].type} is {got}, expected {known}."
 
 
-def _grown_complaints(op: CollectiveOperation, grid: Grid, dim: int, what: str) -> Complaints:
-    """Complain unless the result is the input with one dim as many times larger as the group has devices."""
-    complaints = [*_dim_complaints(dim, op.operands[0], what)]
-    if complaints:
-        yield from complaints
-        return
-    expected = list(shape_of(op.operands[0]))
-    expected[dim] = _times(expected[dim], grid.size(op.grid_axes.get_values()))
-    yield from _result_complaints(op, expected)
+def _resized(cut: str = "", joined: str = "") -> Check:
+    """Return the check that a dim is cut into a piece per device, or a dim joined from as many, or both."""
+
+    def check(op: CollectiveOperation, grid: Grid) -> Complaints:
+        source, count = op.operands[0], grid.size(op.grid_axes.get_values())
+        sizes = shape_of(source)
+        dims: dict[str, int] = {name: getattr(op, name).value.data for name in (joined, cut) if name}
+        for name, dim in dims.items():
+            if not 0 <= dim < len(sizes):
+                yield f"{name} {dim} is not a dim of {source.type}, which has {count_text(len(sizes), 'dim')}."
+                return
+        expected = list(sizes)
+        if cut:
+            if count == 0:  # said where the grid is declared
+                return
+            dim, size = dims[cut], sizes[dims[cut]]
+            if size is not None and count is not None and size % count:
+                yield f"dim {dim} of {source.type} has size {size}, which {count} devices cannot share evenly."
+                return
+            expected[dim] = None if size is None or count is None else size // count
+        if joined:
+            dim, size = dims[joined], sizes[dims[joined]]
+            # Cut and joined along one dim, the size is the same whatever the group.
+            grown = None if size is None or count is None else size * count
+            expected[dim] = size if dim == dims.get(cut) else grown
+        yield from _result_complaints(op, expected)
+
+    return check
 
 
-def _times(size: int | None, count: int | None) -> int | None:
-    return None if size is None or count is None else size * count
+def _names_device(what: str) -> Check:
+    """Return the check that the index which a property and its values give is that of a device of the group."""
 
+    def check(op: CollectiveOperation, grid: Grid) -> Complaints:
+        static, dynamic = getattr(op, what), getattr(op, f"{what}_dynamic")
+        if static is not None:
+            yield from mixed_complaints(static, dynamic, what)
+            yield from index_complaints(static_sizes(static), op.grid_axes.get_values(), grid, what, "group")
+        elif dynamic:
+            yield f"{what} is absent, but has {count_text(len(dynamic), 'value')}."
 
-def _cut_complaints(op: CollectiveOperation, grid: Grid, dim: int, what: str, joined: int | None = None) -> Complaints:
-    """Complain unless the result is the input with one dim cut into a piece per device, and perhaps one joined."""
-    complaints = [*_dim_complaints(dim, op.operands[0], what)]
-    if complaints:
-        yield from complaints
-        return
-    expected = list(shape_of(op.operands[0]))
-    size, count = expected[dim], grid.size(op.grid_axes.get_values())
-    if size is not None and count is not None and size % count:
-        yield f"dim {dim} of {op.operands[0].type} has size {size}, which {count} devices cannot share evenly."
-        return
-    expected[dim] = None if size is None or count is None else size // count
-    if joined is not None:
-        # Cut and joined along one dim, the size is the same whatever the group.
-        expected[joined] = size if joined == dim else _times(expected[joined], count)
-    yield from _result_complaints(op, expected)
-
-
-def _gather_shape(op: AllGatherOp | GatherOp, grid: Grid) -> Complaints:
-    yield from _grown_complaints(op, grid, op.gather_axis.value.data, "gather_axis")
-
-
-def _slice_shape(op: AllSliceOp, grid: Grid) -> Complaints:
-    yield from _cut_complaints(op, grid, op.slice_axis.value.data, "slice_axis")
-
-
-def _scatter_shape(op: ScatterOp | ReduceScatterOp, grid: Grid) -> Complaints:
-    yield from _cut_complaints(op, grid, op.scatter_axis.value.data, "scatter_axis")
-
-
-def _exchange_shape(op: AllToAllOp, grid: Grid) -> Complaints:
-    joined = op.concat_axis.value.data
-    complaints = [*_dim_complaints(joined, op.input, "concat_axis")]
-    yield from complaints or _cut_complaints(op, grid, op.split_axis.value.data, "split_axis", joined)
-
-
-def _device_complaints(
-    op: CollectiveOperation, grid: Grid, static: DenseArrayBase[Any], dynamic: Sequence[SSAValue], what: str
-) -> Complaints:
-    yield from mixed_complaints(static, dynamic, what)
-    axes, indices = op.grid_axes.get_values(), static_sizes(static)
-    if len(indices) != len(axes):
-        yield f"{what} has {count_text(len(indices), 'index')}, but the group has {count_text(len(axes), 'axis')}."
-        return
-    yield from index_complaints(indices, axes, grid, what)
-
-
-def _root(op: BroadcastOp | GatherOp | ReduceOp | ScatterOp, grid: Grid) -> Complaints:
-    yield from _device_complaints(op, grid, op.root, op.root_dynamic, "root")
-
-
-def _destination(op: SendOp, grid: Grid) -> Complaints:
-    yield from _device_complaints(op, grid, op.destination, op.destination_dynamic, "destination")
-
-
-def _source(op: RecvOp, grid: Grid) -> Complaints:
-    if op.source is not None:
-        yield from _device_complaints(op, grid, op.source, op.source_dynamic, "source")
-    elif op.source_dynamic:
-        yield f"source is absent, but has {count_text(len(op.source_dynamic), 'value')}."
+    return check
 
 
 def _not_scalar(op: RecvOp | SendOp | ShiftOp, _: Grid) -> Complaints:
@@ -163,16 +122,16 @@ def _shift(op: ShiftOp, _: Grid) -> Complaints:
 BEGIN = (_group, _ranks)
 
 COLLECTIVES: dict[type[ShardOperation], tuple[Check, ...]] = {
-    AllGatherOp: (*BEGIN, _same_elements, _gather_shape),
+    AllGatherOp: (*BEGIN, _same_elements, _resized(joined="gather_axis")),
     AllReduceOp: (*BEGIN, _same_shape),
-    AllSliceOp: (*BEGIN, _same_elements, _slice_shape),
-    AllToAllOp: (*BEGIN, _same_elements, _exchange_shape),
-    BroadcastOp: (*BEGIN, _root, _same_elements, _same_shape),
-    GatherOp: (*BEGIN, _root, _same_elements, _gather_shape),
-    RecvOp: (*BEGIN, _not_scalar, _source, _same_elements, _same_shape),
-    ReduceOp: (*BEGIN, _root, _same_shape),
-    ReduceScatterOp: (*BEGIN, _scatter_shape),
-    ScatterOp: (*BEGIN, _root, _same_elements, _scatter_shape),
-    SendOp: (*BEGIN, _not_scalar, _destination, _same_elements, _same_shape),
+    AllSliceOp: (*BEGIN, _same_elements, _resized(cut="slice_axis")),
+    AllToAllOp: (*BEGIN, _same_elements, _resized(cut="split_axis", joined="concat_axis")),
+    BroadcastOp: (*BEGIN, _names_device("root"), _same_elements, _same_shape),
+    GatherOp: (*BEGIN, _names_device("root"), _same_elements, _resized(joined="gather_axis")),
+    RecvOp: (*BEGIN, _not_scalar, _names_device("source"), _same_elements, _same_shape),
+    ReduceOp: (*BEGIN, _names_device("root"), _same_shape),
+    ReduceScatterOp: (*BEGIN, _resized(cut="scatter_axis")),
+    ScatterOp: (*BEGIN, _names_device("root"), _same_elements, _resized(cut="scatter_axis")),
+    SendOp: (*BEGIN, _not_scalar, _names_device("destination"), _same_elements, _same_shape),
     ShiftOp: (*BEGIN, _not_scalar, _shift, _same_elements, _same_shape),
 }

@@ -125,8 +125,11 @@ def axes_complaints(axes: Sequence[int], grid: Grid, what: str) -> Complaints:
         yield f"{what} {list(axes)} names axis {axis} twice."
 
 
-def index_complaints(indices: Sizes, axes: Sequence[int], grid: Grid, what: str) -> Complaints:
-    """Complain about positions along axes that the grid does not have."""
+def index_complaints(indices: Sizes, axes: Sequence[int], grid: Grid, what: str, of: str = "grid") -> Complaints:
+    """Complain about an index that does not have one position for each axis, or has some outside of the grid."""
+    if len(indices) != len(axes):
+        yield f"{what} has {count_text(len(indices), 'index')}, but the {of} has {count_text(len(axes), 'axis')}."
+        return
     for axis, index in zip(axes, indices, strict=True):
         size = grid.shape[axis]
         if index is not None and (index < 0 or (size is not None and index >= size)):
@@ -160,9 +163,7 @@ def _split_axes(op: NeighborsLinearIndicesOp, grid: Grid) -> Complaints:
 
 
 def _device(op: NeighborsLinearIndicesOp, grid: Grid) -> Complaints:
-    if len(op.device) != len(grid.shape):
-        indices, axes = count_text(len(op.device), "index"), count_text(len(grid.shape), "axis")
-        yield f"device has {indices}, but the grid has {axes}."
+    yield from index_complaints((None,) * len(op.device), range(len(grid.shape)), grid, "device")
 
 
 GRIDS: dict[type[ShardOperation], tuple[Check, ...]] = {

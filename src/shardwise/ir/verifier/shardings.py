@@ -224,13 +224,8 @@ def _shard_dims(op: ShardShapeOp, grid: Grid | None) -> Complaints:
 
 
 def _shard_device(op: ShardShapeOp, grid: Grid | None) -> Complaints:
-    if grid is None:
-        return
-    device = static_sizes(op.device)
-    if len(device) != len(grid.shape):
-        yield f"device has {count_text(len(device), 'index')}, but the grid has {count_text(len(grid.shape), 'axis')}."
-        return
-    yield from index_complaints(device, range(len(device)), grid, "device")
+    if grid is not None:
+        yield from index_complaints(static_sizes(op.device), range(len(grid.shape)), grid, "device")
 
 
 SHARDINGS: dict[type[ShardOperation], tuple[Check, ...]] = {
