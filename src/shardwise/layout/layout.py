@@ -23,7 +23,7 @@ from shardwise.errors import (
 from shardwise.layout.axis import Axis, check_disjoint, merge
 from shardwise.layout.context import current_mesh
 from shardwise.layout.cut import AxisLike, Cut, cut_of
-from shardwise.layout.mesh import DeviceMesh
+from shardwise.layout.mesh import DeviceMesh, walk
 from shardwise.layout.notebook import Drawable
 from shardwise.layout.placement import ReduceOp, check_dtype
 from shardwise.layout.slot import Slot
@@ -245,11 +245,7 @@ class Layout(Interned, Drawable):
 
     def holders(self, tile: tuple[int, ...]) -> tuple[int, ...]:
         """Return the devices whose part is `tile`, replicas and contributors alike."""
-        out = [self.first_holder(tile)]
-        for axis in self.mesh.rest(self.sharded_axes):
-            divisor = self.mesh.divisor(axis)
-            out = [first + i * divisor for first in out for i in range(axis.size)]
-        return tuple(out)
+        return tuple(walk(self.mesh, self.mesh.rest(self.sharded_axes), self.first_holder(tile)))
 
     def first_holder(self, tile: tuple[int, ...]) -> int:
         """Return the first of the devices whose part is `tile`."""

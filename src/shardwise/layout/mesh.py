@@ -221,16 +221,13 @@ class DeviceMesh(Interned, Drawable):
         [(0, 2, 1, 3)]
         """
         chosen = self._resolve(axes, "groups")
-        steps = _offsets(self, chosen)
-        return [tuple(first + step for step in steps) for first in _offsets(self, self.rest(chosen))]
+        steps = walk(self, chosen)
+        return [tuple(first + step for step in steps) for first in walk(self, self.rest(chosen))]
 
     def group(self, index: int, axes: str | int | Sequence[str | int | Axis]) -> tuple[int, ...]:
         """Return the one group over `axes` that this device belongs to."""
-        chosen, first = self._resolve(axes, "group"), self.check_index(index)
-        for axis in chosen:
-            divisor = self.divisor(axis)
-            first -= first // divisor % axis.size * divisor
-        return tuple(first + step for step in _offsets(self, chosen))
+        chosen, own = self._resolve(axes, "group"), self.check_index(index)
+        return tuple(walk(self, chosen, own - offset(self, chosen, own)))
 
     # -- meshes made from this one -----------------------------------------------------------------
 
@@ -302,7 +299,7 @@ class DeviceMesh(Interned, Drawable):
         first = sum(at * self.divisor(axis) for axis, at in fixed.items())
         order = self._regular(parts, first)
         if order is None:
-            steps = product(*(_offsets(self, part) for part in parts))
+            steps = product(*(walk(self, part) for part in parts))
             order = _check_order((self.device(first + sum(step)) for step in steps), shape)
         return _intern(type(self), shape, names, order, self.name)
 
@@ -469,12 +466,21 @@ def _position(axis: Axis, at: object) -> int:
     return number
 
 
-def _offsets(mesh: DeviceMesh, axes: Sequence[Axis]) -> list[int]:
-    # Device-index offsets of all positions along `axes`, major to minor.
-    out = [0]
+def offset(mesh: DeviceMesh, axes: Iterable[Axis], index: int) -> int:
+    """Return the part of a device index that its positions along `axes` make up."""
+    total = 0
     for axis in axes:
         divisor = mesh.divisor(axis)
-        out = [o + i * divisor for o in out for i in range(axis.size)]
+        total += index // divisor % axis.size * divisor
+    return total
+
+
+def walk(mesh: DeviceMesh, axes: Iterable[Axis], first: int = 0) -> list[int]:
+    """Return the device indices reached from `first`, which is at position 0, along `axes`, major to minor."""
+    out = [first]
+    for axis in axes:
+        divisor = mesh.divisor(axis)
+        out = [index + i * divisor for index in out for i in range(axis.size)]
     return out
 
 

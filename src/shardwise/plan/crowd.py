@@ -15,7 +15,7 @@ from typing import TypeVar
 from shardwise.layout.axis import Axis
 from shardwise.layout.tiling import Box, box_size, intersect, subtract
 from shardwise.plan.holders import Holders, Tile
-from shardwise.plan.movement import LocalCopy, Movement, Phase, Reduction
+from shardwise.plan.movement import Handover, LocalCopy, Movement, Phase, Reduction
 from shardwise.plan.transfer import Transfer, portion
 
 MANY = 1024  # boxes into which the cells of one target tile may be cut so that its devices share the reducing evenly
@@ -38,21 +38,8 @@ SlotsByDevice = dict[int, list[int]]  # in order
 
 
 @dataclass(frozen=True)
-class Crowd:
-    """A transition between two meshes of which one has a device in several slots.
-
-    Contributions over the axes `pending` are combined; along `fresh` axes, which become partial, one position gets
-    the value; along the axes of `batch`, on which both layouts are partial, every position moves by itself.
-    """
-
-    src: Holders
-    dst: Holders
-    pending: tuple[Axis, ...] = ()
-    fresh: tuple[Axis, ...] = ()
-    batch: tuple[Axis, ...] = ()
-
-    def __str__(self) -> str:
-        return f"shares of {self.dst.layout.resolved()}"
+class Crowd(Handover):
+    """A transition between two meshes of which one has a device in several slots."""
 
     @cached_property
     def assignment(self) -> Assignment:
@@ -265,7 +252,7 @@ class CrowdMove(Movement):
 
     @property
     def batch_axes(self) -> tuple[Axis, ...]:
-        """The axes along which every position moves by itself, since both layouts are partial."""
+        """The axes along which every position reduces by itself, since both layouts are partial."""
         return self.crowd.batch
 
     # -- by device ---------------------------------------------------------------------------------

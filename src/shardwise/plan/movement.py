@@ -7,6 +7,7 @@ known by the index of its device in the mesh that it is on: the old mesh for a s
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
 from shardwise.layout.axis import Axis
@@ -15,6 +16,24 @@ from shardwise.plan.holders import Holders
 from shardwise.plan.transfer import Transfer
 
 Phase = Literal["direct", "reduce", "spread"]
+
+
+@dataclass(frozen=True)
+class Handover:
+    """Who holds a tensor before and after, where contributions over the axes `pending` are combined.
+
+    Along `fresh` axes, which become partial, one position gets the value; along the axes of `batch`, on which both
+    layouts are partial, every position works by itself.
+    """
+
+    src: Holders
+    dst: Holders
+    pending: tuple[Axis, ...] = ()
+    fresh: tuple[Axis, ...] = ()
+    batch: tuple[Axis, ...] = ()
+
+    def __str__(self) -> str:
+        return f"shares of {self.dst.layout.resolved()}"
 
 
 class Reduction(NamedTuple):
@@ -63,7 +82,7 @@ class Movement:
 
     @property
     def batch_axes(self) -> tuple[Axis, ...]:
-        """The axes along which every position moves by itself, since both layouts are partial."""
+        """The axes along which every position reduces by itself, since both layouts are partial."""
         return ()
 
     @property

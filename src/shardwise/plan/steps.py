@@ -202,8 +202,12 @@ class Step:
             return []
         if isinstance(self.slots.devices, tuple):  # two meshes meet, whose axes say nothing about each other
             return [self.slots.devices]
-        mesh = (self.before if isinstance(self.before, Layout) else self.before.src.layout).mesh
-        return [tuple(map(self.slots.name, group)) for group in mesh.groups([str(a) for a in self.axes])]
+        return [tuple(map(self.slots.name, group)) for group in self.mesh.groups([str(a) for a in self.axes])]
+
+    @property
+    def mesh(self) -> DeviceMesh:
+        """The mesh that the step begins on."""
+        return (self.before if isinstance(self.before, Layout) else self.before.src.layout).mesh
 
     @property
     def received(self) -> Bytes:
@@ -324,11 +328,7 @@ class Step:
         return replace(self, kind=kind, before=self.after, after=self.before, reverses=not self.reverses)
 
     def __str__(self) -> str:
-        return f"{self.kind} over {_names(self.axes)}" if self.axes else self.kind
-
-
-def _names(axes: tuple[Axis, ...]) -> str:
-    return ", ".join(map(str, axes)) or "all devices"
+        return f"{self.kind} over {', '.join(map(str, self.axes))}" if self.axes else self.kind
 
 
 def _most_parts(src: DimTiling, dst: DimTiling) -> int:
