@@ -88,10 +88,10 @@ def _torch_engine(chosen: Settings, mesh: DeviceMesh | None) -> Engine:
         store = PrefixStore("shardwise/start", dist.distributed_c10d._get_default_store())
         guard = _meet_others(store, dist.get_rank(), dist.get_world_size(), chosen, mesh)
     else:
-        _check_environment()
+        rank, size = _check_environment()
         store = open_start_store(chosen.start)
-        guard = _meet_others(store, int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"]), chosen, mesh)
-        _join(store, chosen, guard)
+        guard = _meet_others(store, rank, size, chosen, mesh)
+        _join(store, rank, size, chosen, guard)
     wire = Wire(chosen.timeout)
     atexit.register(_leave, wire, os.getpid(), started)
     if guard is not None:
@@ -102,13 +102,12 @@ def _torch_engine(chosen: Settings, mesh: DeviceMesh | None) -> Engine:
     return DistributedEngine(wire)
 
 
-def _join(store: Store, chosen: Settings, guard: CollectiveGuard | None) -> None:
+def _join(store: Store, rank: int, size: int, chosen: Settings, guard: CollectiveGuard | None) -> None:
     # Start torch.distributed, when all processes have met.
     import torch
     import torch.distributed as dist
     from torch.distributed.distributed_c10d import PrefixStore
 
-    rank, size = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
     cuda = torch.cuda.is_available() and dist.is_nccl_available()
     if guard is not None:
         # The guard says what failed. Torch would end the process, and what it holds would be lost; and the recorder of
@@ -174,7 +173,8 @@ def _say_goodbye(guard: CollectiveGuard, wire: Wire) -> None:
     guard.close(error)
 
 
-def _check_environment() -> None:
+def _check_environment() -> tuple[int, int]:
+    # The rank of this process, and how many there are.
     missing = [name for name in NEEDED if name not in os.environ]
     if missing:
         raise EngineError(
@@ -187,6 +187,7 @@ def _check_environment() -> None:
     rank, size = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
     if rank >= size:
         raise EngineError(f"RANK is {rank}, but WORLD_SIZE is {size}: ranks are 0 to {size - 1}.")
+    return rank, size
 
 
 def _leave(wire: Wire, pid: int, started: bool) -> None:

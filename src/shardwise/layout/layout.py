@@ -14,9 +14,9 @@ from shardwise.errors import (
     BindingError,
     LayoutError,
     RangeError,
-    as_int,
     as_tuple,
     check_int,
+    check_sizes,
     is_sequence_of,
     seal,
 )
@@ -309,9 +309,7 @@ MOST_DIMS = 1024
 
 def check_rank(rank: int) -> int:
     """Return a number of dims as an int of 0 or more."""
-    number = as_int(rank)
-    if number is None:
-        raise ArgumentError(f"a rank is the number of dims, an int, got {rank!r}.")
+    number = check_int(rank, "a rank is the number of dims, an int")
     if number < 0:
         raise BindingError(f"a rank is 0 or more, got {number}.")
     if number > MOST_DIMS:
@@ -327,15 +325,7 @@ def check_shape(shape: Sequence[int]) -> Shape:
     """Return a shape as a tuple of ints of 0 or more."""
     if shape.__class__ is tuple and all(map(_is_size, shape)):
         return tuple(shape)
-    sizes, out = as_tuple(shape, "a shape is a tuple of ints"), list[int]()
-    for size in sizes:
-        number = as_int(size)
-        if number is None:
-            raise ArgumentError(f"the sizes in a shape are ints, got {size!r} in {sizes}.")
-        if number < 0:
-            raise BindingError(f"the sizes in a shape are 0 or more, got {number} in {sizes}.")
-        out.append(number)
-    return tuple(out)
+    return check_sizes(shape, "a shape is a tuple of ints", "in a shape", 0, BindingError)
 
 
 def _intern(mesh: DeviceMesh, dims: tuple[Cut, ...], partial: tuple[Axis, ...], op: ReduceOp | None) -> Layout:

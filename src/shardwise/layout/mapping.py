@@ -189,9 +189,6 @@ class NamedMapping(DeviceMapping):
     def __repr__(self) -> str:
         return f"NamedMapping({self.mesh!r}, {P(*self.spec, unreduced=dict(self.unreduced))!r})"
 
-    def __reduce__(self) -> tuple[Any, ...]:
-        return _mapping_of, (self.mesh, self.spec, dict(self.unreduced))
-
     def to_layout(self, rank: int) -> Layout:
         """Return the canonical layout of a tensor of `rank` dims."""
         text = repr(P(*self.spec, unreduced=dict(self.unreduced)))
@@ -210,7 +207,3 @@ class NamedMapping(DeviceMapping):
         """Return the mapping that says the same, or raise a ConversionError."""
         spec = P.from_layout(layout)  # which checks that it is one
         return cls(layout.mesh, spec)
-
-
-def _mapping_of(mesh: DeviceMesh, spec: tuple[SpecEntry, ...], unreduced: dict[str, ReduceOp]) -> NamedMapping:
-    return NamedMapping(mesh, spec, unreduced=unreduced)

@@ -16,6 +16,7 @@ from shardwise.errors import (
     as_int,
     as_tuple,
     check_int,
+    check_sizes,
     did_you_mean,
     is_sequence_of,
     seal,
@@ -69,7 +70,8 @@ class DeviceMesh(Interned, Drawable):
     ) -> DeviceMesh:
         """Return the mesh of this shape; without `devices`, of as many distinct virtual CPU devices."""
         _check_order_of_arguments(mesh_shape, axis_names)
-        shape, names = _check_shape(mesh_shape), _check_names(axis_names)
+        wanted = "mesh_shape is a tuple of sizes such as (2, 4)"
+        shape, names = check_sizes(mesh_shape, wanted, "of a mesh", 1, MeshError), _check_names(axis_names)
         if len(shape) != len(names):
             raise MeshError(
                 f"a mesh needs one name per axis, got {len(shape)} sizes {shape} and {len(names)} names {names}."
@@ -423,18 +425,6 @@ def _check_order_of_arguments(shape: object, names: object) -> None:
         )
 
 
-def _check_shape(shape: Sequence[int]) -> tuple[int, ...]:
-    sizes, out = as_tuple(shape, "mesh_shape is a tuple of sizes such as (2, 4)"), list[int]()
-    for size in sizes:
-        number = as_int(size)
-        if number is None:
-            raise ArgumentError(f"the sizes of a mesh are ints, got {size!r} in {sizes}.")
-        if number < 1:
-            raise MeshError(f"the sizes of a mesh are 1 or more, got {number} in {sizes}.")
-        out.append(number)
-    return tuple(out)
-
-
 def _check_names(names: Sequence[str]) -> tuple[str, ...]:
     names = as_tuple(names, "axis_names is a tuple of names such as ('x', 'y')")
     for name in names:
@@ -458,9 +448,7 @@ def _check_order(devices: Iterable[Device], shape: tuple[int, ...]) -> Order:
 
 
 def _position(axis: Axis, at: object) -> int:
-    number = as_int(at)
-    if number is None:
-        raise ArgumentError(f"a position along axis {str(axis)!r} is an int, got {at!r}.")
+    number = check_int(at, f"a position along axis {str(axis)!r} is an int")
     if not 0 <= number < axis.size:
         raise MeshError(f"position {number} is outside axis {str(axis)!r}, which has positions 0 to {axis.size - 1}.")
     return number

@@ -13,7 +13,7 @@ from shardwise.pictures.canvas import (
     LINE,
     Block,
     below,
-    fitting,
+    fit_panels,
     group,
     paragraph,
     rect,
@@ -61,7 +61,7 @@ def layout_block(bound: BoundLayout, most: int = MOST_PARTS, scale: float = 1.0)
     """Return the drawing of a layout, with what its marks mean below it; `scale` makes it smaller, not its texts."""
     layout = bound.layout
     parts = [layout.parts(dim) for dim in range(layout.rank)]
-    unfolding, rows = fitting(parts, most, lambda unfolding, lead: _panel(bound, unfolding, lead, scale))
+    unfolding, rows = fit_panels(parts, most, lambda unfolding, lead: _panel(bound, unfolding, lead, scale))
     return below([rows, legend(bound, unfolding)], LINE / 2)
 
 

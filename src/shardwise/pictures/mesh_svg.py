@@ -11,7 +11,7 @@ from shardwise.pictures.canvas import (
     LINE,
     Block,
     below,
-    fitting,
+    fit_panels,
     group,
     line,
     paragraph,
@@ -28,7 +28,7 @@ STYLES = ("solid", "dashed")  # of the links along the last axis and the one bef
 
 def mesh_block(mesh: DeviceMesh) -> Block:
     """Return the drawing of a mesh: its last two axes as columns and rows, the others as panels."""
-    unfolding, rows = fitting(mesh.mesh_shape, MOST_PARTS, lambda unfolding, lead: _panel(mesh, unfolding, lead))
+    unfolding, rows = fit_panels(mesh.mesh_shape, MOST_PARTS, lambda unfolding, lead: _panel(mesh, unfolding, lead))
     return below([rows, _legend(mesh, unfolding)], LINE / 2)
 
 

@@ -7,19 +7,13 @@ from rich.text import Text
 from shardwise.layout.mesh import DeviceMesh, place_of
 from shardwise.pictures.mesh_svg import node_label, place_head
 from shardwise.pictures.palette import INKS, hue
-from shardwise.pictures.text import fitting
-from shardwise.pictures.unfolding import Lead, Unfolding, unfold
+from shardwise.pictures.text import fit_panels
+from shardwise.pictures.unfolding import Lead, Unfolding
 
 
 def mesh_rich(mesh: DeviceMesh, width: int | None = None) -> Text:
     """Return the drawing of a mesh with one colour per device, with fewer of them where it would be too wide."""
-    return fitting(lambda most: _panels(mesh, unfold(mesh.mesh_shape, most)), width)
-
-
-def _panels(mesh: DeviceMesh, unfolding: Unfolding) -> Text:
-    out = Text("\n\n").join([_panel(mesh, unfolding, lead) for lead in unfolding.panels])
-    out.no_wrap, out.overflow = True, "ignore"
-    return out
+    return fit_panels(mesh.mesh_shape, width, lambda unfolding, lead: _panel(mesh, unfolding, lead), "\n\n")
 
 
 def _panel(mesh: DeviceMesh, unfolding: Unfolding, lead: Lead) -> Text:

@@ -26,31 +26,25 @@ def bound_rich(bound: BoundLayout, width: int | None = None) -> Text:
     """
     layout = bound.layout
     parts = [layout.parts(dim) for dim in range(layout.rank)]
-    out = fitting(lambda most: _panels(bound, unfold(parts, most)), width)
+    out = fit_panels(parts, width, lambda unfolding, lead: _panel(bound, unfolding, lead), "\n")
     if layout.partial:
         out.append(f"\n+ : {layout.reduce_op} over {', '.join(map(str, layout.partial))}")
-    order = order_text(layout.mesh)
-    return out.append(f"\n{order}" if order else "")
+    devices = order_text(layout.mesh)
+    return out.append(f"\n{devices}" if devices else "")
 
 
-def fitting(drawing: Callable[[int], Text], width: int | None) -> Text:
-    """Return the drawing with the most parts that is not wider than a terminal, or that with the fewest."""
-    most, out = MOST_PARTS, drawing(MOST_PARTS)
-    while width is not None and max(map(cell_len, out.plain.splitlines()), default=0) > width:
+def fit_panels(parts: Sequence[int], width: int | None, panel: Callable[[Unfolding, Lead], Text], gap: str) -> Text:
+    """Return the panels of the most parts that are not wider than a terminal, or those of the fewest."""
+    most = MOST_PARTS
+    while True:
+        unfolding = unfold(parts, most)
+        out = Text(gap, no_wrap=True, overflow="ignore").join([panel(unfolding, lead) for lead in unfolding.panels])
+        if width is None or max(map(cell_len, out.plain.splitlines()), default=0) <= width:
+            return out
         if most <= 2:
             out.overflow = "ellipsis"  # so that what is cut off is seen to be
-            break
+            return out
         most -= 2
-        out = drawing(most)
-    return out
-
-
-def _panels(bound: BoundLayout, unfolding: Unfolding) -> Text:
-    out = Text("\n", no_wrap=True, overflow="ignore").join(
-        [_panel(bound, unfolding, lead) for lead in unfolding.panels]
-    )
-    out.no_wrap, out.overflow = True, "ignore"
-    return out
 
 
 def _panel(bound: BoundLayout, unfolding: Unfolding, lead: Lead) -> Text:
@@ -89,8 +83,8 @@ def _rule(margin: int, corners: str, widths: Sequence[int]) -> str:
 def _label(bound: BoundLayout, dim: int, part: Part) -> str:
     if part is None:
         return "..."
-    held = bound.halo_text(dim, part)
-    return bound.span(dim, part) + (f" ({held})" if held else "")
+    halo = bound.halo_text(dim, part)
+    return bound.span(dim, part) + (f" ({halo})" if halo else "")
 
 
 def _cell(bound: BoundLayout, tile: tuple[int, ...] | None) -> tuple[str, str]:

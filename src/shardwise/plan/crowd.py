@@ -13,6 +13,7 @@ from itertools import combinations
 from typing import TypeVar
 
 from shardwise.layout.axis import Axis
+from shardwise.layout.mesh import offset
 from shardwise.layout.tiling import Box, box_size, intersect, subtract
 from shardwise.plan.holders import Holders, Tile
 from shardwise.plan.movement import Handover, LocalCopy, Movement, Phase, Reduction
@@ -167,7 +168,7 @@ class Crowd(Handover):
         out: dict[int, SlotsByDevice] = {}
         for i, number in enumerate(holders.numbers):
             if tile is None or holders.tile_at(i) == tile:
-                out.setdefault(holders.position_at(i, axes), {}).setdefault(number, []).append(i)
+                out.setdefault(offset(holders.layout.mesh, axes, i), {}).setdefault(number, []).append(i)
         return out
 
     # -- bounds ------------------------------------------------------------------------------------
@@ -262,7 +263,7 @@ class CrowdMove(Movement):
         """All that goes between devices."""
         src, dst = self.holders
         return tuple(
-            Transfer(src.number(i), dst.number(j), box) for i, j, box in filter(self._is_far, self._between_arrays)
+            Transfer(src.numbers[i], dst.numbers[j], box) for i, j, box in filter(self._is_far, self._between_arrays)
         )
 
     def incoming(self, slot: int) -> Iterator[Transfer[int]]:
@@ -285,7 +286,7 @@ class CrowdMove(Movement):
 
     def _is_far(self, transfer: Transfer[int]) -> bool:
         src, dst = self.holders
-        return src.number(transfer.source) != dst.number(transfer.target)
+        return src.numbers[transfer.source] != dst.numbers[transfer.target]
 
     def stays(self, target: int) -> Iterator[Transfer[int]]:
         """Yield what a slot takes from arrays of its own device."""

@@ -54,10 +54,6 @@ class Holders:
 
     # -- by slot -----------------------------------------------------------------------------------
 
-    def number(self, index: int) -> int:
-        """Return the slot at an index in the mesh."""
-        return self.numbers[index]
-
     def index(self, slot: int) -> int:
         """Return the index in the mesh of a slot; an outsider is taken to stand somewhere in it."""
         return slot if self.is_on_common_mesh else self._indices.get(slot, slot % len(self.numbers))
@@ -118,10 +114,6 @@ class Holders:
     def box_of(self, index: int) -> Box:
         """Return what the slot at an index in the mesh holds of the tensor, halo included."""
         return clip(self.tiling.held_box(index), self.shape) if self.layout.has_halo else self.tiling.box(index)
-
-    def position_at(self, index: int, axes: Sequence[Axis]) -> int:
-        """Return a number that tells positions along `axes` apart, for an index in the mesh."""
-        return offset(self.layout.mesh, axes, index)
 
 
 def clip(box: Box, shape: Shape) -> Box:

@@ -119,7 +119,7 @@ class Movement:
     def stays(self, target: int) -> Iterator[Transfer[int]]:
         """Yield what a slot takes from the array of its own device."""
         src, dst = self.holders
-        slot = dst.number(target)
+        slot = dst.numbers[target]
         return (Transfer(src.index(slot), target, box) for box in self._own(slot))
 
     def _own(self, slot: int) -> Iterator[Box]:
@@ -130,14 +130,14 @@ class Movement:
         src, dst = self.holders
         if src.is_on_common_mesh:  # numbers are indices
             return self.incoming(target)
-        return (Transfer(src.index(t.source), target, t.box) for t in self.incoming(dst.number(target)))
+        return (Transfer(src.index(t.source), target, t.box) for t in self.incoming(dst.numbers[target]))
 
     def departures(self, source: int) -> Iterator[Transfer[int]]:
         """Yield what a slot sends to other devices."""
         src, dst = self.holders
         if src.is_on_common_mesh:
             return self.outgoing(source)
-        return (Transfer(source, dst.index(t.target), t.box) for t in self.outgoing(src.number(source)))
+        return (Transfer(source, dst.index(t.target), t.box) for t in self.outgoing(src.numbers[source]))
 
     def reductions(self, target: int) -> Iterator[Reduction]:
         """Yield what a slot reduces."""
@@ -150,5 +150,5 @@ class Movement:
     def count_far(self, reduction: Reduction) -> int:
         """Return how many contributions to a reduction come from other devices."""
         src, dst = self.holders
-        slot = dst.number(reduction.target)
-        return sum(src.number(source) != slot for source in reduction.sources)
+        slot = dst.numbers[reduction.target]
+        return sum(src.numbers[source] != slot for source in reduction.sources)

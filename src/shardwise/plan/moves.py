@@ -300,7 +300,7 @@ class ReduceMove(SharesMove):
     def reductions(self, target: int) -> Iterator[Reduction]:
         """Yield what a slot reduces."""
         src, dst = self.holders
-        for sources, box in self.contributions(dst.number(target)):
+        for sources, box in self.contributions(dst.numbers[target]):
             yield Reduction(tuple(map(src.index, sources)), target, box)
 
 

@@ -147,8 +147,8 @@ class Step:
     >>> from shardwise import DeviceMesh, P, plan_reshard
     >>> mesh = DeviceMesh((2, 2), ("x", "y"))
     >>> (step,) = plan_reshard(P("x", "y"), P("x"), (4, 4), "float32", mesh=mesh).steps
-    >>> str(step), step.groups, step.is_local
-    ('all_gather over y', [(0, 1), (2, 3)], False)
+    >>> str(step), step.mesh is mesh, step.groups, step.is_local
+    ('all_gather over y', True, [(0, 1), (2, 3)], False)
     >>> step.width(step.moves[0])  # bytes of an element
     4
     >>> step.received.of(0), step.sent.of(0), step.transfers(0)

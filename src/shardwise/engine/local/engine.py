@@ -28,12 +28,12 @@ from shardwise.engine.counters import Counters, add_up
 from shardwise.engine.execute import Program, Stage, Traffic
 from shardwise.engine.grid import Grid, Regrid, blocks_of, tiles_of, whole_of
 from shardwise.engine.job import Job
-from shardwise.engine.log import Record, active_logs, user_line
+from shardwise.engine.log import active_logs, log_steps
 from shardwise.engine.pool import SMALLEST, Pool
 from shardwise.engine.storage import Storage
 from shardwise.engine.threads import share, take, thread_count
+from shardwise.engine.verbs import SoleProcess
 from shardwise.layout.device import Device
-from shardwise.layout.mesh import DeviceMesh
 from shardwise.layout.placement import ReduceOp
 
 PARALLEL = 1 << 25  # bytes read and written above which work is shared between the cores
@@ -45,7 +45,7 @@ BYTE = np.dtype(np.uint8)
 Arguments = TypeVarTuple("Arguments")
 
 
-class LocalEngine:
+class LocalEngine(SoleProcess):
     """Runs programs on arrays in this process, NumPy's by default or torch's.
 
     >>> from shardwise import CPU, DeviceMesh, Layout, P, plan_reshard, zeros
@@ -82,18 +82,6 @@ class LocalEngine:
         self.threads = threads or thread_count()
 
     # -- verbs -------------------------------------------------------------------------------------
-
-    def addressable(self, mesh: DeviceMesh) -> range:
-        """Return the indices of the devices of a mesh that are in this process: all of them."""
-        return range(mesh.num_devices)
-
-    def process(self, mesh: DeviceMesh, suffices: Callable[[Sequence[int]], bool]) -> tuple[int, Sequence[int]]:
-        """Return the rank and the devices of the one process that there is, which has them all."""
-        return 0, range(mesh.num_devices)
-
-    def read(self, storage: Storage, arrays: Sequence[Array], index: int | None = None) -> Sequence[Array]:
-        """Return the arrays of a tensor, all of which can be read."""
-        return arrays
 
     def place(self, array: Array, device: Device) -> Array:
         """Return an array in the memory of a device, which must be there."""
@@ -188,12 +176,7 @@ class LocalEngine:
     def _run_logged(self, stage: Stage, arrays: Sequence[Array], dtype: np.dtype) -> Sequence[Array]:
         before, start = dict(self.counters.bytes_moved), perf_counter()
         out = self._run(stage, arrays, dtype)
-        seconds, line = perf_counter() - start, user_line()
-        for note in stage.steps:
-            size = self.counters.bytes_moved.get(note.kind, 0) - before.get(note.kind, 0)
-            for log in active_logs():
-                log.records.append(Record(*note, size, seconds, line, start))
-            start, seconds = start + seconds, 0.0  # steps that are run as one take their time together
+        log_steps(stage.steps, before, self.counters.bytes_moved, start, perf_counter() - start)
         return out
 
     def _run(self, stage: Stage, arrays: Sequence[Array], dtype: np.dtype) -> Sequence[Array]:

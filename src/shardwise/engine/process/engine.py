@@ -31,7 +31,7 @@ from shardwise.engine.counters import Counters
 from shardwise.engine.execute import Program
 from shardwise.engine.job import Job
 from shardwise.engine.local_shards import LocalShards, sample
-from shardwise.engine.log import Record, active_logs, user_line
+from shardwise.engine.log import active_logs, log_steps
 from shardwise.engine.pool import Pool
 from shardwise.engine.process.byte_buffer import ByteBuffer, bytes_of
 from shardwise.engine.process.wire import Letter, Pending, Wire
@@ -63,7 +63,7 @@ class DistributedEngine:
         self.wire, self.rank, self.size = wire, wire.rank, wire.size
         self.pool = pool or Pool()
         self.counters = Counters()
-        self.library_gathers: bool | None = None  # None: where it is the faster way, which is not so with gloo
+        self.library_gathers: bool | None = None  # None: where that is faster, which it is not with gloo
         self._addressable: WeakKeyDictionary[DeviceMesh, tuple[int, ...]] = WeakKeyDictionary()
 
     def __repr__(self) -> str:
@@ -194,14 +194,9 @@ class DistributedEngine:
         return self._shards(program.target, outs, program.dtype, like)
 
     def _run_logged(self, leg: Leg, arrays: Arrays, dtypes: Dtypes, like: Array) -> Arrays:
-        moved, start = dict(self.counters.bytes_moved), perf_counter()
+        before, start = dict(self.counters.bytes_moved), perf_counter()
         out = self._run(leg, arrays, dtypes, like)
-        seconds, line = perf_counter() - start, user_line()
-        for note in leg.notes:
-            size = self.counters.bytes_moved.get(note.kind, 0) - moved.get(note.kind, 0)
-            for log in active_logs():
-                log.records.append(Record(*note, size, seconds, line, start, self.rank))
-            start, seconds = start + seconds, 0.0  # steps that are run as one take their time together
+        log_steps(leg.notes, before, self.counters.bytes_moved, start, perf_counter() - start, self.rank)
         return out
 
     def _run(self, leg: Leg, arrays: Arrays, dtypes: Dtypes, like: Array) -> Arrays:
