@@ -13,14 +13,15 @@ import numpy as np
 
 from shardwise.caches import cache
 from shardwise.engine.counters import Counters, add_up
-from shardwise.engine.execute import Program, Stage, StepNote, notes
+from shardwise.engine.execute import Program, Stage, notes
 from shardwise.engine.job import Job
+from shardwise.engine.local_shards import SoleProcess
 from shardwise.engine.log import active_logs, log_steps
 from shardwise.engine.storage import Storage, storage_of
-from shardwise.engine.verbs import SoleProcess
 from shardwise.errors import seal
 from shardwise.layout.device import Device
 from shardwise.layout.layout import Layout, Shape
+from shardwise.plan.record import StepNote
 from shardwise.plan.steps import Step
 
 LISTED = 64  # devices up to which the program is compiled, to count what the local engine would do

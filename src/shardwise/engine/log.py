@@ -15,12 +15,10 @@ from types import FrameType
 from typing import TYPE_CHECKING
 
 from shardwise.errors import ArgumentError
-from shardwise.plan.record import Record
+from shardwise.plan.record import Record, StepNote
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
-
-    from shardwise.engine.execute import StepNote
 
 PACKAGE = str(Path(__file__).parent.parent)
 

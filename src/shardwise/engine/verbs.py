@@ -107,19 +107,3 @@ class Engine(Protocol):
     def run(self, program: Program, arrays: Sequence[Array]) -> Sequence[Array]:
         """Return the arrays of the target layout of a program."""
         ...
-
-
-class SoleProcess:
-    """What engines have in common whose devices are all in this process."""
-
-    def addressable(self, mesh: DeviceMesh) -> range:
-        """Return the indices of the devices of a mesh that are in this process: all of them."""
-        return range(mesh.num_devices)
-
-    def process(self, mesh: DeviceMesh, suffices: Callable[[Sequence[int]], bool]) -> tuple[int, Sequence[int]]:
-        """Return the rank and the devices of the one process that there is, which has them all."""
-        return 0, range(mesh.num_devices)
-
-    def read(self, storage: Storage, arrays: Sequence[Array], index: int | None = None) -> Sequence[Array]:
-        """Return the arrays of a tensor, all of which can be read."""
-        return arrays

@@ -28,11 +28,11 @@ from shardwise.engine.counters import Counters, add_up
 from shardwise.engine.execute import Program, Stage, Traffic
 from shardwise.engine.grid import Grid, Regrid, blocks_of, tiles_of, whole_of
 from shardwise.engine.job import Job
+from shardwise.engine.local_shards import SoleProcess
 from shardwise.engine.log import active_logs, log_steps
 from shardwise.engine.pool import SMALLEST, Pool
 from shardwise.engine.storage import Storage
 from shardwise.engine.threads import share, take, thread_count
-from shardwise.engine.verbs import SoleProcess
 from shardwise.layout.device import Device
 from shardwise.layout.placement import ReduceOp
 

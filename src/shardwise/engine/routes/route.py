@@ -9,11 +9,11 @@ from typing import NamedTuple
 import numpy as np
 
 from shardwise.engine.call import Call
-from shardwise.engine.execute import StepNote
 from shardwise.engine.storage import Region
 from shardwise.layout.device import Device
 from shardwise.layout.layout import Shape
 from shardwise.layout.placement import ReduceOp
+from shardwise.plan.record import StepNote
 
 
 class Part(NamedTuple):
