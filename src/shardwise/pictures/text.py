@@ -51,23 +51,24 @@ def _panel(bound: BoundLayout, unfolding: Unfolding, lead: Lead) -> Text:
     if None in lead:
         return Text("...", style="dim")
     rank, rows, columns = unfolding.rank, unfolding.rows, unfolding.columns
-    titles = [_label(bound, rank - 2, row) if rank > 1 else "" for row in rows]
-    heads = [_label(bound, rank - 1, column) if rank else "" for column in columns]
+    row_labels = [_label(bound, rank - 2, row) if rank > 1 else "" for row in rows]
+    column_labels = [_label(bound, rank - 1, column) if rank else "" for column in columns]
     cells = [[_cell(bound, unfolding.tile(lead, row, column)) for column in columns] for row in rows]
     widths = [
-        max(len(t) for t in texts) + 2 for texts in zip(heads, *[[c for c, _ in row] for row in cells], strict=True)
+        max(len(t) for t in texts) + 2
+        for texts in zip(column_labels, *[[c for c, _ in row] for row in cells], strict=True)
     ]
-    margin = max(map(len, titles)) + 1 if any(titles) else 0
+    margin = max(map(len, row_labels)) + 1 if any(row_labels) else 0
     out = Text()
     if lead:
         out.append(", ".join(f"dim {k} at {_label(bound, k, part)}" for k, part in enumerate(lead)) + "\n", "bold")
-    if any(heads):
-        centred = " ".join(h.center(w) for h, w in zip(heads, widths, strict=True)).rstrip()
+    if any(column_labels):
+        centred = " ".join(h.center(w) for h, w in zip(column_labels, widths, strict=True)).rstrip()
         out.append(" " * margin + " " + centred + "\n")
     rules = ["┌┬┐", *["├┼┤"] * (len(rows) - 1), "└┴┘"]
-    for title, row, rule in zip(titles, cells, rules, strict=False):
+    for row_label, row, rule in zip(row_labels, cells, rules, strict=False):
         out.append(_rule(margin, rule, widths))
-        out.append(title.rjust(margin - 1) + " " if margin else "")
+        out.append(row_label.rjust(margin - 1) + " " if margin else "")
         for (label, style), width in zip(row, widths, strict=True):
             out.append("│")
             out.append(label.center(width), style=style)

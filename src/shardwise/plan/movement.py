@@ -120,9 +120,9 @@ class Movement:
         """Yield what a slot takes from the array of its own device."""
         src, dst = self.holders
         slot = dst.numbers[target]
-        return (Transfer(src.index(slot), target, box) for box in self._own(slot))
+        return (Transfer(src.index(slot), target, box) for box in self._own_boxes(slot))
 
-    def _own(self, slot: int) -> Iterator[Box]:
+    def _own_boxes(self, slot: int) -> Iterator[Box]:
         return iter(())
 
     def arrivals(self, target: int) -> Iterator[Transfer[int]]:

@@ -123,7 +123,7 @@ class DirectMove(Movement):
         """Whether a formula says how much each device receives, so that nothing has to be listed."""
         return self.shares is None
 
-    def _own(self, slot: int) -> Iterator[Box]:
+    def _own_boxes(self, slot: int) -> Iterator[Box]:
         own = self.src.box(slot)
         if own is not None:
             commons = (intersect(target, own) for target in self._targets(slot))
@@ -150,7 +150,7 @@ class DirectMove(Movement):
 
     def count_received(self, slot: int) -> int:
         """Return how many elements `slot` receives, without listing them."""
-        return sum(map(box_size, self._targets(slot))) - sum(map(box_size, self._own(slot)))
+        return sum(map(box_size, self._targets(slot))) - sum(map(box_size, self._own_boxes(slot)))
 
     def _targets(self, slot: int) -> Iterable[Box]:
         # The boxes that a slot is to have.
@@ -274,7 +274,7 @@ class ReduceMove(SharesMove):
         for tile, box in self.boxes_to_reduce(slot):
             yield self.shares.src.sources(tile, slot, self.shares.pending), box
 
-    def _own(self, slot: int) -> Iterator[Box]:
+    def _own_boxes(self, slot: int) -> Iterator[Box]:
         return (box for sources, box in self.contributions(slot) if slot in sources)
 
     def incoming(self, slot: int) -> Iterator[Transfer[int]]:

@@ -146,7 +146,7 @@ class Search:
         # Nothing to reduce: bring each device the boxes it keeps, then put identities elsewhere.
         if self.numbers is None:
             change = change_of(src, dst, self.shape)
-            if change.kind in (None, "slice", "fill") or _stays(src, dst, self.shape):
+            if change.kind in (None, "slice", "fill") or _is_in_place(src, dst, self.shape):
                 return [self._fill(src, dst, shares)]
             is_gather = change.kind == "all_gather" and is_disjoint(change.axes, shares.fresh)
             kind: Kind = "all_gather" if is_gather else "exchange"
@@ -255,7 +255,7 @@ def fraction_in_place(src: Layout, dst: Layout, shape: Shape) -> float:
     return min(1.0, out)
 
 
-def _stays(src: Layout, dst: Layout, shape: Shape) -> bool:
+def _is_in_place(src: Layout, dst: Layout, shape: Shape) -> bool:
     # Whether some device that needs an element always holds it: no axis that splits a dim before and after
     # disagrees about an element, and no copies are to be made.
     if not is_disjoint(dst.replicated_axes, src.sharded_axes):

@@ -162,9 +162,9 @@ class LocalEngine(SoleProcess):
 
     def run(self, program: Program, arrays: Sequence[Array]) -> Sequence[Array]:
         """Return the arrays of the target layout, or the grid of which they are tiles."""
-        only = program.regrid
-        if only is not None and type(arrays) is Grid and arrays.whole.shape == only.before and not active_logs():
-            return self._regrid(program.stages[0], only, arrays.whole, program.dtype)  # as most reshards are
+        regrid = program.regrid
+        if regrid is not None and type(arrays) is Grid and arrays.whole.shape == regrid.before and not active_logs():
+            return self._regrid(program.stages[0], regrid, arrays.whole, program.dtype)  # as most reshards are
         run = self._run_logged if active_logs() else self._run
         for stage in program.stages:
             arrays = run(stage, arrays, stage.dtype or program.dtype)
@@ -187,8 +187,8 @@ class LocalEngine(SoleProcess):
         if stage.fresh:
             return self._regrid(stage, regrid, whole, dtype)
         out = self._by_parts(stage, tiles_of(arrays), dtype)
-        seen = regrid.view_of(whole)
-        return out if seen is None else Grid(seen, out)
+        view = regrid.view_of(whole)
+        return out if view is None else Grid(view, out)
 
     def _by_parts(self, stage: Stage, arrays: Sequence[Array], dtype: np.dtype) -> Sequence[Array]:
         if stage.is_lone:
@@ -253,10 +253,10 @@ class LocalEngine(SoleProcess):
         joins, sources, targets = stage.joins, arrays, out
         if stage.size > WIDE and stage.rows is not None:
             length, wide = stage.rows
-            seen = runs_of([*arrays, *(out[i] for i in stage.fresh)], length)
-            if seen is not None:
-                joins, sources = wide, seen[: len(arrays)]
-                targets = dict(zip(stage.fresh, seen[len(arrays) :], strict=True))
+            runs = runs_of([*arrays, *(out[i] for i in stage.fresh)], length)
+            if runs is not None:
+                joins, sources = wide, runs[: len(arrays)]
+                targets = dict(zip(stage.fresh, runs[len(arrays) :], strict=True))
         jobs = (
             (
                 targets[target][at] if at else targets[target],
@@ -301,8 +301,8 @@ class LocalEngine(SoleProcess):
         return min(PIECE, max(1, stage.size // (4 * self.threads)))
 
     def _share(self, verb: Callable[[*Arguments, Counters], None], parts: Sequence[tuple[*Arguments]]) -> None:
-        for counted in share(partial(_count, verb), parts, self.threads):
-            self.counters.add(counted)
+        for counters in share(partial(_count, verb), parts, self.threads):
+            self.counters.add(counters)
 
 
 def _count(verb: Callable[[*Arguments, Counters], None], left: deque[tuple[*Arguments]]) -> Counters:

@@ -286,7 +286,7 @@ class _Trip:
     def start(self) -> None:
         """Start sending and receiving."""
         engine, round_, size = self.engine, self.round, self.dtype.itemsize
-        for into, source in round_.handed:
+        for into, source in round_.local_copies:
             engine.copy(_cut(self.outs, into), _cut(self.outs, source))
         if not round_.talks:
             return

@@ -57,7 +57,7 @@ class MessageRound:
     receives: tuple[Message, ...]
     sums: tuple[Sum, ...] = ()
     spreads: bool = False  # whether what is sent are parts of the arrays that are being made
-    handed: tuple[tuple[Part, Part], ...] = ()  # into, from: what devices of this process then give each other
+    local_copies: tuple[tuple[Part, Part], ...] = ()  # into, from: what devices of this process then give each other
     talks: bool = True  # whether anything goes between processes of the group
     straight: bool = False
     gathers: bool = False  # whether every process sends all others the same, and all as much
