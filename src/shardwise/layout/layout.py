@@ -162,12 +162,8 @@ class Layout(Interned, Drawable):
         """
         if not self.has_halo:
             return self
-        return Layout(
-            self.mesh,
-            [cut_of(c.axes, c.split, c.offsets, (0, 0), "clip") for c in self.dims],
-            self.partial,
-            self.reduce_op or "sum",
-        )
+        dims = [cut_of(c.axes, c.split, c.offsets, (0, 0), "clip") for c in self.dims]
+        return Layout(self.mesh, dims, self.partial, self.reduce_op or "sum")
 
     def to_layout(self, rank: int | None = None) -> Layout:
         """Return this layout; checks the rank, as every other vocabulary's `to_layout` does.

@@ -171,11 +171,7 @@ class NamedMapping(DeviceMapping):
     unreduced: tuple[tuple[str, ReduceOp], ...]
 
     def __init__(
-        self,
-        mesh: DeviceMesh,
-        spec: P | Sequence[SpecEntry | Sequence[str]],
-        *,
-        unreduced: Unreduced = (),
+        self, mesh: DeviceMesh, spec: P | Sequence[SpecEntry | Sequence[str]], *, unreduced: Unreduced = ()
     ) -> None:
         """Name per dim the axes that split it; `unreduced` names axes, or maps them to a reduction."""
         entries = as_tuple(spec, "a spec is a tuple with one entry per dim, such as ('x', None)")

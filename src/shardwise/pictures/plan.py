@@ -80,16 +80,8 @@ def step_row(step: Step) -> list[str]:
     exact = step.slots.count <= COUNTED
     received = size_text(step.received.max) if exact else "~" + size_text(sum(step.estimates))
     sent = size_text(step.sent.max) if step.slots.count <= COUNTED // 16 else "-"
-    return [
-        step.kind,
-        over,
-        str(step.after),
-        received,
-        sent,
-        size_text(step.staging_bytes),
-        str(step.chunks),
-        time_text(step.time),
-    ]
+    costs = size_text(step.staging_bytes), str(step.chunks), time_text(step.time)
+    return [step.kind, over, str(step.after), received, sent, *costs]
 
 
 def plan_total(plan: Plan) -> str:

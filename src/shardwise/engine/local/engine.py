@@ -111,11 +111,7 @@ class LocalEngine(SoleProcess):
         add_up(counters.bytes_moved, traffic)
 
     def run_kernel(
-        self,
-        kernel: Callable[..., Array],
-        operands: Sequence[Sequence[Array]],
-        job: Job,
-        dtype: np.dtype | None = None,
+        self, kernel: Callable[..., Array], operands: Sequence[Sequence[Array]], job: Job, dtype: np.dtype | None = None
     ) -> Sequence[Array]:
         """Return the arrays that a kernel makes, each of one array per operand; their dtype need not be known."""
         blocks = blocks_of(operands) if job.is_aligned else None

@@ -124,11 +124,7 @@ class DistributedEngine:
     # -- kernels --------------------------------------------------------------------------------------
 
     def run_kernel(
-        self,
-        kernel: Callable[..., Array],
-        operands: Sequence[Sequence[Array]],
-        job: Job,
-        dtype: np.dtype | None = None,
+        self, kernel: Callable[..., Array], operands: Sequence[Sequence[Array]], job: Job, dtype: np.dtype | None = None
     ) -> LocalShards:
         """Return the arrays that a kernel makes, each of one array per operand."""
         outs: dict[int, Array] = {}

@@ -82,9 +82,7 @@ class Leg:
     outs: tuple[Out, ...]
     views: tuple[tuple[int, Part], ...]  # slots whose new array is a part of one that is here
     copies: tuple[tuple[Part, Part], ...]  # into, from
-    near: tuple[
-        tuple[str, int], ...
-    ]  # elements (of the plan's dtype) that devices here receive from each other, by kind
+    near: tuple[tuple[str, int], ...]  # by kind, elements (of the plan's dtype) that devices here get from each other
     rounds: tuple[MessageRound, ...]
     op: ReduceOp | None
     filling: ReduceOp | None
