@@ -320,6 +320,24 @@ def check_ints(values: object, wanted: str) -> tuple[int, ...]:
     return tuple(number for number in numbers if number is not None)
 
 
+def check_sizes(values: object, wanted: str, what: str, least: int, error: type[ShardwiseError]) -> tuple[int, ...]:
+    """Return the sizes of something as a tuple of ints of `least` or more.
+
+    >>> check_sizes((2, 0), "a shape is a tuple of ints", "in a shape", 1, BindingError)
+    Traceback (most recent call last):
+    shardwise.errors.BindingError: the sizes in a shape are 1 or more, got 0 in (2, 0).
+    """
+    sizes, out = as_tuple(values, wanted), list[int]()
+    for size in sizes:
+        number = as_int(size)
+        if number is None:
+            raise ArgumentError(f"the sizes {what} are ints, got {size!r} in {sizes}.")
+        if number < least:
+            raise error(f"the sizes {what} are {least} or more, got {number} in {sizes}.")
+        out.append(number)
+    return tuple(out)
+
+
 def is_sequence_of(values: object, kinds: type[T] | tuple[type[T], ...]) -> TypeGuard[Sequence[T]]:
     """Whether this is an ordered collection, and no string, of values of these types.
 

@@ -155,7 +155,7 @@ def test_nccl_is_used_where_both_are_there(
 ) -> None:
     monkeypatch.setattr(torch.cuda, "is_available", lambda: cuda)
     monkeypatch.setattr(dist, "is_nccl_available", lambda: nccl)
-    start._join(HashStore(), Settings(timeout=7.0), None)
+    start._join(HashStore(), 1, 3, Settings(timeout=7.0), None)
     (((name,), options),) = joining
     assert name == ("cpu:gloo,cuda:nccl" if cuda and nccl else "gloo")
     assert (options["rank"], options["world_size"], options["timeout"]) == (1, 3, timedelta(seconds=7))
@@ -166,7 +166,7 @@ def test_nccl_is_used_where_both_are_there(
 def test_with_a_guard_torch_does_not_end_the_process(joining: list[Any], monkeypatch: pytest.MonkeyPatch) -> None:
     store, guard = HashStore(), cast(Any, Guarding())
     monkeypatch.setenv(start.NCCL_OFF[1], "5")
-    start._join(store, Settings(), guard)
+    start._join(store, 1, 3, Settings(), guard)
     assert os.environ["TORCH_NCCL_ASYNC_ERROR_HANDLING"] == "0"
     assert os.environ["TORCH_FR_BUFFER_SIZE"] == "5"  # as the user says
     joining[0][1]["store"].set("a", "b")
@@ -180,10 +180,10 @@ def test_what_torch_cannot_start_is_explained_by_the_guard(joining: list[Any], m
 
     monkeypatch.setattr(dist, "init_process_group", fail)
     with pytest.raises(RuntimeError, match="no route"):
-        start._join(HashStore(), Settings(), None)
+        start._join(HashStore(), 1, 3, Settings(), None)
     guard: Any = Guarding()
     with pytest.raises(EngineError, match="nobody came") as found:
-        start._join(HashStore(), Settings(), guard)
+        start._join(HashStore(), 1, 3, Settings(), guard)
     assert guard.why == [("no route", 3)]
     assert guard.closed == [found.value]
 
@@ -329,7 +329,7 @@ def test_the_engine_is_put_together_and_taken_apart_in_order(
     chosen = Settings(timeout=3.0, start=9.0)
     engine: Any = start._torch_engine(chosen, None)
     store = "shardwise/start in theirs" if begun else "opened in 9 s"
-    joined = [] if begun else [("join", store, chosen, guard)]  # who began it sees to its end
+    joined = [] if begun else [("join", store, 1, 2, chosen, guard)]  # who began it sees to its end
     assert done == [(store, 1, 2, chosen, None), *joined, ("wire", 3.0)]
     assert (engine.name, engine.wire, wire.guard) == ("torch", wire, guard)
     goodbye = [(start._say_goodbye, guard, wire)] if guarded else []

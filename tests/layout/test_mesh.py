@@ -35,6 +35,7 @@ from shardwise import (
     mesh_context,
 )
 from shardwise.layout.axis import Axis
+from shardwise.layout.mesh import offset, walk
 from tests.layout.oracle import digit, grouped, unfolded
 from tests.layout.strategies import axis_lists, factors, meshes
 
@@ -643,3 +644,15 @@ def test_whoever_begins_with_something_else_is_told_the_order(arguments):
         DeviceMesh(*arguments)
     assert str(caught.value).startswith(ORDER)
     assert "write DeviceMesh((2, 4), ('x', 'y'))" in str(caught.value)
+
+
+def test_offset_and_walk_are_arithmetic_of_device_indices() -> None:
+    mesh = DeviceMesh((2, 4, 3), ("x", "y", "z"))
+    x, y, sub = map(mesh.axis, ("x", "y", "y:(2)2"))
+    assert [offset(mesh, [y], d) for d in (0, 2, 3, 11, 12, 23)] == [0, 0, 3, 9, 0, 9]
+    assert offset(mesh, [y, x], 22) == 21
+    assert offset(mesh, [], 22) == 0
+    assert walk(mesh, [y], 1) == [1, 4, 7, 10]
+    assert walk(mesh, [x, sub]) == [0, 3, 12, 15]
+    assert walk(mesh, [sub, x]) == [0, 12, 3, 15]
+    assert walk(mesh, [], 5) == [5]

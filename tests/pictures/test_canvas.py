@@ -15,7 +15,7 @@ from shardwise.pictures.canvas import (
     below,
     beside,
     clean,
-    fitting,
+    fit_panels,
     group,
     line,
     number,
@@ -81,11 +81,11 @@ def test_as_many_parts_as_fit_are_drawn() -> None:
         seen.append(len(unfolding.columns))
         return Block(200 * len(unfolding.columns), 10, ("<p/>",))
 
-    unfolding, block = fitting((4, 40), 12, panel)
+    unfolding, block = fit_panels((4, 40), 12, panel)
     assert 200 * len(unfolding.columns) <= WIDEST
     assert block.width <= WIDEST
     assert seen[0] > seen[-1]
-    _, wide = fitting((2,), 2, lambda unfolding, lead: Block(5000, 10, ("<p/>",)))
+    _, wide = fit_panels((2,), 2, lambda unfolding, lead: Block(5000, 10, ("<p/>",)))
     assert wide.width == 5000  # fewer than two are not drawn
 
 

@@ -5,7 +5,7 @@ from itertools import combinations
 import numpy as np
 import pytest
 
-from shardwise.pictures.palette import DARK, HUES, INKS, LIGHT, contrast, fills, mix
+from shardwise.pictures.palette import DARK, HUES, INKS, LIGHT, fills, mix
 
 # How linear RGB looks without one kind of cone (Machado, Oliveira and Fernandes, 2009).
 EYES = {
@@ -18,11 +18,20 @@ TO_XYZ = np.array([[0.4124, 0.3576, 0.1805], [0.2126, 0.7152, 0.0722], [0.0193, 
 WHITE = np.array([0.9505, 1.0, 1.089])
 
 
+def linear(colour: str) -> np.ndarray:
+    rgb = np.array([int(colour[i : i + 2], 16) for i in (1, 3, 5)]) / 255
+    return np.where(rgb <= 0.04045, rgb / 12.92, ((rgb + 0.055) / 1.055) ** 2.4)
+
+
+def contrast(*colours: str) -> float:
+    """How far apart two colours are for a reader: 1 (equal) to 21 (black and white), as WCAG defines it."""
+    low, high = sorted(TO_XYZ[1] @ linear(colour) for colour in colours)
+    return (high + 0.05) / (low + 0.05)
+
+
 def seen(colour: str, eye: np.ndarray) -> np.ndarray:
     """A colour in CIELAB, where equal distances look about equal; 2 to 3 is just noticed."""
-    rgb = np.array([int(colour[i : i + 2], 16) for i in (1, 3, 5)]) / 255
-    linear = np.where(rgb <= 0.04045, rgb / 12.92, ((rgb + 0.055) / 1.055) ** 2.4)
-    xyz = TO_XYZ @ np.clip(eye @ linear, 0, 1) / WHITE
+    xyz = TO_XYZ @ np.clip(eye @ linear(colour), 0, 1) / WHITE
     x, y, z = np.where(xyz > 0.008856, np.cbrt(xyz), 7.787 * xyz + 16 / 116)
     return np.array([116 * y - 16, 500 * (x - y), 200 * (y - z)])
 

@@ -8,7 +8,7 @@ import pytest
 
 from shardwise import CPU, Cut, DeviceMesh, Layout
 from shardwise.layout.axis import Axis
-from shardwise.plan.holders import Holders, clip, offset, spread
+from shardwise.plan.holders import Holders, clip
 from tests.layout.oracle import digit, held_box, owned_box, position
 
 MESH = DeviceMesh((2, 4, 3), ("x", "y", "z"))
@@ -92,17 +92,6 @@ def test_positions_are_told_apart_by_a_number() -> None:
         numbers = {(at(axes, d), side.position(d, axes)) for d in DEVICES}
         assert len({p for p, _ in numbers}) == len({n for _, n in numbers}) == len(numbers)
         assert (at(axes, 0), 0) in numbers
-
-
-def test_offset_and_spread_are_arithmetic_of_device_indices() -> None:
-    layout, y, x = LAYOUTS[-1], MESH.axis("y"), MESH.axis("x")
-    assert [offset(layout, [y], d) for d in (0, 2, 3, 11, 12, 23)] == [0, 0, 3, 9, 0, 9]
-    assert offset(layout, [y, x], 22) == 21
-    assert offset(layout, [], 22) == 0
-    assert spread(layout, 1, [y]) == [1, 4, 7, 10]
-    assert spread(layout, 0, [x, SUB]) == [0, 3, 12, 15]
-    assert spread(layout, 0, [SUB, x]) == [0, 12, 3, 15]
-    assert spread(layout, 5, []) == [5]
 
 
 def test_a_held_box_is_clipped_to_the_tensor() -> None:

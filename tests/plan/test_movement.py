@@ -20,13 +20,13 @@ def check(*move: Any) -> None:
             sources, targets = range(src.layout.mesh.num_devices), range(dst.layout.mesh.num_devices)
             came = [d for target in targets for d in movement.arrivals(target)]
             assert sorted(came) == sorted(d for source in sources for d in movement.departures(source))
-            numbered = sorted((src.number(i), dst.number(j), box) for i, j, box in came)
-            slots = {*map(src.number, sources), *map(dst.number, targets)}
+            numbered = sorted((src.numbers[i], dst.numbers[j], box) for i, j, box in came)
+            slots = {*src.numbers, *dst.numbers}
             assert numbered == sorted(tuple(t) for slot in slots for t in movement.incoming(slot))
             assert sum(map(movement.count_received, slots)) == sum(box_size(box) for _, _, box in came)
             stay = [d for target in targets for d in movement.stays(target)]
-            assert all(src.number(d.source) == dst.number(d.target) for d in stay)
-            assert all(src.number(d.source) != dst.number(d.target) for d in came)
+            assert all(src.numbers[d.source] == dst.numbers[d.target] for d in stay)
+            assert all(src.numbers[d.source] != dst.numbers[d.target] for d in came)
             reductions = [r for target in targets for r in movement.reductions(target)]
             parts = [Transfer(i, r.target, r.box) for r in reductions for i in r.sources]
             assert bool(parts) <= movement.reduces

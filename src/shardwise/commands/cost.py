@@ -52,7 +52,7 @@ def _rank(module: ModuleOp) -> int:
     return max((len(op.shape.get_values()) for op in module.walk() if isinstance(op, GridOp)), default=0)
 
 
-def _links(given: Sequence[str], rank: int) -> Links:
+def _links(texts: Sequence[str], rank: int) -> Links:
     def link_of(axis: str, text: str) -> str:
         if not axis.isdecimal():
             raise ArgumentError(f"--link names a grid axis by its number, got {axis!r} in {text!r}.")
@@ -60,7 +60,7 @@ def _links(given: Sequence[str], rank: int) -> Links:
             raise ArgumentError(f"--link names grid axis {axis} in {text!r}, but grids here have {rank} at most.")
         return f"axis{int(axis)}"
 
-    return read_links(given, "--link", "1=1e-6,400e9", link_of)
+    return read_links(texts, "--link", "1=1e-6,400e9", link_of)
 
 
 def cost_table(costs: Cost) -> str:

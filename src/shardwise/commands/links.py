@@ -8,11 +8,11 @@ from shardwise.errors import ArgumentError
 from shardwise.plan.cost import Link, Links
 
 
-def read_links(given: Sequence[str], option: str, example: str, named: Callable[[str, str], str]) -> Links:
-    """Return the links that texts `[AXIS=]SECONDS,BYTES` give; `named` makes an axis name of what is before the `=`."""
+def read_links(texts: Sequence[str], option: str, example: str, axis_name: Callable[[str, str], str]) -> Links:
+    """Return the links that texts `[AXIS=]SECONDS,BYTES` give; `axis_name` makes a name of what is before the `=`."""
     axes: dict[str, Link] = {}
     default = None
-    for text in given:
+    for text in texts:
         axis, equals, numbers = text.rpartition("=")
         try:
             latency, bandwidth = map(float, numbers.split(","))
@@ -21,7 +21,7 @@ def read_links(given: Sequence[str], option: str, example: str, named: Callable[
                 f"{option} is given as SECONDS,BYTES or AXIS=SECONDS,BYTES, such as {example}, got {text!r}."
             ) from None
         if equals:
-            axes[named(axis, text)] = Link(latency, bandwidth)
+            axes[axis_name(axis, text)] = Link(latency, bandwidth)
         else:
             default = Link(latency, bandwidth)
     return Links(axes, default)

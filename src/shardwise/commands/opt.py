@@ -58,20 +58,20 @@ def opt(
     """Read modules from FILE (or `-`, standard input), run the passes in the order given, and print the result."""
     data, name = read(file)
     passes = context.meta.get("passes", [])
-    printed: list[str] = []
-    failed = False
+    texts: list[str] = []
+    has_failed = False
     for part in _parts(data) if split_input_file else [data]:
         try:
             with failures():
-                printed.append(_transform(part, name, passes, direction, verify, dialect, allow_unregistered))
+                texts.append(_transform(part, name, passes, direction, verify, dialect, allow_unregistered))
         except click.ClickException as error:
             if not isinstance(error.__cause__, ShardwiseError):
                 raise
-            failed = True
+            has_failed = True
             click.echo(_error_text(error.__cause__), err=True)
-    if printed:
-        output.write("\n// -----\n\n".join(printed))
-    if failed:
+    if texts:
+        output.write("\n// -----\n\n".join(texts))
+    if has_failed:
         context.exit(1)
 
 

@@ -54,12 +54,12 @@ def explain(
         model = read_links(
             texts, "--links", "dp=1e-6,400e9", lambda axis, text: str(grid.axis(axis, f"--links {text}"))
         )
-        shown = report(plan_reshard(before, after, sizes, dtype, links=model))
-        Console().print(shown)
+        drawing = report(plan_reshard(before, after, sizes, dtype, links=model))
+        Console().print(drawing)
         if html is not None:
-            _write(html, shown.html, "--html")
+            _write(html, drawing.html, "--html")
         if svg is not None:
-            _write(svg, shown.svg + "\n", "--svg")
+            _write(svg, drawing.svg + "\n", "--svg")
     except ShardwiseError as error:
         raise click.ClickException(str(error)) from error
 

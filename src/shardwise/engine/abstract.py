@@ -13,15 +13,16 @@ import numpy as np
 
 from shardwise.caches import cache
 from shardwise.engine.counters import Counters, add_up
-from shardwise.engine.execute import Program, Stage, StepNote, notes
+from shardwise.engine.execute import Program, Stage, notes
 from shardwise.engine.job import Job
-from shardwise.engine.log import Record, active_logs, user_line
+from shardwise.engine.local_shards import SoleProcess
+from shardwise.engine.log import active_logs, log_steps
 from shardwise.engine.storage import Storage, storage_of
 from shardwise.errors import seal
 from shardwise.layout.device import Device
 from shardwise.layout.layout import Layout, Shape
-from shardwise.layout.mesh import DeviceMesh
 from shardwise.names import Renamed
+from shardwise.plan.record import StepNote
 from shardwise.plan.steps import Step
 
 LISTED = 64  # devices up to which the program is compiled, to count what the local engine would do
@@ -69,7 +70,7 @@ class AbstractArrays(Sequence[AbstractArray]):
         return self[0]
 
 
-class AbstractEngine:
+class AbstractEngine(SoleProcess):
     """Knows layouts, plans, bytes and memory, on meshes of any size; a tensor on it has no values.
 
     >>> from shardwise import CPU, DeviceMesh, Layout, P, plan_reshard
@@ -104,18 +105,6 @@ class AbstractEngine:
         self.counters = Counters()
         self.live = 0  # bytes that the device with the largest shards holds
         self.peak = 0  # and the most that it ever held
-
-    def addressable(self, mesh: DeviceMesh) -> range:
-        """Return the indices of all devices of a mesh: none is further away than the others."""
-        return range(mesh.num_devices)
-
-    def process(self, mesh: DeviceMesh, suffices: Callable[[Sequence[int]], bool]) -> tuple[int, Sequence[int]]:
-        """Return all devices of a mesh, as those of one process."""
-        return 0, range(mesh.num_devices)
-
-    def read(self, storage: Storage, arrays: Sequence[Any], index: int | None = None) -> Sequence[Any]:
-        """Return the arrays, which have no values to see."""
-        return arrays
 
     def place(self, array: Any, device: Device) -> Any:
         """Return the array itself, wherever it is to be."""
@@ -202,9 +191,8 @@ class AbstractEngine:
 
     def _record(self, steps: Sequence[StepNote], traffic: dict[str, int]) -> None:
         add_up(self.counters.bytes_moved, ((kind, size) for kind, size in traffic.items() if size))
-        for log in active_logs():
-            line, now = user_line(), perf_counter()
-            log.records += [Record(*note, traffic.get(note.kind, 0), 0.0, line, now) for note in steps]
+        if active_logs():
+            log_steps(steps, {}, traffic, perf_counter(), 0.0)
 
 
 @cache()

@@ -36,17 +36,6 @@ finfo: Callable[[np.dtype], Any] = ml_dtypes.finfo
 FEW = 1 << 12  # numbers that float32 adds up one after the other without harm to 16 bits
 ADDING = (ReduceOp.SUM, ReduceOp.AVG, ReduceOp.PROD)  # what rounds
 
-TORCH_NAMES: dict[ReduceOp, str] = {
-    ReduceOp.SUM: "add",
-    ReduceOp.AVG: "add",
-    ReduceOp.MIN: "minimum",
-    ReduceOp.MAX: "maximum",
-    ReduceOp.PROD: "mul",
-    ReduceOp.BAND: "bitwise_and",
-    ReduceOp.BOR: "bitwise_or",
-    ReduceOp.BXOR: "bitwise_xor",
-}
-
 
 def is_torch(array: object) -> bool:
     """Whether an array is a torch tensor; never imports torch."""
@@ -169,47 +158,54 @@ def reduce_into(out: Array, terms: Sequence[Array], op: ReduceOp) -> None:
     if op is ReduceOp.PROD and len(terms) > 1 and dtype_of(out).kind == "c":
         copy_into(out, _multiply_complex(terms))
         return
+    function: Callable[..., Any] = UFUNCS[op]
     if is_torch(out):
-        _torch_reduce(out, terms, op)
-        return
-    ufunc = UFUNCS[op]
+        function = _torch_function(op)
+        if out.is_complex() and op in (ReduceOp.SUM, ReduceOp.AVG):  # whose torch.add loses signs of zeros
+            import torch
+
+            out, terms = torch.view_as_real(out), [torch.view_as_real(term.resolve_conj()) for term in terms]
     if len(terms) == 1:
-        np.copyto(out, terms[0])
+        copy_into(out, terms[0])
     else:
-        ufunc(terms[0], terms[1], out=out)
+        function(terms[0], terms[1], out=out)
     for term in terms[2:]:
-        ufunc(out, term, out=out)
+        function(out, term, out=out)
     if op is ReduceOp.AVG:
         _divide(out, len(terms))
 
 
 def _reduce_wide(out: Array, terms: Sequence[Array], op: ReduceOp) -> None:
     # An average is divided before it is rounded: the sum may be too large for 16 bits.
-    if is_torch(out):
-        import torch
-
-        if len(terms) == 1:
-            out.copy_(terms[0])
-            return
-        function, wide = getattr(torch, TORCH_NAMES[op]), torch_dtype(accumulator(dtype_of(out)))
-        total = function(terms[0].to(wide), terms[1].to(wide))
+    total, wide = terms[0], accumulator(dtype_of(out))
+    if len(terms) > 1 and is_torch(out):
+        function, kind = _torch_function(op), torch_dtype(wide)
+        total = function(terms[0].to(kind), terms[1].to(kind))
         for term in terms[2:]:
-            function(total, term.to(wide), out=total)
-        out.copy_(total.div_(len(terms)) if op is ReduceOp.AVG else total)
-        return
-    if len(terms) == 1:
-        np.copyto(out, terms[0], casting="unsafe")
-        return
-    ufunc, wide = UFUNCS[op], accumulator(out.dtype)
-    total = np.asarray(ufunc(terms[0], terms[1], dtype=wide))  # of 0-d arrays a ufunc makes a number
-    for term in terms[2:]:
-        ufunc(total, term, out=total, dtype=wide)
-    if op is ReduceOp.AVG:
+            function(total, term.to(kind), out=total)
+    elif len(terms) > 1:
+        ufunc = UFUNCS[op]
+        total = np.asarray(ufunc(terms[0], terms[1], dtype=wide))  # of 0-d arrays a ufunc makes a number
+        for term in terms[2:]:
+            ufunc(total, term, out=total, dtype=wide)
+    if op is ReduceOp.AVG and len(terms) > 1:
         _divide(total, len(terms))
-    np.copyto(out, total, casting="unsafe")
+    if is_torch(out):
+        out.copy_(total)
+    else:
+        np.copyto(out, total, casting="unsafe")
+
+
+def _torch_function(op: ReduceOp) -> Callable[..., Any]:
+    import torch
+
+    return getattr(torch, UFUNCS[op].__name__)
 
 
 def _divide(total: Any, count: int) -> None:
+    if is_torch(total):
+        total.div_(count)
+        return
     # Complex numbers part by part: their own division rounds more than once.
     for part in (total.real, total.imag) if total.dtype.kind == "c" else (total,):
         np.divide(part, part.dtype.type(count), out=part)
@@ -224,25 +220,6 @@ def _multiply_complex(terms: Sequence[Array]) -> Array:
             product = total * term
         total = names.where(term == 1, total, names.where(total == 1, term, product))
     return total
-
-
-def _torch_reduce(out: Array, terms: Sequence[Array], op: ReduceOp) -> None:
-    import torch
-
-    function = getattr(torch, TORCH_NAMES[op])
-    if out.is_complex() and op in (
-        ReduceOp.SUM,
-        ReduceOp.AVG,
-    ):  # torch adds 1 times a number, which loses signs of zeros
-        out, terms = torch.view_as_real(out), [torch.view_as_real(term.resolve_conj()) for term in terms]
-    if len(terms) == 1:
-        out.copy_(terms[0])
-    else:
-        function(terms[0], terms[1], out=out)
-    for term in terms[2:]:
-        function(out, term, out=out)
-    if op is ReduceOp.AVG:
-        out.div_(len(terms))
 
 
 def copy_into(out: Array, source: Array) -> None:

@@ -27,22 +27,13 @@ from shardwise.layout.placement import ReduceOp
 from shardwise.layout.tiling import Box, box_size
 from shardwise.plan.movement import Movement
 from shardwise.plan.plan import Plan
+from shardwise.plan.record import StepNote
 from shardwise.plan.steps import Step
 from shardwise.plan.transition import Transition, transitions
 
 Traffic = tuple[tuple[str, int], ...]  # per kind of step, the bytes that devices receive in all
 LINE = 64  # bytes of a cache line, at which arrays in one block begin
 Term = tuple[int, Region]  # a part of one of the arrays; an empty region is all of it
-
-
-class StepNote(NamedTuple):
-    """What the log says of a step."""
-
-    kind: str
-    axes: tuple[str, ...]
-    before: str
-    after: str
-    busiest: int = 0  # bytes that the busiest device receives, as the planner estimates them
 
 
 class Take(NamedTuple):

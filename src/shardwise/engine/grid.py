@@ -142,24 +142,24 @@ def regrid_of(before: Storage, after: Storage) -> Regrid | None:
     >>> from shardwise.engine.storage import storage_of
     >>> mesh = DeviceMesh((2,), ("x",))
     >>> rows, columns = (storage_of(P(*axes).to_layout(2, mesh), (4, 6)) for axes in (("x",), (None, "x")))
-    >>> there = regrid_of(rows, columns)
-    >>> there.split, there.turn, there.pieces
+    >>> regrid = regrid_of(rows, columns)
+    >>> regrid.split, regrid.turn, regrid.pieces
     ((1, 2, 1, 2, 2, 3), (0, 2, 4, 1, 3, 5), (1, 1, 2, 2, 2, 3))
     """
     if before.shape != after.shape or not prod(before.shape) or not before.shape:
         return None
-    here, there = _even(before), _even(after)
-    if here is None or there is None:
+    source_counts, target_counts = _even(before), _even(after)
+    if source_counts is None or target_counts is None:
         return None
-    pairs = list(zip(here, there, before.shape, strict=True))
+    pairs = list(zip(source_counts, target_counts, before.shape, strict=True))
     if any(max(p, q) % min(p, q) for p, q, _ in pairs):
         return None
     split, source = _split(pairs)
     pieces, target = _split([(q, p, n) for p, q, n in pairs])
     run = pieces[-1]
     return Regrid(
-        _whole_shape(here, before.shape),
-        _whole_shape(there, after.shape),
+        _whole_shape(source_counts, before.shape),
+        _whole_shape(target_counts, after.shape),
         split,
         tuple(source.index(name) for name in target),
         pieces,

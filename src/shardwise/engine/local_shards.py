@@ -1,4 +1,4 @@
-"""Local shards: the arrays of a tensor that are in this process, where other processes hold the others."""
+"""Local shards: the arrays of a tensor that are in this process: all of them, or some where others hold the others."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import numpy as np
 from shardwise.engine.arrays import Array, cast, is_torch
 from shardwise.engine.storage import Storage
 from shardwise.errors import EngineError
-from shardwise.layout.mesh import place_of
+from shardwise.layout.mesh import DeviceMesh, place_of
 
 
 class LocalShards(Sequence[Array]):
@@ -77,6 +77,22 @@ def _single(rank: int, dtype: np.dtype | None, like: Array | None) -> Array:
         return np.ones((1,) * rank, dtype)
     ones = like.new_ones((1,) * rank)
     return ones if dtype is None else cast(ones, dtype)
+
+
+class SoleProcess:
+    """What engines have in common whose devices are all in this process."""
+
+    def addressable(self, mesh: DeviceMesh) -> range:
+        """Return the indices of the devices of a mesh that are in this process: all of them."""
+        return range(mesh.num_devices)
+
+    def process(self, mesh: DeviceMesh, suffices: Callable[[Sequence[int]], bool]) -> tuple[int, Sequence[int]]:
+        """Return the rank and the devices of the one process that there is, which has them all."""
+        return 0, range(mesh.num_devices)
+
+    def read(self, storage: Storage, arrays: Sequence[Array], index: int | None = None) -> Sequence[Array]:
+        """Return the arrays of a tensor, all of which can be read."""
+        return arrays
 
 
 def sample(arrays: Sequence[Array]) -> Array:

@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Generator, Iterator
+from collections.abc import Generator, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field
@@ -15,7 +15,7 @@ from types import FrameType
 from typing import TYPE_CHECKING
 
 from shardwise.errors import ArgumentError
-from shardwise.plan.record import Record
+from shardwise.plan.record import Record, StepNote
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -107,6 +107,23 @@ def active_logs() -> tuple[CommunicationLog, ...]:
     return _active.get()
 
 
+def log_steps(
+    notes: Iterable[StepNote],
+    before: Mapping[str, int],
+    after: Mapping[str, int],
+    start: float,
+    seconds: float,
+    rank: int = 0,
+) -> None:
+    """Write steps that were run as one, with the bytes of each kind before and after, into all active logs."""
+    line = user_line()
+    for note in notes:
+        size = after.get(note.kind, 0) - before.get(note.kind, 0)
+        for log in active_logs():
+            log.records.append(Record(*note, size, seconds, line, start, rank))
+        start, seconds = start + seconds, 0.0  # they take their time together
+
+
 def user_line() -> str:
     """Return file and line of the innermost call from outside this package."""
     return line_of(calls()[0])
@@ -123,19 +140,6 @@ def leave_package(frame: FrameType | None) -> tuple[FrameType | None, FrameType 
     while frame is not None and frame.f_code.co_filename.startswith(PACKAGE):
         frame, inner = frame.f_back, frame
     return frame, inner
-
-
-def called_functions() -> list[str]:
-    """Return the names of the functions of this package that are at work, innermost first.
-
-    >>> called_functions()
-    []
-    """
-    names, frame = list[str](), sys._getframe(1)
-    while frame is not None and frame.f_code.co_filename.startswith(PACKAGE):
-        names.append(frame.f_code.co_name)
-        frame = frame.f_back
-    return names
 
 
 def line_of(frame: FrameType | None) -> str:

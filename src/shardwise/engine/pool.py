@@ -109,14 +109,14 @@ class Pool:
     def _drop(self, most: int, *, unused: bool) -> None:
         # Oldest first. A block in use can be forgotten too: it goes when its last user does.
         for capacity, blocks in list(self._blocks.items()):
-            stay: list[Block] = []
+            rest: list[Block] = []
             for entry in blocks:
                 if self._known > most and (not unused or _references(entry) == UNUSED):
                     self._known -= capacity
                 else:
-                    stay.append(entry)
-            if stay:
-                self._blocks[capacity] = stay
+                    rest.append(entry)
+            if rest:
+                self._blocks[capacity] = rest
             else:
                 del self._blocks[capacity]
 

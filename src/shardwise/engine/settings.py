@@ -41,7 +41,7 @@ def settings(timeout: float | None = None, heartbeat: float | None = None, guard
     """
     arguments = {"timeout": timeout, "heartbeat": heartbeat, "start": None}
     times = {name: _seconds(name) if value is None else value for name, value in arguments.items()}
-    return Settings(**times, guard=_is_guarded() if guard is None else bool(guard))
+    return Settings(**times, guard=_flag("SHARDWISE_GUARD", "1", guard))
 
 
 def _seconds(name: str) -> float:
@@ -54,20 +54,18 @@ def _seconds(name: str) -> float:
         raise ArgumentError(f"{TIMES[name]} is a number of seconds, got {text!r}.") from None
 
 
-def _is_guarded() -> bool:
-    return _flag("SHARDWISE_GUARD", "1")
-
-
 def is_strict(strict: bool | None = None) -> bool:
     """Whether the local engine refuses what processes would: as is said here, then in the environment.
 
     >>> is_strict(True)
     True
     """
-    return _flag("SHARDWISE_STRICT", "0") if strict is None else bool(strict)
+    return _flag("SHARDWISE_STRICT", "0", strict)
 
 
-def _flag(name: str, default: str) -> bool:
+def _flag(name: str, default: str, argument: bool | None) -> bool:
+    if argument is not None:
+        return bool(argument)
     text = os.environ.get(name, default).lower()
     if text not in YES + NO:
         raise ArgumentError(f"{name} is one of {', '.join(YES + NO)}, got {text!r}.")

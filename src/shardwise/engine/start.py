@@ -60,15 +60,15 @@ def init(
     if engine is not None and engine not in ENGINES:
         known = ", ".join(map(repr, ENGINES))
         raise ArgumentError(f"init: there is no engine {engine!r}; engines: {known}.{did_you_mean(engine, ENGINES)}")
-    chosen = settings(timeout, heartbeat, guard)
-    started = all(name in os.environ for name in NEEDED[:3])
-    torch = engine == "torch" or (engine is None and started)
-    chosen_engine = _torch_engine(chosen, mesh) if torch else local_engine(is_strict(strict))
-    use(chosen_engine)
-    return chosen_engine
+    setup = settings(timeout, heartbeat, guard)
+    is_launched = all(name in os.environ for name in NEEDED[:3])
+    torch = engine == "torch" or (engine is None and is_launched)
+    engine_in_use = _torch_engine(setup, mesh) if torch else local_engine(is_strict(strict))
+    use(engine_in_use)
+    return engine_in_use
 
 
-def _torch_engine(chosen: Settings, mesh: DeviceMesh | None) -> Engine:
+def _torch_engine(setup: Settings, mesh: DeviceMesh | None) -> Engine:
     if find_spec("torch") is None:
         raise EngineError("the torch engine needs torch.\n  pip install 'shardwise[torch]'")
     import torch.distributed as dist
@@ -83,17 +83,17 @@ def _torch_engine(chosen: Settings, mesh: DeviceMesh | None) -> Engine:
         return before
     if not dist.is_available():
         raise EngineError("this build of torch has no torch.distributed.")
-    started = dist.is_initialized()  # by the user, who then sees to its end
-    if started:
+    is_of_user = dist.is_initialized()  # who then sees to its end
+    if is_of_user:
         store = PrefixStore("shardwise/start", dist.distributed_c10d._get_default_store())
-        guard = _meet_others(store, dist.get_rank(), dist.get_world_size(), chosen, mesh)
+        guard = _meet_others(store, dist.get_rank(), dist.get_world_size(), setup, mesh)
     else:
-        _check_environment()
-        store = open_start_store(chosen.start)
-        guard = _meet_others(store, int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"]), chosen, mesh)
-        _join(store, chosen, guard)
-    wire = Wire(chosen.timeout)
-    atexit.register(_leave, wire, os.getpid(), started)
+        rank, size = _check_environment()
+        store = open_start_store(setup.start)
+        guard = _meet_others(store, rank, size, setup, mesh)
+        _join(store, rank, size, setup, guard)
+    wire = Wire(setup.timeout)
+    atexit.register(_leave, wire, os.getpid(), is_of_user)
     if guard is not None:
         guard.watchdog.on_loss = wire.groups.abandon
         atexit.register(_say_goodbye, guard, wire)  # which comes before leaving, so that nobody has to guess
@@ -102,13 +102,12 @@ def _torch_engine(chosen: Settings, mesh: DeviceMesh | None) -> Engine:
     return DistributedEngine(wire)
 
 
-def _join(store: Store, chosen: Settings, guard: CollectiveGuard | None) -> None:
+def _join(store: Store, rank: int, size: int, setup: Settings, guard: CollectiveGuard | None) -> None:
     # Start torch.distributed, when all processes have met.
     import torch
     import torch.distributed as dist
     from torch.distributed.distributed_c10d import PrefixStore
 
-    rank, size = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
     cuda = torch.cuda.is_available() and dist.is_nccl_available()
     if guard is not None:
         # The guard says what failed. Torch would end the process, and what it holds would be lost; and the recorder of
@@ -121,7 +120,7 @@ def _join(store: Store, chosen: Settings, guard: CollectiveGuard | None) -> None
             store=PrefixStore("torch", store),
             rank=rank,
             world_size=size,
-            timeout=timedelta(seconds=chosen.timeout),
+            timeout=timedelta(seconds=setup.timeout),
         )
     except RuntimeError as error:
         if guard is None:
@@ -132,7 +131,7 @@ def _join(store: Store, chosen: Settings, guard: CollectiveGuard | None) -> None
 
 
 def _meet_others(
-    store: Store, rank: int, size: int, chosen: Settings, mesh: DeviceMesh | None
+    store: Store, rank: int, size: int, setup: Settings, mesh: DeviceMesh | None
 ) -> CollectiveGuard | None:
     # All processes are there and agree; with a guard, they are connected.
     import torch
@@ -151,14 +150,14 @@ def _meet_others(
     drawn = "" if mesh is None else f"{mesh!r} of {[device.id for device in mesh.devices]}"
     version = sys.modules["shardwise"].__version__  # of the package, which imports this file
     who = f"{socket.gethostname()}:{os.getpid()}"
-    card = Card(rank, size, version, str(torch.__version__), chosen.guard, drawn, host, port, who)
+    card = Card(rank, size, version, str(torch.__version__), setup.guard, drawn, host, port, who)
     with listener:
-        cards = meet(store, card, chosen.start)
-        if not chosen.guard:
+        cards = meet(store, card, setup.start)
+        if not setup.guard:
             return None
         token = shared_token(store, rank)
-        channels = connect(rank, listener, addresses(cards, rank), token, chosen.start)
-    return CollectiveGuard(rank, channels, chosen)
+        channels = connect(rank, listener, addresses(cards, rank), token, setup.start)
+    return CollectiveGuard(rank, channels, setup)
 
 
 def _disown(*objects: object) -> None:
@@ -174,7 +173,8 @@ def _say_goodbye(guard: CollectiveGuard, wire: Wire) -> None:
     guard.close(error)
 
 
-def _check_environment() -> None:
+def _check_environment() -> tuple[int, int]:
+    # The rank of this process, and how many there are.
     missing = [name for name in NEEDED if name not in os.environ]
     if missing:
         raise EngineError(
@@ -187,9 +187,10 @@ def _check_environment() -> None:
     rank, size = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
     if rank >= size:
         raise EngineError(f"RANK is {rank}, but WORLD_SIZE is {size}: ranks are 0 to {size - 1}.")
+    return rank, size
 
 
-def _leave(wire: Wire, pid: int, started: bool) -> None:
+def _leave(wire: Wire, pid: int, is_of_user: bool) -> None:
     import torch.distributed as dist
 
     if pid != os.getpid():  # a fork has no part in it
@@ -197,5 +198,5 @@ def _leave(wire: Wire, pid: int, started: bool) -> None:
     wire.close()
     if wire.groups.abandoned:  # NCCL would wait for those who are gone
         _disown(dist.group.WORLD, wire)
-    elif not started and dist.is_initialized():
+    elif not is_of_user and dist.is_initialized():
         dist.destroy_process_group()

@@ -73,11 +73,7 @@ class Engine(Protocol):
         ...
 
     def run_kernel(
-        self,
-        kernel: Callable[..., Array],
-        operands: Sequence[Sequence[Array]],
-        job: Job,
-        dtype: np.dtype | None = None,
+        self, kernel: Callable[..., Array], operands: Sequence[Sequence[Array]], job: Job, dtype: np.dtype | None = None
     ) -> Sequence[Array]:
         """Return the arrays that a kernel makes, each of one array per operand.
 

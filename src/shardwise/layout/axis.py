@@ -185,9 +185,9 @@ def cover(axes: Iterable[Axis]) -> tuple[Axis, ...]:
     """
     out: list[Axis] = []
     for axis in axes:
-        while met := next((other for other in out if overlap(axis, other)), None):
-            out.remove(met)
-            low = gcd(axis.pre, met.pre)
-            axis = Axis(axis.name, low, lcm(axis.pre * axis.size, met.pre * met.size) // low, axis.of)
+        while overlapping := next((other for other in out if overlap(axis, other)), None):
+            out.remove(overlapping)
+            low = gcd(axis.pre, overlapping.pre)
+            axis = Axis(axis.name, low, lcm(axis.pre * axis.size, overlapping.pre * overlapping.size) // low, axis.of)
         out.append(axis)
     return merge(sorted(out))

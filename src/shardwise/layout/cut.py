@@ -52,9 +52,6 @@ class Cut:
         """Whether the dim is cut the default way, so that its axes say it all."""
         return self.split == "balanced" and self.halo == (0, 0)
 
-    def __reduce__(self) -> tuple[Any, ...]:
-        return cut_of, (self.axes, self.split, self.offsets, self.halo, self.edge)
-
     def __repr__(self) -> str:
         names = tuple(map(str, self.axes))
         return f"Cut({(names[0] if len(names) == 1 else names)!r}{self.details})"

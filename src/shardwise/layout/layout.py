@@ -14,16 +14,16 @@ from shardwise.errors import (
     BindingError,
     LayoutError,
     RangeError,
-    as_int,
     as_tuple,
     check_int,
+    check_sizes,
     is_sequence_of,
     seal,
 )
 from shardwise.layout.axis import Axis, check_disjoint, merge
 from shardwise.layout.context import current_mesh
 from shardwise.layout.cut import AxisLike, Cut, cut_of
-from shardwise.layout.mesh import DeviceMesh
+from shardwise.layout.mesh import DeviceMesh, walk
 from shardwise.layout.notebook import Drawable
 from shardwise.layout.placement import ReduceOp, check_dtype
 from shardwise.layout.slot import Slot
@@ -162,12 +162,8 @@ class Layout(Interned, Drawable):
         """
         if not self.has_halo:
             return self
-        return Layout(
-            self.mesh,
-            [cut_of(c.axes, c.split, c.offsets, (0, 0), "clip") for c in self.dims],
-            self.partial,
-            self.reduce_op or "sum",
-        )
+        dims = [cut_of(c.axes, c.split, c.offsets, (0, 0), "clip") for c in self.dims]
+        return Layout(self.mesh, dims, self.partial, self.reduce_op or "sum")
 
     def to_layout(self, rank: int | None = None) -> Layout:
         """Return this layout; checks the rank, as every other vocabulary's `to_layout` does.
@@ -245,11 +241,7 @@ class Layout(Interned, Drawable):
 
     def holders(self, tile: tuple[int, ...]) -> tuple[int, ...]:
         """Return the devices whose part is `tile`, replicas and contributors alike."""
-        out = [self.first_holder(tile)]
-        for axis in self.mesh.rest(self.sharded_axes):
-            divisor = self.mesh.divisor(axis)
-            out = [first + i * divisor for first in out for i in range(axis.size)]
-        return tuple(out)
+        return tuple(walk(self.mesh, self.mesh.rest(self.sharded_axes), self.first_holder(tile)))
 
     def first_holder(self, tile: tuple[int, ...]) -> int:
         """Return the first of the devices whose part is `tile`."""
@@ -313,9 +305,7 @@ MOST_DIMS = 1024
 
 def check_rank(rank: int) -> int:
     """Return a number of dims as an int of 0 or more."""
-    number = as_int(rank)
-    if number is None:
-        raise ArgumentError(f"a rank is the number of dims, an int, got {rank!r}.")
+    number = check_int(rank, "a rank is the number of dims, an int")
     if number < 0:
         raise BindingError(f"a rank is 0 or more, got {number}.")
     if number > MOST_DIMS:
@@ -331,15 +321,7 @@ def check_shape(shape: Sequence[int]) -> Shape:
     """Return a shape as a tuple of ints of 0 or more."""
     if shape.__class__ is tuple and all(map(_is_size, shape)):
         return tuple(shape)
-    sizes, out = as_tuple(shape, "a shape is a tuple of ints"), list[int]()
-    for size in sizes:
-        number = as_int(size)
-        if number is None:
-            raise ArgumentError(f"the sizes in a shape are ints, got {size!r} in {sizes}.")
-        if number < 0:
-            raise BindingError(f"the sizes in a shape are 0 or more, got {number} in {sizes}.")
-        out.append(number)
-    return tuple(out)
+    return check_sizes(shape, "a shape is a tuple of ints", "in a shape", 0, BindingError)
 
 
 def _intern(mesh: DeviceMesh, dims: tuple[Cut, ...], partial: tuple[Axis, ...], op: ReduceOp | None) -> Layout:

@@ -171,11 +171,7 @@ class NamedMapping(DeviceMapping):
     unreduced: tuple[tuple[str, ReduceOp], ...]
 
     def __init__(
-        self,
-        mesh: DeviceMesh,
-        spec: P | Sequence[SpecEntry | Sequence[str]],
-        *,
-        unreduced: Unreduced = (),
+        self, mesh: DeviceMesh, spec: P | Sequence[SpecEntry | Sequence[str]], *, unreduced: Unreduced = ()
     ) -> None:
         """Name per dim the axes that split it; `unreduced` names axes, or maps them to a reduction."""
         entries = as_tuple(spec, "a spec is a tuple with one entry per dim, such as ('x', None)")
@@ -188,9 +184,6 @@ class NamedMapping(DeviceMapping):
 
     def __repr__(self) -> str:
         return f"NamedMapping({self.mesh!r}, {P(*self.spec, unreduced=dict(self.unreduced))!r})"
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        return _mapping_of, (self.mesh, self.spec, dict(self.unreduced))
 
     def to_layout(self, rank: int) -> Layout:
         """Return the canonical layout of a tensor of `rank` dims."""
@@ -210,7 +203,3 @@ class NamedMapping(DeviceMapping):
         """Return the mapping that says the same, or raise a ConversionError."""
         spec = P.from_layout(layout)  # which checks that it is one
         return cls(layout.mesh, spec)
-
-
-def _mapping_of(mesh: DeviceMesh, spec: tuple[SpecEntry, ...], unreduced: dict[str, ReduceOp]) -> NamedMapping:
-    return NamedMapping(mesh, spec, unreduced=unreduced)

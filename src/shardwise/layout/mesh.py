@@ -16,6 +16,7 @@ from shardwise.errors import (
     as_int,
     as_tuple,
     check_int,
+    check_sizes,
     did_you_mean,
     is_sequence_of,
     seal,
@@ -70,7 +71,8 @@ class DeviceMesh(Interned, Drawable):
     ) -> DeviceMesh:
         """Return the mesh of this shape; without `devices`, of as many distinct virtual CPU devices."""
         _check_order_of_arguments(mesh_shape, axis_names)
-        shape, names = _check_shape(mesh_shape), _check_names(axis_names)
+        wanted = "mesh_shape is a tuple of sizes such as (2, 4)"
+        shape, names = check_sizes(mesh_shape, wanted, "of a mesh", 1, MeshError), _check_names(axis_names)
         if len(shape) != len(names):
             raise MeshError(
                 f"a mesh needs one name per axis, got {len(shape)} sizes {shape} and {len(names)} names {names}."
@@ -222,16 +224,13 @@ class DeviceMesh(Interned, Drawable):
         [(0, 2, 1, 3)]
         """
         chosen = self._resolve(axes, "groups")
-        steps = _offsets(self, chosen)
-        return [tuple(first + step for step in steps) for first in _offsets(self, self.rest(chosen))]
+        steps = walk(self, chosen)
+        return [tuple(first + step for step in steps) for first in walk(self, self.rest(chosen))]
 
     def group(self, index: int, axes: str | int | Sequence[str | int | Axis]) -> tuple[int, ...]:
         """Return the one group over `axes` that this device belongs to."""
-        chosen, first = self._resolve(axes, "group"), self.check_index(index)
-        for axis in chosen:
-            divisor = self.divisor(axis)
-            first -= first // divisor % axis.size * divisor
-        return tuple(first + step for step in _offsets(self, chosen))
+        chosen, own = self._resolve(axes, "group"), self.check_index(index)
+        return tuple(walk(self, chosen, own - offset(self, chosen, own)))
 
     # -- meshes made from this one -----------------------------------------------------------------
 
@@ -303,7 +302,7 @@ class DeviceMesh(Interned, Drawable):
         first = sum(at * self.divisor(axis) for axis, at in fixed.items())
         order = self._regular(parts, first)
         if order is None:
-            steps = product(*(_offsets(self, part) for part in parts))
+            steps = product(*(walk(self, part) for part in parts))
             order = _check_order((self.device(first + sum(step)) for step in steps), shape)
         return _intern(type(self), shape, names, order, self.name)
 
@@ -429,18 +428,6 @@ def _check_order_of_arguments(shape: object, names: object) -> None:
         )
 
 
-def _check_shape(shape: Sequence[int]) -> tuple[int, ...]:
-    sizes, out = as_tuple(shape, "mesh_shape is a tuple of sizes such as (2, 4)"), list[int]()
-    for size in sizes:
-        number = as_int(size)
-        if number is None:
-            raise ArgumentError(f"the sizes of a mesh are ints, got {size!r} in {sizes}.")
-        if number < 1:
-            raise MeshError(f"the sizes of a mesh are 1 or more, got {number} in {sizes}.")
-        out.append(number)
-    return tuple(out)
-
-
 def _check_names(names: Sequence[str]) -> tuple[str, ...]:
     names = as_tuple(names, "axis_names is a tuple of names such as ('x', 'y')")
     for name in names:
@@ -464,20 +451,27 @@ def _check_order(devices: Iterable[Device], shape: tuple[int, ...]) -> Order:
 
 
 def _position(axis: Axis, at: object) -> int:
-    number = as_int(at)
-    if number is None:
-        raise ArgumentError(f"a position along axis {str(axis)!r} is an int, got {at!r}.")
+    number = check_int(at, f"a position along axis {str(axis)!r} is an int")
     if not 0 <= number < axis.size:
         raise MeshError(f"position {number} is outside axis {str(axis)!r}, which has positions 0 to {axis.size - 1}.")
     return number
 
 
-def _offsets(mesh: DeviceMesh, axes: Sequence[Axis]) -> list[int]:
-    # Device-index offsets of all positions along `axes`, major to minor.
-    out = [0]
+def offset(mesh: DeviceMesh, axes: Iterable[Axis], index: int) -> int:
+    """Return the part of a device index that its positions along `axes` make up."""
+    total = 0
     for axis in axes:
         divisor = mesh.divisor(axis)
-        out = [o + i * divisor for o in out for i in range(axis.size)]
+        total += index // divisor % axis.size * divisor
+    return total
+
+
+def walk(mesh: DeviceMesh, axes: Iterable[Axis], first: int = 0) -> list[int]:
+    """Return the device indices reached from `first`, which is at position 0, along `axes`, major to minor."""
+    out = [first]
+    for axis in axes:
+        divisor = mesh.divisor(axis)
+        out = [index + i * divisor for index in out for i in range(axis.size)]
     return out
 
 

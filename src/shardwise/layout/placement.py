@@ -244,13 +244,6 @@ class Sharded(Placement):
     def __repr__(self) -> str:
         return f"Sharded({self.axis}{cut_text(self.split, self.offsets, self.halo, self.edge)})"
 
-    def __reduce__(self) -> tuple[Any, ...]:
-        return _make_sharded, (self.axis, self.split, self.offsets, self.halo, self.edge)
-
-
-def _make_sharded(axis: int, split: Split, offsets: Sequence[int] | None, halo: tuple[int, int], edge: Edge) -> Sharded:
-    return Sharded(axis, split=split, offsets=offsets, halo=halo, edge=edge)
-
 
 def check_cut(
     owner: str, split: Any, offsets: Any, halo: Any, edge: Any

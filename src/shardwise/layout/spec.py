@@ -157,13 +157,8 @@ class ShardingSpec:
     def to_layout(self, rank: int | None = None) -> Layout:
         """Return the layout that the spec asks for."""
         entries = tuple(tuple(spec.axes) for spec in self.dim_specs)
-        return spec_layout(
-            self.mesh,
-            entries,
-            reductions(self.partial_axes),
-            rank,
-            f"ShardingSpec of {list(map(list, entries))}",
-        )
+        text = f"ShardingSpec of {list(map(list, entries))}"
+        return spec_layout(self.mesh, entries, reductions(self.partial_axes), rank, text)
 
     def to_mesh(self, mesh: DeviceMesh) -> ShardingSpec:
         """Return the same request on another mesh that has axes of the same names."""
@@ -172,10 +167,7 @@ class ShardingSpec:
     @classmethod
     def from_layout(cls, layout: Layout) -> ShardingSpec:
         """Return the spec that says the same, or raise a ConversionError."""
-        dims = [
-            DimSpec([entry] if isinstance(entry, str) else entry or ())
-            for entry in spec_entries(layout, "ShardingSpec")
-        ]
+        dims = [DimSpec(entry or ()) for entry in spec_entries(layout, "ShardingSpec")]
         return cls(layout.mesh, dims, (), {str(a): layout.reduce_op or "sum" for a in layout.partial})
 
 
@@ -206,11 +198,7 @@ def reductions(unreduced: Unreduced) -> dict[str, ReduceOp]:
 
 
 def spec_layout(
-    mesh: DeviceMesh,
-    entries: Sequence[SpecEntry],
-    unreduced: Mapping[str, ReduceOp],
-    rank: int | None,
-    text: str,
+    mesh: DeviceMesh, entries: Sequence[SpecEntry], unreduced: Mapping[str, ReduceOp], rank: int | None, text: str
 ) -> Layout:
     """Return the layout of a spec; missing trailing entries mean whole dims."""
     rank = len(entries) if rank is None else check_rank(rank)

@@ -76,11 +76,11 @@ class DistributedType(LayoutAccessors):
 
     def __repr__(self) -> str:
         try:
-            said: object = self.placements
+            placements: object = self.placements
         except ConversionError:
-            said = self.layout
+            placements = self.layout
         name = type(self).__name__
-        return f"{name}(dtype={self.dtype!r}, shape={self.shape}, mesh={self.mesh!r}, placements={said!r})"
+        return f"{name}(dtype={self.dtype!r}, shape={self.shape}, mesh={self.mesh!r}, placements={placements!r})"
 
     @property
     def mapping(self) -> DeviceMapping:

@@ -110,7 +110,7 @@ def below(blocks: Sequence[Block], gap: float = MARGIN) -> Block:
     return Block(max((b.width for b in blocks), default=0), max(0.0, y - gap), tuple(out))
 
 
-def fitting(parts: Sequence[int], most: int, panel: Callable[[Unfolding, Lead], Block]) -> tuple[Unfolding, Block]:
+def fit_panels(parts: Sequence[int], most: int, panel: Callable[[Unfolding, Lead], Block]) -> tuple[Unfolding, Block]:
     """Return the unfolding with the most parts whose panels are not too wide, and the panels in rows."""
     while True:
         unfolding = unfold(parts, most)
@@ -130,11 +130,11 @@ def svg(block: Block, title: str) -> str:
     body = block.at(MARGIN, MARGIN)
     name = "sw" + sha256(body.encode()).hexdigest()[:8]  # drawings in one page must not share names
     size = f'width="{number(width)}" height="{number(height)}" viewBox="0 0 {number(width)} {number(height)}"'
-    ground = rect(0.5, 0.5, width - 1, height - 1, "ground", 6)
+    background = rect(0.5, 0.5, width - 1, height - 1, "ground", 6)
     return (
         f'<svg xmlns="http://www.w3.org/2000/svg" {size} class="{name}" role="img">'
         f"<title>{clean(title)}</title><style>{_style(name)}</style><defs>{_patterns(name)}</defs>"
-        f"{ground}{body}</svg>"
+        f"{background}{body}</svg>"
     )
 
 

@@ -5,18 +5,16 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from rich.console import Group, RenderableType
-from rich.table import Table
 from rich.text import Text
 
-from shardwise.pictures.plan import count_text, size_text
+from shardwise.pictures.plan import count_text, headed_table, size_text
 from shardwise.plan.record import Record
 
 
 def explanation_table(steps: Sequence[Record], devices: int, peak_memory: int) -> RenderableType:
     """Return the table of an explanation: equal steps of one line together, with how often they are taken."""
-    table = Table(box=None, pad_edge=False, header_style="bold")
-    for name in ("times", "step", "over", "from", "to", "bytes", "per device", "line"):
-        table.add_column(name, justify="right" if name in ("times", "bytes", "per device") else "left")
+    names = ("times", "step", "over", "from", "to", "bytes", "per device", "line")
+    table = headed_table(names, ("times", "bytes", "per device"))
     counts: dict[tuple[str, ...], list[int]] = {}
     for step in steps:
         line = "/".join(step.line.split("/")[-2:])

@@ -13,7 +13,7 @@ from shardwise.pictures.canvas import (
     LINE,
     Block,
     below,
-    fitting,
+    fit_panels,
     group,
     paragraph,
     rect,
@@ -61,7 +61,7 @@ def layout_block(bound: BoundLayout, most: int = MOST_PARTS, scale: float = 1.0)
     """Return the drawing of a layout, with what its marks mean below it; `scale` makes it smaller, not its texts."""
     layout = bound.layout
     parts = [layout.parts(dim) for dim in range(layout.rank)]
-    unfolding, rows = fitting(parts, most, lambda unfolding, lead: _panel(bound, unfolding, lead, scale))
+    unfolding, rows = fit_panels(parts, most, lambda unfolding, lead: _panel(bound, unfolding, lead, scale))
     return below([rows, legend(bound, unfolding)], LINE / 2)
 
 
@@ -69,8 +69,8 @@ def layout_block(bound: BoundLayout, most: int = MOST_PARTS, scale: float = 1.0)
 class Frame:
     """The rows and columns of one panel: their labels, where they lie, and what is written in the cells."""
 
-    heads: list[list[str]]
-    sides: list[list[str]]
+    column_labels: list[list[str]]
+    row_labels: list[list[str]]
     cells: dict[tuple[Part, Part], list[str]]
     across: list[Lane]
     down: list[Lane]
@@ -79,27 +79,27 @@ class Frame:
 
 def _frame(bound: BoundLayout, unfolding: Unfolding, lead: Lead, scale: float) -> Frame:
     rank, rows, columns, layout = unfolding.rank, unfolding.rows, unfolding.columns, bound.layout
-    heads = [_heads(bound, rank - 1, part) if rank else [] for part in columns]
-    sides = [_heads(bound, rank - 2, part) if rank > 1 else [] for part in rows]
+    column_labels = [_labels_of(bound, rank - 1, part) if rank else [] for part in columns]
+    row_labels = [_labels_of(bound, rank - 2, part) if rank > 1 else [] for part in rows]
     cells = {at: _lines(bound, unfolding.tile(lead, *at)) for at in product(rows, columns)}
     widths = [
-        max([*map(text_width, head), *(text_width(text) for row in rows for text in cells[row, column])]) + 2 * LETTER
-        for column, head in zip(columns, heads, strict=True)
+        max([*map(text_width, label), *(text_width(text) for row in rows for text in cells[row, column])]) + 2 * LETTER
+        for column, label in zip(columns, column_labels, strict=True)
     ]
     heights = [
-        LINE * max(len(side), *(len(cells[row, column]) for column in columns)) + LINE / 2
-        for row, side in zip(rows, sides, strict=True)
+        LINE * max(len(label), *(len(cells[row, column]) for column in columns)) + LINE / 2
+        for row, label in zip(rows, row_labels, strict=True)
     ]
-    labels = [_dim(bound, rank - 2), *(text for side in sides for text in side)] if rank > 1 else []
+    labels = [_dim(bound, rank - 2), *(text for label in row_labels for text in label)] if rank > 1 else []
     left = max(map(text_width, labels)) + LETTER if labels else 0
     card = CARD if layout.replicated_axes else 0
-    top = LINE * (max(map(len, heads)) + 0.25 + (rank > 0)) + card
+    top = LINE * (max(map(len, column_labels)) + 0.25 + (rank > 0)) + card
     gap = card + (8 if layout.has_halo else 2)
     scale = min(scale, 1.0 if len(unfolding.panels) == 1 else 0.5)
     wide, high = _proportions(bound)
     across = _lanes(bound, rank - 1, columns, widths, wide * scale, left, gap)
     down = _lanes(bound, rank - 2, rows, heights, high * scale, top, gap)
-    return Frame(heads, sides, cells, across, down, left)
+    return Frame(column_labels, row_labels, cells, across, down, left)
 
 
 def _panel(bound: BoundLayout, unfolding: Unfolding, lead: Lead, scale: float) -> Block:
@@ -113,10 +113,10 @@ def _panel(bound: BoundLayout, unfolding: Unfolding, lead: Lead, scale: float) -
         right = max(right, frame.left + text_width(_dim(bound, rank - 1)))
     if rank > 1:
         out.append(words(0, LINE * 1.5, _dim(bound, rank - 2), "soft"))
-    for lane, head in zip(frame.across, frame.heads, strict=True):
-        out += [words(lane.middle, LINE * (k + 1.5), text, anchor="middle") for k, text in enumerate(head)]
-    for lane, side in zip(frame.down, frame.sides, strict=True):
-        out += _centre(side, frame.left - LETTER, lane.middle, "end")
+    for lane, label in zip(frame.across, frame.column_labels, strict=True):
+        out += [words(lane.middle, LINE * (k + 1.5), text, anchor="middle") for k, text in enumerate(label)]
+    for lane, label in zip(frame.down, frame.row_labels, strict=True):
+        out += _centre(label, frame.left - LETTER, lane.middle, "end")
     lanes = product(frame.down, frame.across)
     for (at, lines), (y, x) in zip(frame.cells.items(), lanes, strict=True):
         out.append(_tile(bound, unfolding.tile(lead, *at), x, y, lines))
@@ -132,7 +132,7 @@ def _dim(bound: BoundLayout, dim: int) -> str:
     return f"dim {dim} by {axes}" if axes else f"dim {dim}"
 
 
-def _heads(bound: BoundLayout, dim: int, part: Part) -> list[str]:
+def _labels_of(bound: BoundLayout, dim: int, part: Part) -> list[str]:
     if part is None:
         return ["…"]
     return [bound.span(dim, part), *filter(None, [bound.halo_text(dim, part)])]

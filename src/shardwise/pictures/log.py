@@ -5,11 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from rich.console import Group, RenderableType
-from rich.table import Table
 from rich.text import Text
 
 from shardwise.pictures.drawing import plain
-from shardwise.pictures.plan import count_text, size_text, time_text
+from shardwise.pictures.plan import count_text, headed_table, size_text, time_text
 from shardwise.plan.record import Record
 
 
@@ -20,9 +19,7 @@ def log_text(log: Iterable[Record]) -> str:
 
 def log_table(log: Iterable[Record]) -> RenderableType:
     """Return the table of a log: each step with layouts, bytes, time and the user's line."""
-    table = Table(box=None, pad_edge=False, header_style="bold")
-    for name in ("step", "over", "from", "to", "bytes", "time", "line"):
-        table.add_column(name, justify="right" if name in ("bytes", "time") else "left")
+    table = headed_table(("step", "over", "from", "to", "bytes", "time", "line"), ("bytes", "time"))
     records = list(log)
     for record in records:
         row = [record.kind, ", ".join(record.axes), record.before, record.after, size_text(record.bytes)]

@@ -11,7 +11,7 @@ from shardwise.pictures.canvas import (
     LINE,
     Block,
     below,
-    fitting,
+    fit_panels,
     group,
     line,
     paragraph,
@@ -28,7 +28,7 @@ STYLES = ("solid", "dashed")  # of the links along the last axis and the one bef
 
 def mesh_block(mesh: DeviceMesh) -> Block:
     """Return the drawing of a mesh: its last two axes as columns and rows, the others as panels."""
-    unfolding, rows = fitting(mesh.mesh_shape, MOST_PARTS, lambda unfolding, lead: _panel(mesh, unfolding, lead))
+    unfolding, rows = fit_panels(mesh.mesh_shape, MOST_PARTS, lambda unfolding, lead: _panel(mesh, unfolding, lead))
     return below([rows, _legend(mesh, unfolding)], LINE / 2)
 
 
@@ -49,20 +49,21 @@ def _panel(mesh: DeviceMesh, unfolding: Unfolding, lead: Lead) -> Block:
         return paragraph(["…"])
     rows, columns, names = unfolding.rows, unfolding.columns, mesh.axis_names
     labels = {at: _label(mesh, unfolding.tile(lead, *at)) for at in product(rows, columns)}
-    heads = [place_head(names[-1], column) if names else "" for column in columns]
-    sides = [place_head(names[-2], row) if len(names) > 1 else "" for row in rows]
-    width = max(map(text_width, (*heads, *(text for label in labels.values() for text in label)))) + 2 * LETTER
+    column_labels = [place_head(names[-1], column) if names else "" for column in columns]
+    row_labels = [place_head(names[-2], row) if len(names) > 1 else "" for row in rows]
+    width = max(map(text_width, (*column_labels, *(text for label in labels.values() for text in label)))) + 2 * LETTER
     height = LINE * max(map(len, labels.values())) + LINE / 2
-    left = max(map(text_width, sides)) + LETTER if any(sides) else 0
-    top = LINE * 1.25 if any(heads) else 0
+    left = max(map(text_width, row_labels)) + LETTER if any(row_labels) else 0
+    top = LINE * 1.25 if any(column_labels) else 0
     xs = {column: left + k * (width + GAP) for k, column in enumerate(columns)}
     ys = {row: top + k * (height + GAP) for k, row in enumerate(rows)}
     out = [
-        words(xs[column] + width / 2, LINE / 2, head, "soft", "middle")
-        for column, head in zip(columns, heads, strict=True)
+        words(xs[column] + width / 2, LINE / 2, label, "soft", "middle")
+        for column, label in zip(columns, column_labels, strict=True)
     ]
     out += [
-        words(left - LETTER, ys[row] + height / 2, side, "soft", "end") for row, side in zip(rows, sides, strict=True)
+        words(left - LETTER, ys[row] + height / 2, label, "soft", "end")
+        for row, label in zip(rows, row_labels, strict=True)
     ]
     for row, (a, b) in product(rows, pairwise(columns)):
         if None in (row, a, b):

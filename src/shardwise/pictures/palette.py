@@ -32,34 +32,19 @@ def hue(device: int) -> int:
     return total % len(HUES)
 
 
-def mix(colour: str, ground: str, part: float) -> str:
-    """Return so much of a colour over a ground.
+def mix(colour: str, background: str, part: float) -> str:
+    """Return so much of a colour over that of a background.
 
     >>> mix("#ff0000", "#ffffff", 0.5)
     '#ff8080'
     """
-    pairs = zip(_channels(colour), _channels(ground), strict=True)
+    pairs = zip(_channels(colour), _channels(background), strict=True)
     return "#" + "".join(f"{round(a * part + b * (1 - part)):02x}" for a, b in pairs)
-
-
-def contrast(a: str, b: str) -> float:
-    """Return how far apart two colours are for a reader: 1 (equal) to 21 (black and white), as WCAG defines it.
-
-    >>> round(contrast("#000000", "#ffffff"))
-    21
-    """
-    low, high = sorted((_luminance(a), _luminance(b)))
-    return (high + 0.05) / (low + 0.05)
 
 
 def fills(theme: dict[str, str]) -> list[str]:
     """Return the ground colour of each hue under a theme, on which its ink reads."""
     return [mix(row[0], theme["ground"], row[1] if theme is LIGHT else row[2]) for row in ROWS]
-
-
-def _luminance(colour: str) -> float:
-    linear = [c / 255 / 12.92 if c <= 10 else ((c / 255 + 0.055) / 1.055) ** 2.4 for c in _channels(colour)]
-    return sum(weight * c for weight, c in zip((0.2126, 0.7152, 0.0722), linear, strict=True))
 
 
 def _channels(colour: str) -> list[int]:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 from rich.console import Group, RenderableType
 from rich.table import Table
@@ -15,9 +17,7 @@ from shardwise.plan.steps import COUNTED, Step
 
 def explanation_table(explanation: Explanation) -> RenderableType:
     """Return the alternatives to a plan as a table, with the reason below it."""
-    table = Table(box=None, pad_edge=False, header_style="bold")
-    for k, name in enumerate(ALTERNATIVES):
-        table.add_column(name, justify="left" if k < 2 else "right")
+    table = headed_table(ALTERNATIVES, ALTERNATIVES[2:])
     for row in (explanation.chosen, *explanation.alternatives):
         table.add_row(*map(Text, alternative_row(row)), style="green" if row is explanation.chosen else None)
     return Group(table, Text(explanation.why))
@@ -38,12 +38,18 @@ def plan_table(plan: Plan) -> RenderableType:
     title = Text(plan_title(plan), style="bold")
     if not plan.steps:
         return Group(title, Text("nothing to do"))
-    table = Table(box=None, pad_edge=False, header_style="bold")
-    for k, name in enumerate(STEPS):
-        table.add_column(name, justify="left" if k < 3 else "right")
+    table = headed_table(STEPS, STEPS[3:])
     for step in plan.steps:
         table.add_row(*map(Text, step_row(step)))
     return Group(title, table, Text(plan_total(plan)))
+
+
+def headed_table(names: Sequence[str], figures: Sequence[str]) -> Table:
+    """Return an empty table with columns of these names, those of figures to the right."""
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    for name in names:
+        table.add_column(name, justify="right" if name in figures else "left")
+    return table
 
 
 def plan_title(plan: Plan) -> str:
@@ -74,16 +80,8 @@ def step_row(step: Step) -> list[str]:
     exact = step.slots.count <= COUNTED
     received = size_text(step.received.max) if exact else "~" + size_text(sum(step.estimates))
     sent = size_text(step.sent.max) if step.slots.count <= COUNTED // 16 else "-"
-    return [
-        step.kind,
-        over,
-        str(step.after),
-        received,
-        sent,
-        size_text(step.staging_bytes),
-        str(step.chunks),
-        time_text(step.time),
-    ]
+    costs = size_text(step.staging_bytes), str(step.chunks), time_text(step.time)
+    return [step.kind, over, str(step.after), received, sent, *costs]
 
 
 def plan_total(plan: Plan) -> str:

@@ -68,8 +68,7 @@ def _parts(plan: Plan, explanation: Explanation, drawing: Picture) -> list[str]:
         out += [heading("Mesh"), scroll(picture(mesh).svg), prose(f"Links: {_links(plan, mesh)}.")]
     out += [heading("Plan"), scroll(drawing.svg), heading("Cost")]
     out.append(table(STEPS, [step_row(step) for step in plan.steps], left=3))
-    sizes = (size_text(layout.max_local_bytes(plan.shape, plan.dtype)) for layout in (plan.src, plan.dst))
-    before, after = sizes
+    before, after = (size_text(layout.max_local_bytes(plan.shape, plan.dtype)) for layout in (plan.src, plan.dst))
     out.append(
         prose(
             f"A device holds at most {before} before and {after} after, and stages up to "

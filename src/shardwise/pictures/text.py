@@ -26,54 +26,49 @@ def bound_rich(bound: BoundLayout, width: int | None = None) -> Text:
     """
     layout = bound.layout
     parts = [layout.parts(dim) for dim in range(layout.rank)]
-    out = fitting(lambda most: _panels(bound, unfold(parts, most)), width)
+    out = fit_panels(parts, width, lambda unfolding, lead: _panel(bound, unfolding, lead), "\n")
     if layout.partial:
         out.append(f"\n+ : {layout.reduce_op} over {', '.join(map(str, layout.partial))}")
-    order = order_text(layout.mesh)
-    return out.append(f"\n{order}" if order else "")
+    devices = order_text(layout.mesh)
+    return out.append(f"\n{devices}" if devices else "")
 
 
-def fitting(drawing: Callable[[int], Text], width: int | None) -> Text:
-    """Return the drawing with the most parts that is not wider than a terminal, or that with the fewest."""
-    most, out = MOST_PARTS, drawing(MOST_PARTS)
-    while width is not None and max(map(cell_len, out.plain.splitlines()), default=0) > width:
+def fit_panels(parts: Sequence[int], width: int | None, panel: Callable[[Unfolding, Lead], Text], gap: str) -> Text:
+    """Return the panels of the most parts that are not wider than a terminal, or those of the fewest."""
+    most = MOST_PARTS
+    while True:
+        unfolding = unfold(parts, most)
+        out = Text(gap, no_wrap=True, overflow="ignore").join([panel(unfolding, lead) for lead in unfolding.panels])
+        if width is None or max(map(cell_len, out.plain.splitlines()), default=0) <= width:
+            return out
         if most <= 2:
             out.overflow = "ellipsis"  # so that what is cut off is seen to be
-            break
+            return out
         most -= 2
-        out = drawing(most)
-    return out
-
-
-def _panels(bound: BoundLayout, unfolding: Unfolding) -> Text:
-    out = Text("\n", no_wrap=True, overflow="ignore").join(
-        [_panel(bound, unfolding, lead) for lead in unfolding.panels]
-    )
-    out.no_wrap, out.overflow = True, "ignore"
-    return out
 
 
 def _panel(bound: BoundLayout, unfolding: Unfolding, lead: Lead) -> Text:
     if None in lead:
         return Text("...", style="dim")
     rank, rows, columns = unfolding.rank, unfolding.rows, unfolding.columns
-    titles = [_label(bound, rank - 2, row) if rank > 1 else "" for row in rows]
-    heads = [_label(bound, rank - 1, column) if rank else "" for column in columns]
+    row_labels = [_label(bound, rank - 2, row) if rank > 1 else "" for row in rows]
+    column_labels = [_label(bound, rank - 1, column) if rank else "" for column in columns]
     cells = [[_cell(bound, unfolding.tile(lead, row, column)) for column in columns] for row in rows]
     widths = [
-        max(len(t) for t in texts) + 2 for texts in zip(heads, *[[c for c, _ in row] for row in cells], strict=True)
+        max(len(t) for t in texts) + 2
+        for texts in zip(column_labels, *[[c for c, _ in row] for row in cells], strict=True)
     ]
-    margin = max(map(len, titles)) + 1 if any(titles) else 0
+    margin = max(map(len, row_labels)) + 1 if any(row_labels) else 0
     out = Text()
     if lead:
         out.append(", ".join(f"dim {k} at {_label(bound, k, part)}" for k, part in enumerate(lead)) + "\n", "bold")
-    if any(heads):
-        centred = " ".join(h.center(w) for h, w in zip(heads, widths, strict=True)).rstrip()
+    if any(column_labels):
+        centred = " ".join(h.center(w) for h, w in zip(column_labels, widths, strict=True)).rstrip()
         out.append(" " * margin + " " + centred + "\n")
     rules = ["┌┬┐", *["├┼┤"] * (len(rows) - 1), "└┴┘"]
-    for title, row, rule in zip(titles, cells, rules, strict=False):
+    for row_label, row, rule in zip(row_labels, cells, rules, strict=False):
         out.append(_rule(margin, rule, widths))
-        out.append(title.rjust(margin - 1) + " " if margin else "")
+        out.append(row_label.rjust(margin - 1) + " " if margin else "")
         for (label, style), width in zip(row, widths, strict=True):
             out.append("│")
             out.append(label.center(width), style=style)
@@ -89,8 +84,8 @@ def _rule(margin: int, corners: str, widths: Sequence[int]) -> str:
 def _label(bound: BoundLayout, dim: int, part: Part) -> str:
     if part is None:
         return "..."
-    held = bound.halo_text(dim, part)
-    return bound.span(dim, part) + (f" ({held})" if held else "")
+    halo = bound.halo_text(dim, part)
+    return bound.span(dim, part) + (f" ({halo})" if halo else "")
 
 
 def _cell(bound: BoundLayout, tile: tuple[int, ...] | None) -> tuple[str, str]:

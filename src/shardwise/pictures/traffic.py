@@ -7,9 +7,7 @@ from dataclasses import dataclass
 from itertools import islice, product
 from math import prod
 
-from shardwise.layout.axis import Axis
-from shardwise.layout.layout import Layout
-from shardwise.layout.mesh import DeviceMesh
+from shardwise.layout.mesh import walk
 from shardwise.layout.tiling import Box, box_size
 from shardwise.pictures.binding import span_text
 from shardwise.pictures.plan import size_text
@@ -121,8 +119,6 @@ def _flows(step: Step, move: Move, slots: Sequence[int]) -> dict[tuple[int, int]
 
 def _incoming(step: Step, move: Move, slot: int) -> Iterator[tuple[int, int, Box]]:
     for source, target, box in move.outgoing(slot) if step.reverses else move.incoming(slot):
-        assert isinstance(source, int)
-        assert isinstance(target, int)
         yield (target, source, box) if step.reverses else (source, target, box)
 
 
@@ -146,20 +142,14 @@ def _members(step: Step) -> Iterable[int]:
 
 
 def _first_group(step: Step) -> list[int]:
-    return list(_offsets(_mesh(step), step.axes))
+    return walk(step.mesh, step.axes)
 
 
 def _groups(step: Step) -> Iterator[tuple[int, ...]]:
-    mesh, first = _mesh(step), _first_group(step)
-    return (tuple(base + slot for slot in first) for base in _offsets(mesh, mesh.rest(step.axes)))
-
-
-def _mesh(step: Step) -> DeviceMesh:
-    return (step.before if isinstance(step.before, Layout) else step.before.src.layout).mesh
-
-
-def _offsets(mesh: DeviceMesh, axes: Sequence[Axis]) -> Iterator[int]:
-    return (sum(at) for at in product(*(range(0, a.size * mesh.divisor(a), mesh.divisor(a)) for a in axes)))
+    mesh, first = step.mesh, _first_group(step)
+    steps = [(mesh.divisor(axis), axis.size) for axis in mesh.rest(step.axes)]
+    bases = map(sum, product(*(range(0, size * divisor, divisor) for divisor, size in steps)))
+    return (tuple(base + slot for slot in first) for base in bases)
 
 
 UNITS = ("B", "KiB", "MiB", "GiB", "TiB", "PiB")

@@ -13,9 +13,10 @@ from itertools import combinations
 from typing import TypeVar
 
 from shardwise.layout.axis import Axis
+from shardwise.layout.mesh import offset
 from shardwise.layout.tiling import Box, box_size, intersect, subtract
 from shardwise.plan.holders import Holders, Tile
-from shardwise.plan.movement import LocalCopy, Movement, Phase, Reduction
+from shardwise.plan.movement import Handover, LocalCopy, Movement, Phase, Reduction
 from shardwise.plan.transfer import Transfer, portion
 
 MANY = 1024  # boxes into which the cells of one target tile may be cut so that its devices share the reducing evenly
@@ -38,21 +39,8 @@ SlotsByDevice = dict[int, list[int]]  # in order
 
 
 @dataclass(frozen=True)
-class Crowd:
-    """A transition between two meshes of which one has a device in several slots.
-
-    Contributions over the axes `pending` are combined; along `fresh` axes, which become partial, one position gets
-    the value; along the axes of `batch`, on which both layouts are partial, every position moves by itself.
-    """
-
-    src: Holders
-    dst: Holders
-    pending: tuple[Axis, ...] = ()
-    fresh: tuple[Axis, ...] = ()
-    batch: tuple[Axis, ...] = ()
-
-    def __str__(self) -> str:
-        return f"shares of {self.dst.layout.resolved()}"
+class Crowd(Handover):
+    """A transition between two meshes of which one has a device in several slots."""
 
     @cached_property
     def assignment(self) -> Assignment:
@@ -180,7 +168,7 @@ class Crowd:
         out: dict[int, SlotsByDevice] = {}
         for i, number in enumerate(holders.numbers):
             if tile is None or holders.tile_at(i) == tile:
-                out.setdefault(holders.position_at(i, axes), {}).setdefault(number, []).append(i)
+                out.setdefault(offset(holders.layout.mesh, axes, i), {}).setdefault(number, []).append(i)
         return out
 
     # -- bounds ------------------------------------------------------------------------------------
@@ -265,7 +253,7 @@ class CrowdMove(Movement):
 
     @property
     def batch_axes(self) -> tuple[Axis, ...]:
-        """The axes along which every position moves by itself, since both layouts are partial."""
+        """The axes along which every position reduces by itself, since both layouts are partial."""
         return self.crowd.batch
 
     # -- by device ---------------------------------------------------------------------------------
@@ -275,7 +263,7 @@ class CrowdMove(Movement):
         """All that goes between devices."""
         src, dst = self.holders
         return tuple(
-            Transfer(src.number(i), dst.number(j), box) for i, j, box in filter(self._is_far, self._between_arrays)
+            Transfer(src.numbers[i], dst.numbers[j], box) for i, j, box in filter(self._is_far, self._between_arrays)
         )
 
     def incoming(self, slot: int) -> Iterator[Transfer[int]]:
@@ -298,7 +286,7 @@ class CrowdMove(Movement):
 
     def _is_far(self, transfer: Transfer[int]) -> bool:
         src, dst = self.holders
-        return src.number(transfer.source) != dst.number(transfer.target)
+        return src.numbers[transfer.source] != dst.numbers[transfer.target]
 
     def stays(self, target: int) -> Iterator[Transfer[int]]:
         """Yield what a slot takes from arrays of its own device."""

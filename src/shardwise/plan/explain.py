@@ -92,8 +92,8 @@ def _direct_fetch(search: Search, memory_limit: int) -> Alternative:
     crowd = search.crowd(search.src, search.dst) if search.is_crowded else None
     each, count = [], search.slots.count
     if count > COUNTED:
-        own = fraction_in_place(search.src, search.dst, search.shape) if search.numbers is None else 0.0
-        each = [round(volume(dst) * (prod(a.size for a in pending) - own)) * search.itemsize]
+        in_place = fraction_in_place(search.src, search.dst, search.shape) if search.numbers is None else 0.0
+        each = [round(volume(dst) * (prod(a.size for a in pending) - in_place)) * search.itemsize]
     for slot in range(count) if count <= COUNTED else ():
         if crowd is not None:
             each.append(crowd.count_fetched(slot) * search.itemsize)

@@ -12,6 +12,7 @@ from functools import cached_property
 
 from shardwise.layout.axis import Axis
 from shardwise.layout.layout import Layout, Shape
+from shardwise.layout.mesh import offset, walk
 from shardwise.layout.tiling import Box, Tiling
 
 Tile = tuple[int, ...]
@@ -53,10 +54,6 @@ class Holders:
 
     # -- by slot -----------------------------------------------------------------------------------
 
-    def number(self, index: int) -> int:
-        """Return the slot at an index in the mesh."""
-        return self.numbers[index]
-
     def index(self, slot: int) -> int:
         """Return the index in the mesh of a slot; an outsider is taken to stand somewhere in it."""
         return slot if self.is_on_common_mesh else self._indices.get(slot, slot % len(self.numbers))
@@ -88,7 +85,7 @@ class Holders:
         return self._along(first, pending)
 
     def _along(self, first: int, axes: Sequence[Axis]) -> list[int]:
-        indices = spread(self.layout, first, axes)
+        indices = walk(self.layout.mesh, axes, first)
         return indices if self.is_on_common_mesh else [self.numbers[index] for index in indices]
 
     def _other_axes(self, pending: tuple[Axis, ...]) -> tuple[Axis, ...]:
@@ -102,7 +99,7 @@ class Holders:
 
     def position(self, slot: int, axes: Sequence[Axis]) -> int:
         """Return a number that tells positions along `axes` apart."""
-        return offset(self.layout, axes, self.index(slot))
+        return offset(self.layout.mesh, axes, self.index(slot))
 
     # -- by index in the mesh, which tells the slots of one device apart ---------------------------
 
@@ -117,28 +114,6 @@ class Holders:
     def box_of(self, index: int) -> Box:
         """Return what the slot at an index in the mesh holds of the tensor, halo included."""
         return clip(self.tiling.held_box(index), self.shape) if self.layout.has_halo else self.tiling.box(index)
-
-    def position_at(self, index: int, axes: Sequence[Axis]) -> int:
-        """Return a number that tells positions along `axes` apart, for an index in the mesh."""
-        return offset(self.layout, axes, index)
-
-
-def offset(layout: Layout, axes: Sequence[Axis], slot: int) -> int:
-    """Return the part of a device index that its positions along `axes` make up."""
-    total = 0
-    for axis in axes:
-        divisor = layout.mesh.divisor(axis)
-        total += slot // divisor % axis.size * divisor
-    return total
-
-
-def spread(layout: Layout, first: int, axes: Sequence[Axis]) -> list[int]:
-    """Return the device indices reached from `first`, which is at position 0, along `axes`."""
-    out = [first]
-    for axis in axes:
-        divisor = layout.mesh.divisor(axis)
-        out = [index + i * divisor for index in out for i in range(axis.size)]
-    return out
 
 
 def clip(box: Box, shape: Shape) -> Box:

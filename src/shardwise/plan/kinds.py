@@ -58,12 +58,12 @@ def change_of(src: Layout, dst: Layout, shape: Shape) -> Change:
     sliced: list[Axis] = []
     middle: list[Cut] = []
     for old, new, s, d in zip(src.dims, dst.dims, before, after, strict=True):
-        less, more = remainder(old.axes, new.axes), remainder(new.axes, old.axes)
-        if more is not None and is_nested(d, s):
-            sliced += more
+        lost_axes, added_axes = remainder(old.axes, new.axes), remainder(new.axes, old.axes)
+        if added_axes is not None and is_nested(d, s):
+            sliced += added_axes
             middle.append(new)
-        elif less is not None and is_nested(s, d):
-            gathered += less
+        elif lost_axes is not None and is_nested(s, d):
+            gathered += lost_axes
             middle.append(old)
         elif all(is_same_cut(s, d) for s, d in zip(before, after, strict=True)):
             return Change("permute", axes)
@@ -84,9 +84,9 @@ def _slice_early(src: Layout, dst: Layout, shape: Shape, gathered: Sequence[Axis
     cuts: list[Cut] = []
     rest: list[Axis] = []
     for old, new, fine in zip(src.dims, dst.dims, dst.tiling(shape).dims, strict=True):
-        more = remainder(new.axes, old.axes)
-        early = without(more or (), gathered)
-        late = remainder(more or (), early)
+        added_axes = remainder(new.axes, old.axes)
+        early = without(added_axes or (), gathered)
+        late = remainder(added_axes or (), early)
         if late is None:
             return None
         if early and late:

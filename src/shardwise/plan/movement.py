@@ -7,6 +7,7 @@ known by the index of its device in the mesh that it is on: the old mesh for a s
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
 from shardwise.layout.axis import Axis
@@ -15,6 +16,24 @@ from shardwise.plan.holders import Holders
 from shardwise.plan.transfer import Transfer
 
 Phase = Literal["direct", "reduce", "spread"]
+
+
+@dataclass(frozen=True)
+class Handover:
+    """Who holds a tensor before and after, where contributions over the axes `pending` are combined.
+
+    Along `fresh` axes, which become partial, one position gets the value; along the axes of `batch`, on which both
+    layouts are partial, every position works by itself.
+    """
+
+    src: Holders
+    dst: Holders
+    pending: tuple[Axis, ...] = ()
+    fresh: tuple[Axis, ...] = ()
+    batch: tuple[Axis, ...] = ()
+
+    def __str__(self) -> str:
+        return f"shares of {self.dst.layout.resolved()}"
 
 
 class Reduction(NamedTuple):
@@ -63,7 +82,7 @@ class Movement:
 
     @property
     def batch_axes(self) -> tuple[Axis, ...]:
-        """The axes along which every position moves by itself, since both layouts are partial."""
+        """The axes along which every position reduces by itself, since both layouts are partial."""
         return ()
 
     @property
@@ -100,10 +119,10 @@ class Movement:
     def stays(self, target: int) -> Iterator[Transfer[int]]:
         """Yield what a slot takes from the array of its own device."""
         src, dst = self.holders
-        slot = dst.number(target)
-        return (Transfer(src.index(slot), target, box) for box in self._own(slot))
+        slot = dst.numbers[target]
+        return (Transfer(src.index(slot), target, box) for box in self._own_boxes(slot))
 
-    def _own(self, slot: int) -> Iterator[Box]:
+    def _own_boxes(self, slot: int) -> Iterator[Box]:
         return iter(())
 
     def arrivals(self, target: int) -> Iterator[Transfer[int]]:
@@ -111,14 +130,14 @@ class Movement:
         src, dst = self.holders
         if src.is_on_common_mesh:  # numbers are indices
             return self.incoming(target)
-        return (Transfer(src.index(t.source), target, t.box) for t in self.incoming(dst.number(target)))
+        return (Transfer(src.index(t.source), target, t.box) for t in self.incoming(dst.numbers[target]))
 
     def departures(self, source: int) -> Iterator[Transfer[int]]:
         """Yield what a slot sends to other devices."""
         src, dst = self.holders
         if src.is_on_common_mesh:
             return self.outgoing(source)
-        return (Transfer(source, dst.index(t.target), t.box) for t in self.outgoing(src.number(source)))
+        return (Transfer(source, dst.index(t.target), t.box) for t in self.outgoing(src.numbers[source]))
 
     def reductions(self, target: int) -> Iterator[Reduction]:
         """Yield what a slot reduces."""
@@ -131,5 +150,5 @@ class Movement:
     def count_far(self, reduction: Reduction) -> int:
         """Return how many contributions to a reduction come from other devices."""
         src, dst = self.holders
-        slot = dst.number(reduction.target)
-        return sum(src.number(source) != slot for source in reduction.sources)
+        slot = dst.numbers[reduction.target]
+        return sum(src.numbers[source] != slot for source in reduction.sources)

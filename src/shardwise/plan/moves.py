@@ -17,29 +17,19 @@ from shardwise.layout.axis import Axis, common, overlap
 from shardwise.layout.tiling import Box, box_size, intersect, subtract
 from shardwise.plan.crowd import CrowdMove
 from shardwise.plan.holders import Holders, Tile
-from shardwise.plan.movement import Movement, Reduction
+from shardwise.plan.movement import Handover, Movement, Reduction
 from shardwise.plan.transfer import Transfer, portion
 
 MANY = 1024  # boxes into which one target tile may be cut so that all its devices share the reducing evenly
 
 
 @dataclass(frozen=True)
-class Shares:
+class Shares(Handover):
     """Which device reduces which boxes, where contributions over the axes `pending` are combined.
 
     Each element is reduced by one device that needs it; by one that also contributes to it, if there is
-    one. The devices that could do it share each box evenly. Along the axes of `batch` every position works
-    by itself; along `fresh` axes, which become partial, one position gets the value.
+    one. The devices that could do it share each box evenly.
     """
-
-    src: Holders
-    dst: Holders
-    pending: tuple[Axis, ...]
-    fresh: tuple[Axis, ...] = ()
-    batch: tuple[Axis, ...] = ()
-
-    def __str__(self) -> str:
-        return f"shares of {self.dst.layout.resolved()}"
 
     def cells(self, tile: Tile) -> Iterator[tuple[Tile, Box]]:
         """Yield the source tiles that a target tile meets, with the common box."""
@@ -129,16 +119,11 @@ class DirectMove(Movement):
         return self.src, self.dst
 
     @property
-    def batch_axes(self) -> tuple[Axis, ...]:
-        """The axes along which every position moves by itself, since both layouts are partial."""
-        return self.batch
-
-    @property
     def is_counted(self) -> bool:
         """Whether a formula says how much each device receives, so that nothing has to be listed."""
         return self.shares is None
 
-    def _own(self, slot: int) -> Iterator[Box]:
+    def _own_boxes(self, slot: int) -> Iterator[Box]:
         own = self.src.box(slot)
         if own is not None:
             commons = (intersect(target, own) for target in self._targets(slot))
@@ -165,7 +150,7 @@ class DirectMove(Movement):
 
     def count_received(self, slot: int) -> int:
         """Return how many elements `slot` receives, without listing them."""
-        return sum(map(box_size, self._targets(slot))) - sum(map(box_size, self._own(slot)))
+        return sum(map(box_size, self._targets(slot))) - sum(map(box_size, self._own_boxes(slot)))
 
     def _targets(self, slot: int) -> Iterable[Box]:
         # The boxes that a slot is to have.
@@ -258,21 +243,27 @@ class LocalMove(DirectMove):
 
 
 @dataclass(frozen=True)
-class ReduceMove(Movement):
-    """Every share receives its contributions, one box per contributor."""
+class SharesMove(Movement):
+    """A round in which shares are reduced, or what they have become goes where it is needed."""
 
     shares: Shares
-    phase = "reduce"
 
     @property
     def holders(self) -> tuple[Holders, Holders]:
         """The holders of what travels, and those who are to hold it."""
-        return self.shares.src, self.shares.dst
+        return (self.shares.dst if self.spreads else self.shares.src), self.shares.dst
 
     @property
     def batch_axes(self) -> tuple[Axis, ...]:
-        """The axes along which every position moves by itself, since both layouts are partial."""
+        """The axes along which every position reduces by itself, since both layouts are partial."""
         return self.shares.batch
+
+
+@dataclass(frozen=True)
+class ReduceMove(SharesMove):
+    """Every share receives its contributions, one box per contributor."""
+
+    phase = "reduce"
 
     def boxes_to_reduce(self, slot: int) -> Iterator[tuple[Tile, Box]]:
         """Yield the boxes that a slot reduces, each with the source tile it lies in."""
@@ -283,7 +274,7 @@ class ReduceMove(Movement):
         for tile, box in self.boxes_to_reduce(slot):
             yield self.shares.src.sources(tile, slot, self.shares.pending), box
 
-    def _own(self, slot: int) -> Iterator[Box]:
+    def _own_boxes(self, slot: int) -> Iterator[Box]:
         return (box for sources, box in self.contributions(slot) if slot in sources)
 
     def incoming(self, slot: int) -> Iterator[Transfer[int]]:
@@ -309,26 +300,15 @@ class ReduceMove(Movement):
     def reductions(self, target: int) -> Iterator[Reduction]:
         """Yield what a slot reduces."""
         src, dst = self.holders
-        for sources, box in self.contributions(dst.number(target)):
+        for sources, box in self.contributions(dst.numbers[target]):
             yield Reduction(tuple(map(src.index, sources)), target, box)
 
 
 @dataclass(frozen=True)
-class SpreadMove(Movement):
+class SpreadMove(SharesMove):
     """Every share is sent on to the other devices that need it."""
 
-    shares: Shares
     phase = "spread"
-
-    @property
-    def holders(self) -> tuple[Holders, Holders]:
-        """The holders of what travels, and those who are to hold it."""
-        return self.shares.dst, self.shares.dst
-
-    @property
-    def batch_axes(self) -> tuple[Axis, ...]:
-        """The axes along which every position moves by itself, since both layouts are partial."""
-        return self.shares.batch
 
     def incoming(self, slot: int) -> Iterator[Transfer[int]]:
         """Yield the transfers whose target is `slot`."""

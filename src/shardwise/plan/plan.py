@@ -206,11 +206,10 @@ def _stageable(steps: list[Step], limit: int) -> list[Step]:
 def _search(src: Layout, dst: Layout, shape: Shape, dtype: np.dtype, links: Links) -> Search:
     is_rounded = src.reduce_op in (ReduceOp.SUM, ReduceOp.AVG, ReduceOp.PROD)
     wide = accumulator(dtype).itemsize if is_rounded else dtype.itemsize
-    if src.mesh is dst.mesh:
-        return Search(src, dst, shape, dtype.itemsize, links, Slots(src.mesh.num_devices), wide=wide)
     aligned = align_layout(dst, src.mesh)
     if aligned is not None:
-        return Search(src, aligned, shape, dtype.itemsize, links, Slots(src.mesh.num_devices, src.mesh), wide=wide)
+        slots = Slots(src.mesh.num_devices, None if src.mesh is dst.mesh else src.mesh)
+        return Search(src, aligned, shape, dtype.itemsize, links, slots, wide=wide)
     devices = tuple(dict.fromkeys((*src.mesh.devices, *dst.mesh.devices)))
     slot = {device: i for i, device in enumerate(devices)}
     numbers = tuple(slot[d] for d in src.mesh.devices), tuple(slot[d] for d in dst.mesh.devices)

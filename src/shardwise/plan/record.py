@@ -1,8 +1,19 @@
 """Records: steps of plans as they were run."""
 
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from shardwise.errors import seal
+
+
+class StepNote(NamedTuple):
+    """What is known of a step before it is run."""
+
+    kind: str
+    axes: tuple[str, ...]
+    before: str
+    after: str
+    busiest: int = 0  # bytes that the busiest device receives, as the planner estimates them
 
 
 @seal

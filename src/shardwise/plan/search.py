@@ -99,11 +99,11 @@ class Search:
         a, b = self.holders(start, 0), self.holders(end, 1)
         shares = Shares(a, b, option.pending, option.fresh, option.batch)
         steps += self._reduce(start, end, shares) if option.pending else self._move_and_fill(start, end, shares)
-        return steps + (self._move_boxes(end, dst, dst.partial, after=True) if end is not dst else [])
+        return steps + (self._move_boxes(end, dst, dst.partial, 1) if end is not dst else [])
 
-    def _move_boxes(self, src: Layout, dst: Layout, batch: tuple[Axis, ...], after: bool = False) -> list[Step]:
-        # No reduction: slice what can be sliced, then one round.
-        if self.numbers is not None and not after:
+    def _move_boxes(self, src: Layout, dst: Layout, batch: tuple[Axis, ...], mesh: int | None = None) -> list[Step]:
+        # No reduction: slice what can be sliced, then one round. After a reduction both are on one mesh.
+        if self.numbers is not None and mesh is None:
             a, b = self.holders(src, 0), self.holders(dst, 1)
             return [self._step("exchange", (), src, dst, (DirectMove(a, b),), (float(volume(b)),))]
         change = change_of(src, dst, self.shape)
@@ -111,14 +111,14 @@ class Search:
             return []
         if change.kind in ("slice", "fill"):
             return [self._step(change.kind, change.axes, src, dst)]
+        if self.is_crowded:
+            halo = Crowd(self.holders(src, mesh or 0), self.holders(dst, mesh or 0), batch=batch)
+            return [self._crowd_step(change.kind, change.axes, src, dst, CrowdMove(halo, "direct"))]
         first = change.start(src)
         steps = [self._step("slice", _added_axes(src, first), src, first)] if first is not src else []
-        a, b = self.holders(first, 1 if after else 0), self.holders(dst, 1)
-        estimate = volume(b) * (1 - fraction_in_place(first, dst, self.shape))
-        return [
-            *steps,
-            self._step(change.kind, change.axes, first, dst, (DirectMove(a, b, batch),), (estimate,)),
-        ]
+        move = DirectMove(self.holders(first, mesh or 0), self.holders(dst, mesh or 0), batch)
+        estimate = volume(move.dst) * (1 - fraction_in_place(first, dst, self.shape))
+        return [*steps, self._step(change.kind, change.axes, first, dst, (move,), (estimate,))]
 
     def _reduce(self, src: Layout, dst: Layout, shares: Shares) -> list[Step]:
         targets = dst.mesh.rest((*dst.sharded_axes, *shares.fresh, *shares.batch))
@@ -146,7 +146,7 @@ class Search:
         # Nothing to reduce: bring each device the boxes it keeps, then put identities elsewhere.
         if self.numbers is None:
             change = change_of(src, dst, self.shape)
-            if change.kind in (None, "slice", "fill") or _stays(src, dst, self.shape):
+            if change.kind in (None, "slice", "fill") or _is_in_place(src, dst, self.shape):
                 return [self._fill(src, dst, shares)]
             is_gather = change.kind == "all_gather" and is_disjoint(change.axes, shares.fresh)
             kind: Kind = "all_gather" if is_gather else "exchange"
@@ -174,21 +174,19 @@ class Search:
             yield [*self._crowd_steps(src, resolved, 0, 0), *self._crowd_steps(resolved, dst, 0, 1)]
         yield self._crowd_steps(src, dst, 0, 1)
 
-    def crowd(self, src: Layout, dst: Layout) -> Crowd:
-        """Return which devices give and take what between the two meshes, without halos where there are reductions."""
+    def crowd(self, src: Layout, dst: Layout, src_mesh: int = 0, dst_mesh: int = 1) -> Crowd:
+        """Return which devices give and take what between two meshes, without halos where there are reductions."""
         fresh = () if dst.reduce_op is ReduceOp.AVG else dst.partial
         if src.partial or fresh:
             src, dst = src.without_halo(), dst.without_halo()
-        return Crowd(self.holders(src, 0), self.holders(dst, 1), src.partial, fresh)
+        return Crowd(self.holders(src, src_mesh), self.holders(dst, dst_mesh), src.partial, fresh)
 
-    def _crowd_steps(self, src: Layout, dst: Layout, *meshes: int) -> list[Step]:
-        fresh = () if dst.reduce_op is ReduceOp.AVG else dst.partial
+    def _crowd_steps(self, src: Layout, dst: Layout, src_mesh: int, dst_mesh: int) -> list[Step]:
+        crowd = self.crowd(src, dst, src_mesh, dst_mesh)
+        start, end, fresh = crowd.src.layout, crowd.dst.layout, crowd.fresh
         if not src.partial and not fresh:
-            crowd = Crowd(self.holders(src, meshes[0]), self.holders(dst, meshes[1]))
             return [self._crowd_step("exchange", (), src, dst, CrowdMove(crowd, "direct"))]
-        start, end = src.without_halo(), dst.without_halo()
         steps = [self._step("slice", (), src, start)] if start is not src else []
-        crowd = Crowd(self.holders(start, meshes[0]), self.holders(end, meshes[1]), src.partial, fresh)
         last = crowd if fresh else end
         if not src.partial:
             steps.append(self._crowd_step("exchange", (), start, crowd, CrowdMove(crowd, "direct")))
@@ -199,15 +197,7 @@ class Search:
             steps.append(self._crowd_step("all_gather", (), crowd, last, CrowdMove(crowd, "spread")))
         if fresh:
             steps.append(replace(self._step("fill", fresh, crowd, end), shares=crowd))
-        if end is dst:
-            return steps
-        change = change_of(end, dst, self.shape)
-        if change.kind is None:
-            return steps
-        if change.kind in ("slice", "fill"):
-            return [*steps, self._step(change.kind, change.axes, end, dst)]
-        halo = Crowd(self.holders(end, meshes[1]), self.holders(dst, meshes[1]), batch=dst.partial)
-        return [*steps, self._crowd_step(change.kind, change.axes, end, dst, CrowdMove(halo, "direct"))]
+        return steps + (self._move_boxes(end, dst, dst.partial, dst_mesh) if end is not dst else [])
 
     def _crowd_step(self, kind: Kind, axes: Sequence[Axis], before: State, after: State, move: CrowdMove) -> Step:
         return self._step(kind, axes, before, after, (move,), (float(move.busiest[0]),))
@@ -265,7 +255,7 @@ def fraction_in_place(src: Layout, dst: Layout, shape: Shape) -> float:
     return min(1.0, out)
 
 
-def _stays(src: Layout, dst: Layout, shape: Shape) -> bool:
+def _is_in_place(src: Layout, dst: Layout, shape: Shape) -> bool:
     # Whether some device that needs an element always holds it: no axis that splits a dim before and after
     # disagrees about an element, and no copies are to be made.
     if not is_disjoint(dst.replicated_axes, src.sharded_axes):

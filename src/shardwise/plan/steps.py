@@ -148,8 +148,8 @@ class Step:
     >>> from shardwise import DeviceMesh, P, plan_reshard
     >>> mesh = DeviceMesh((2, 2), ("x", "y"))
     >>> (step,) = plan_reshard(P("x", "y"), P("x"), (4, 4), "float32", mesh=mesh).steps
-    >>> str(step), step.groups, step.is_local
-    ('all_gather over y', [(0, 1), (2, 3)], False)
+    >>> str(step), step.mesh is mesh, step.groups, step.is_local
+    ('all_gather over y', True, [(0, 1), (2, 3)], False)
     >>> step.width(step.moves[0])  # bytes of an element
     4
     >>> step.received.of(0), step.sent.of(0), step.transfers(0)
@@ -205,8 +205,12 @@ class Step:
             return []
         if isinstance(self.slots.devices, tuple):  # two meshes meet, whose axes say nothing about each other
             return [self.slots.devices]
-        mesh = (self.before if isinstance(self.before, Layout) else self.before.src.layout).mesh
-        return [tuple(map(self.slots.name, group)) for group in mesh.groups([str(a) for a in self.axes])]
+        return [tuple(map(self.slots.name, group)) for group in self.mesh.groups([str(a) for a in self.axes])]
+
+    @property
+    def mesh(self) -> DeviceMesh:
+        """The mesh that the step begins on."""
+        return (self.before if isinstance(self.before, Layout) else self.before.src.layout).mesh
 
     @property
     def received(self) -> Bytes:
@@ -327,11 +331,7 @@ class Step:
         return replace(self, kind=kind, before=self.after, after=self.before, reverses=not self.reverses)
 
     def __str__(self) -> str:
-        return f"{self.kind} over {_names(self.axes)}" if self.axes else self.kind
-
-
-def _names(axes: tuple[Axis, ...]) -> str:
-    return ", ".join(map(str, axes)) or "all devices"
+        return f"{self.kind} over {', '.join(map(str, self.axes))}" if self.axes else self.kind
 
 
 def _most_parts(src: DimTiling, dst: DimTiling) -> int:

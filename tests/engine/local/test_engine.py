@@ -16,7 +16,7 @@ from hypothesis import given
 from shardwise import Cut, DeviceMesh, Layout, ReduceOp, all_reduce, plan_reshard, shard, trace_communication
 from shardwise.engine.arrays import to_numpy
 from shardwise.engine.counters import Counters
-from shardwise.engine.execute import StepNote, program_of
+from shardwise.engine.execute import program_of
 from shardwise.engine.grid import Grid
 from shardwise.engine.job import Job
 from shardwise.engine.local import engine as local
@@ -24,6 +24,7 @@ from shardwise.engine.local.engine import LocalEngine
 from shardwise.engine.pool import Pool
 from shardwise.engine.storage import storage_of
 from shardwise.layout.placement import reductions_of
+from shardwise.plan.record import StepNote
 from tests.engine.cases import check, check_counters, check_values, run, spread, stored
 from tests.engine.test_arrays import DTYPES, TORCH, torch_of
 from tests.plan.cases import Transition, mesh_of, transitions

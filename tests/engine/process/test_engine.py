@@ -22,13 +22,14 @@ from shardwise import (
     trace_communication,
 )
 from shardwise.engine.arrays import to_numpy
-from shardwise.engine.execute import StepNote, permutation, program_of
+from shardwise.engine.execute import permutation, program_of
 from shardwise.engine.job import RESULT, Job
 from shardwise.engine.process import engine as distributed
 from shardwise.engine.process.engine import _own_arrays, _own_calls
 from shardwise.engine.routes.route import Leg, Out
 from shardwise.engine.routes.route_builder import route_of
 from shardwise.engine.storage import storage_of
+from shardwise.plan.record import StepNote
 from tests.engine.cases import check_values, claimed, spread
 from tests.engine.world import engines, held, together
 from tests.plan.cases import Transition, all_transitions, mesh_of

@@ -77,7 +77,7 @@ def play(legs: list[Leg], states: list[Arrays], dtype: np.dtype) -> list[Arrays]
 
 
 def give(round_: Any, out: Arrays) -> None:
-    for into, source in round_.handed:
+    for into, source in round_.local_copies:
         cut(out, into)[...] = cut(out, source)
 
 

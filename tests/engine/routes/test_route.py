@@ -20,7 +20,7 @@ def test_a_round_talks_unless_it_says_that_it_does_not() -> None:
     plain = MessageRound(CALL, (), ())
     assert plain.talks
     assert not any((plain.spreads, plain.straight, plain.gathers, plain.on_accelerators))
-    assert plain.sums == plain.handed == ()
+    assert plain.sums == plain.local_copies == ()
 
 
 def test_routes_with_equal_parts_are_equal() -> None:

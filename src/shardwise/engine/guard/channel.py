@@ -153,16 +153,16 @@ def _accept(
         raise EngineError(f"ranks {ranks} did not connect in time, though they had started.") from None
     connection.settimeout(2.0)
     size = HEAD.size + len(token) + 5
-    said = b""
+    greeting = b""
     try:
-        while len(said) < size and (some := connection.recv(size - len(said))):
-            said += some
+        while len(greeting) < size and (some := connection.recv(size - len(greeting))):
+            greeting += some
     except OSError:
-        said = b""
-    if len(said) < size or not hmac.compare_digest(said[HEAD.size : -5], token):
+        greeting = b""
+    if len(greeting) < size or not hmac.compare_digest(greeting[HEAD.size : -5], token):
         connection.close()  # a stranger
         return None
-    kind, rank = struct.unpack("!BI", said[-5:])
+    kind, rank = struct.unpack("!BI", greeting[-5:])
     if kind >= len(KINDS) or (KINDS[kind], rank) not in missing:
         connection.close()
         return None

@@ -14,7 +14,7 @@ HEAD = struct.Struct("!QQ16s")  # the sequence number, the number of the call in
 
 
 class Fingerprint(NamedTuple):
-    """A call, the how-manyeth of its group it is, its number in its process, and the user's line."""
+    """A call, its number among the calls of its group and among those of its process, and the user's line."""
 
     call: Call
     number: int

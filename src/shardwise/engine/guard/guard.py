@@ -112,8 +112,8 @@ class CollectiveGuard:
         """Say goodbye to the others, and why."""
         if not self.is_here:
             return
-        said = "it left, cleanly" if error is None else f"it left with {_brief(error)}"
-        self.watchdog.end(said, clean=error is None)
+        farewell = "it left, cleanly" if error is None else f"it left with {_brief(error)}"
+        self.watchdog.end(farewell, clean=error is None)
         self._forget()
 
     # -- comparing ---------------------------------------------------------------------------------
@@ -217,16 +217,16 @@ class CollectiveGuard:
         return self._stop(error)
 
     def _reported_error(self) -> CollectiveError:
-        said = dict(self.watchdog.stopped or {})
-        kind = ERRORS.get(said.get("error", ""), CollectiveError)
-        self._error = kind(said["text"], ranks=said["ranks"], step=said["step"], sequence=said["sequence"])
-        by = said.get("by", self.rank)
-        return _like(self._error, f"rank {by} stopped, and this is rank {self.rank}: {said['text']}")
+        report = dict(self.watchdog.stopped or {})
+        kind = ERRORS.get(report.get("error", ""), CollectiveError)
+        self._error = kind(report["text"], ranks=report["ranks"], step=report["step"], sequence=report["sequence"])
+        by = report.get("by", self.rank)
+        return _like(self._error, f"rank {by} stopped, and this is rank {self.rank}: {report['text']}")
 
     def _stop(self, error: CollectiveError) -> CollectiveError:
         self._error = error
-        said = {"error": type(error).__name__, "text": str(error)[:CUT], "ranks": error.ranks}
-        self.watchdog.stop(**said, step=error.step, sequence=error.sequence)
+        report = {"error": type(error).__name__, "text": str(error)[:CUT], "ranks": error.ranks}
+        self.watchdog.stop(**report, step=error.step, sequence=error.sequence)
         return error
 
     def _forget(self) -> None:
@@ -236,8 +236,8 @@ class CollectiveGuard:
             self.watchdog.forget()
 
 
-def _is_loss(said: Mapping[str, Any], rank: int) -> bool:
-    return said["error"] == RankLost.__name__ and rank in said["ranks"]
+def _is_loss(report: Mapping[str, Any], rank: int) -> bool:
+    return report["error"] == RankLost.__name__ and rank in report["ranks"]
 
 
 def _like(error: CollectiveError, text: str) -> CollectiveError:

@@ -52,15 +52,15 @@ class Card:
 def open_start_store(timeout: float) -> Store:
     """Return the store that MASTER_ADDR and MASTER_PORT name; rank 0 keeps it, or torchrun does."""
     host, port, rank = os.environ["MASTER_ADDR"], int(os.environ["MASTER_PORT"]), int(os.environ["RANK"])
-    keeps = rank == 0 and os.environ.get("TORCHELASTIC_USE_AGENT_STORE") != "True"
-    if not keeps:
+    is_keeper = rank == 0 and os.environ.get("TORCHELASTIC_USE_AGENT_STORE") != "True"
+    if not is_keeper:
         _reach(host, port, rank, timeout)
     answers: list[Any] = []
 
     def open_store() -> None:
         limit = timedelta(seconds=timeout)
         try:
-            answers.append(TCPStore(host, port, is_master=keeps, timeout=limit, wait_for_workers=False))
+            answers.append(TCPStore(host, port, is_master=is_keeper, timeout=limit, wait_for_workers=False))
         except RuntimeError as error:
             answers.append(error)
 

@@ -68,11 +68,11 @@ class Watchdog:
 
     # -- by the thread that communicates -----------------------------------------------------------
 
-    def stop(self, **said: Any) -> None:
+    def stop(self, **report: Any) -> None:
         """Tell all others that this process cannot go on, and why."""
         with self.changed:
-            self.stopped = self.stopped or said
-        self._tell(kind="stop", **said)
+            self.stopped = self.stopped or report
+        self._tell(kind="stop", **report)
 
     def end(self, text: str, clean: bool) -> None:
         """Say goodbye, and end the thread when the others have heard it."""
@@ -104,8 +104,8 @@ class Watchdog:
         """Whether heartbeats of a process have failed to come."""
         return monotonic() - self.peers[rank].heard > 2 * self.heartbeat + 0.5
 
-    def _tell(self, **said: Any) -> None:
-        body = json.dumps(said).encode()
+    def _tell(self, **message: Any) -> None:
+        body = json.dumps(message).encode()
         with self.changed:
             for rank, channel in self._channels.items():
                 if self.peers[rank].gone is None:
@@ -148,13 +148,13 @@ class Watchdog:
 
     def _hear(self, ready: list[Channel]) -> list[Channel]:
         # Take what channels have; return those that are closed.
-        said = [(channel.rank, body) for channel in ready for body in channel.messages()]
+        messages = [(channel.rank, body) for channel in ready for body in channel.messages()]
         if any(channel.closed for channel in ready):
             # One that is gone may have been stopped by another: what that one said before is here by now.
-            said += [(channel.rank, body) for channel in self._open.values() for body in channel.messages()]
+            messages += [(channel.rank, body) for channel in self._open.values() for body in channel.messages()]
         closed = [channel for channel in self._open.values() if channel.closed]
         with self.changed:
-            news = [self._note(self.peers[rank], json.loads(body)) for rank, body in said]
+            news = [self._note(self.peers[rank], json.loads(body)) for rank, body in messages]
             news += [self._miss(self.peers[self._open.pop(channel.rank).rank]) for channel in closed]
             if any(news):
                 self.changed.notify_all()
@@ -165,17 +165,17 @@ class Watchdog:
                 self.on_loss(lost if self.stopped is None else None)
         return closed
 
-    def _note(self, peer: Peer, said: dict[str, Any]) -> bool:
+    def _note(self, peer: Peer, message: dict[str, Any]) -> bool:
         # Change what is known by what a process said; return whether it is news for the thread that communicates.
-        peer.heard, peer.line = monotonic(), said.get("line", peer.line)
-        if said["kind"] != "stop":
-            peer.sequence = max(peer.sequence, said["sequence"])  # calls tell it too, and sooner
-        cause = said if said["kind"] == "stop" else said.get("cause")
+        peer.heard, peer.line = monotonic(), message.get("line", peer.line)
+        if message["kind"] != "stop":
+            peer.sequence = max(peer.sequence, message["sequence"])  # calls tell it too, and sooner
+        cause = message if message["kind"] == "stop" else message.get("cause")
         if cause is not None and self.stopped is None:
             self.stopped = {"by": peer.rank} | cause
-        if said["kind"] == "bye":
-            peer.gone, peer.clean, peer.follows = said["text"], said["clean"], cause is not None
-        return said["kind"] != "beat"
+        if message["kind"] == "bye":
+            peer.gone, peer.clean, peer.follows = message["text"], message["clean"], cause is not None
+        return message["kind"] != "beat"
 
     def _miss(self, peer: Peer) -> bool:
         if peer.gone is not None:

@@ -28,12 +28,12 @@ from shardwise.engine.counters import Counters, add_up
 from shardwise.engine.execute import Program, Stage, Traffic
 from shardwise.engine.grid import Grid, Regrid, blocks_of, tiles_of, whole_of
 from shardwise.engine.job import Job
-from shardwise.engine.log import Record, active_logs, user_line
+from shardwise.engine.local_shards import SoleProcess
+from shardwise.engine.log import active_logs, log_steps
 from shardwise.engine.pool import SMALLEST, Pool
 from shardwise.engine.storage import Storage
 from shardwise.engine.threads import share, take, thread_count
 from shardwise.layout.device import Device
-from shardwise.layout.mesh import DeviceMesh
 from shardwise.layout.placement import ReduceOp
 from shardwise.names import Renamed
 
@@ -46,7 +46,7 @@ BYTE = np.dtype(np.uint8)
 Arguments = TypeVarTuple("Arguments")
 
 
-class LocalEngine:
+class LocalEngine(SoleProcess):
     """Runs programs on arrays in this process, NumPy's by default or torch's.
 
     >>> from shardwise import CPU, DeviceMesh, Layout, P, plan_reshard, zeros
@@ -84,18 +84,6 @@ class LocalEngine:
 
     # -- verbs -------------------------------------------------------------------------------------
 
-    def addressable(self, mesh: DeviceMesh) -> range:
-        """Return the indices of the devices of a mesh that are in this process: all of them."""
-        return range(mesh.num_devices)
-
-    def process(self, mesh: DeviceMesh, suffices: Callable[[Sequence[int]], bool]) -> tuple[int, Sequence[int]]:
-        """Return the rank and the devices of the one process that there is, which has them all."""
-        return 0, range(mesh.num_devices)
-
-    def read(self, storage: Storage, arrays: Sequence[Array], index: int | None = None) -> Sequence[Array]:
-        """Return the arrays of a tensor, all of which can be read."""
-        return arrays
-
     def place(self, array: Array, device: Device) -> Array:
         """Return an array in the memory of a device, which must be there."""
         return in_memory(array, device)
@@ -126,11 +114,7 @@ class LocalEngine:
     work = Renamed("run_kernel")
 
     def run_kernel(
-        self,
-        kernel: Callable[..., Array],
-        operands: Sequence[Sequence[Array]],
-        job: Job,
-        dtype: np.dtype | None = None,
+        self, kernel: Callable[..., Array], operands: Sequence[Sequence[Array]], job: Job, dtype: np.dtype | None = None
     ) -> Sequence[Array]:
         """Return the arrays that a kernel makes, each of one array per operand; their dtype need not be known."""
         blocks = blocks_of(operands) if job.is_aligned else None
@@ -177,9 +161,9 @@ class LocalEngine:
 
     def run(self, program: Program, arrays: Sequence[Array]) -> Sequence[Array]:
         """Return the arrays of the target layout, or the grid of which they are tiles."""
-        only = program.regrid
-        if only is not None and type(arrays) is Grid and arrays.whole.shape == only.before and not active_logs():
-            return self._regrid(program.stages[0], only, arrays.whole, program.dtype)  # as most reshards are
+        regrid = program.regrid
+        if regrid is not None and type(arrays) is Grid and arrays.whole.shape == regrid.before and not active_logs():
+            return self._regrid(program.stages[0], regrid, arrays.whole, program.dtype)  # as most reshards are
         run = self._run_logged if active_logs() else self._run
         for stage in program.stages:
             arrays = run(stage, arrays, stage.dtype or program.dtype)
@@ -191,12 +175,7 @@ class LocalEngine:
     def _run_logged(self, stage: Stage, arrays: Sequence[Array], dtype: np.dtype) -> Sequence[Array]:
         before, start = dict(self.counters.bytes_moved), perf_counter()
         out = self._run(stage, arrays, dtype)
-        seconds, line = perf_counter() - start, user_line()
-        for note in stage.steps:
-            size = self.counters.bytes_moved.get(note.kind, 0) - before.get(note.kind, 0)
-            for log in active_logs():
-                log.records.append(Record(*note, size, seconds, line, start))
-            start, seconds = start + seconds, 0.0  # steps that are run as one take their time together
+        log_steps(stage.steps, before, self.counters.bytes_moved, start, perf_counter() - start)
         return out
 
     def _run(self, stage: Stage, arrays: Sequence[Array], dtype: np.dtype) -> Sequence[Array]:
@@ -207,8 +186,8 @@ class LocalEngine:
         if stage.fresh:
             return self._regrid(stage, regrid, whole, dtype)
         out = self._by_parts(stage, tiles_of(arrays), dtype)
-        seen = regrid.view_of(whole)
-        return out if seen is None else Grid(seen, out)
+        view = regrid.view_of(whole)
+        return out if view is None else Grid(view, out)
 
     def _by_parts(self, stage: Stage, arrays: Sequence[Array], dtype: np.dtype) -> Sequence[Array]:
         if stage.is_lone:
@@ -273,10 +252,10 @@ class LocalEngine:
         joins, sources, targets = stage.joins, arrays, out
         if stage.size > WIDE and stage.rows is not None:
             length, wide = stage.rows
-            seen = runs_of([*arrays, *(out[i] for i in stage.fresh)], length)
-            if seen is not None:
-                joins, sources = wide, seen[: len(arrays)]
-                targets = dict(zip(stage.fresh, seen[len(arrays) :], strict=True))
+            runs = runs_of([*arrays, *(out[i] for i in stage.fresh)], length)
+            if runs is not None:
+                joins, sources = wide, runs[: len(arrays)]
+                targets = dict(zip(stage.fresh, runs[len(arrays) :], strict=True))
         jobs = (
             (
                 targets[target][at] if at else targets[target],
@@ -321,8 +300,8 @@ class LocalEngine:
         return min(PIECE, max(1, stage.size // (4 * self.threads)))
 
     def _share(self, verb: Callable[[*Arguments, Counters], None], parts: Sequence[tuple[*Arguments]]) -> None:
-        for counted in share(partial(_count, verb), parts, self.threads):
-            self.counters.add(counted)
+        for counters in share(partial(_count, verb), parts, self.threads):
+            self.counters.add(counters)
 
 
 def _count(verb: Callable[[*Arguments, Counters], None], left: deque[tuple[*Arguments]]) -> Counters:

@@ -44,11 +44,8 @@ class ByteBuffer:
         """Return the part that begins with element `first` and has `count` of them."""
         out, size = object.__new__(ByteBuffer), self.dtype.itemsize
         where = slice(first * size, (first + count) * size)
-        out.dtype, out.bytes, out._host = (
-            self.dtype,
-            self.bytes[where],
-            None if self._host is None else self._host[where],
-        )
+        out.dtype, out.bytes = self.dtype, self.bytes[where]
+        out._host = None if self._host is None else self._host[where]
         return out
 
     def view(self, first: int, shape: Shape, like: Array) -> Array:

@@ -30,7 +30,7 @@ from shardwise.engine.counters import Counters
 from shardwise.engine.execute import Program
 from shardwise.engine.job import Job
 from shardwise.engine.local_shards import LocalShards, sample
-from shardwise.engine.log import Record, active_logs, user_line
+from shardwise.engine.log import active_logs, log_steps
 from shardwise.engine.pool import Pool
 from shardwise.engine.process.byte_buffer import ByteBuffer, bytes_of
 from shardwise.engine.process.wire import Letter, Pending, Wire
@@ -63,7 +63,7 @@ class DistributedEngine:
         self.wire, self.rank, self.size = wire, wire.rank, wire.size
         self.pool = pool or Pool()
         self.counters = Counters()
-        self.library_gathers: bool | None = None  # None: where it is the faster way, which is not so with gloo
+        self.library_gathers: bool | None = None  # None: where that is faster, which it is not with gloo
 
     def __repr__(self) -> str:
         return f"DistributedEngine(rank {self.rank} of {self.size})"
@@ -114,11 +114,7 @@ class DistributedEngine:
     work = Renamed("run_kernel")
 
     def run_kernel(
-        self,
-        kernel: Callable[..., Array],
-        operands: Sequence[Sequence[Array]],
-        job: Job,
-        dtype: np.dtype | None = None,
+        self, kernel: Callable[..., Array], operands: Sequence[Sequence[Array]], job: Job, dtype: np.dtype | None = None
     ) -> LocalShards:
         """Return the arrays that a kernel makes, each of one array per operand."""
         outs: dict[int, Array] = {}
@@ -184,14 +180,9 @@ class DistributedEngine:
         return self._shards(program.target, outs, program.dtype, like)
 
     def _run_logged(self, leg: Leg, arrays: Arrays, dtypes: Dtypes, like: Array) -> Arrays:
-        moved, start = dict(self.counters.bytes_moved), perf_counter()
+        before, start = dict(self.counters.bytes_moved), perf_counter()
         out = self._run(leg, arrays, dtypes, like)
-        seconds, line = perf_counter() - start, user_line()
-        for note in leg.notes:
-            size = self.counters.bytes_moved.get(note.kind, 0) - moved.get(note.kind, 0)
-            for log in active_logs():
-                log.records.append(Record(*note, size, seconds, line, start, self.rank))
-            start, seconds = start + seconds, 0.0  # steps that are run as one take their time together
+        log_steps(leg.notes, before, self.counters.bytes_moved, start, perf_counter() - start, self.rank)
         return out
 
     def _run(self, leg: Leg, arrays: Arrays, dtypes: Dtypes, like: Array) -> Arrays:
@@ -294,7 +285,7 @@ class _Trip:
     def start(self) -> None:
         """Start sending and receiving."""
         engine, round_, size = self.engine, self.round, self.dtype.itemsize
-        for into, source in round_.handed:
+        for into, source in round_.local_copies:
             engine.copy(_cut(self.outs, into), _cut(self.outs, source))
         if not round_.talks:
             return

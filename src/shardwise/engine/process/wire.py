@@ -58,12 +58,7 @@ class Pending:
     __slots__ = ("_arrived", "_bringing", "_call", "_guard", "_sending", "_sequence")
 
     def __init__(
-        self,
-        works: Works,
-        guard: Guard | None,
-        sequence: int,
-        call: Call,
-        arrived: Callable[[], None] | None = None,
+        self, works: Works, guard: Guard | None, sequence: int, call: Call, arrived: Callable[[], None] | None = None
     ) -> None:
         """Remember the pieces of work of one call, and what to do when all that they bring has come, or is to come."""
         self._bringing, self._sending = works

@@ -23,7 +23,7 @@ def permutation_route(program: Program, rank: int) -> Route:
     going: dict[int, list[Part]] = {}
     outs: list[Out] = []
     views: list[tuple[int, Part]] = []
-    near = 0
+    near, talks = 0, False
     for target, source in enumerate(sources):
         shape = storage.local_shape(storage.index(target))
         if target in own:
@@ -35,6 +35,7 @@ def permutation_route(program: Program, rank: int) -> Route:
                 outs.append(Out(target, mesh.device(target), shape, source is None))
         if source is None or stays[target] or ranks[source] == ranks[target] or not prod(shape):
             continue
+        talks = True
         if target in own:
             coming.setdefault(ranks[source], []).append(Part(target, (), shape))
         elif ranks[source] == rank:
@@ -45,10 +46,6 @@ def permutation_route(program: Program, rank: int) -> Route:
     group = tuple(sorted(set(ranks)))
     call = Call("permute", group, storage.shape, str(program.dtype), text, text, None, None, digest, repr(mesh))
     sends, receives = _messages(going), _messages(coming)
-    talks = any(
-        s is not None and not stays[t] and ranks[s] != ranks[t] and prod(storage.local_shape(storage.index(t)))
-        for t, s in enumerate(sources)
-    )
     on_accelerators = all(isinstance(mesh.device(i), Accelerator) for i in range(mesh.num_devices))
     one = MessageRound(call, sends, receives, straight=True, on_accelerators=on_accelerators)
     rounds = (one,) if talks and own else ()

@@ -9,11 +9,11 @@ from typing import NamedTuple
 import numpy as np
 
 from shardwise.engine.call import Call
-from shardwise.engine.execute import StepNote
 from shardwise.engine.storage import Region
 from shardwise.layout.device import Device
 from shardwise.layout.layout import Shape
 from shardwise.layout.placement import ReduceOp
+from shardwise.plan.record import StepNote
 
 
 class Part(NamedTuple):
@@ -57,7 +57,7 @@ class MessageRound:
     receives: tuple[Message, ...]
     sums: tuple[Sum, ...] = ()
     spreads: bool = False  # whether what is sent are parts of the arrays that are being made
-    handed: tuple[tuple[Part, Part], ...] = ()  # into, from: what devices of this process then give each other
+    local_copies: tuple[tuple[Part, Part], ...] = ()  # into, from: what devices of this process then give each other
     talks: bool = True  # whether anything goes between processes of the group
     straight: bool = False
     gathers: bool = False  # whether every process sends all others the same, and all as much
@@ -82,9 +82,7 @@ class Leg:
     outs: tuple[Out, ...]
     views: tuple[tuple[int, Part], ...]  # slots whose new array is a part of one that is here
     copies: tuple[tuple[Part, Part], ...]  # into, from
-    near: tuple[
-        tuple[str, int], ...
-    ]  # elements (of the plan's dtype) that devices here receive from each other, by kind
+    near: tuple[tuple[str, int], ...]  # by kind, elements (of the plan's dtype) that devices here get from each other
     rounds: tuple[MessageRound, ...]
     op: ReduceOp | None
     filling: ReduceOp | None

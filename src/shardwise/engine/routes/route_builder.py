@@ -181,48 +181,50 @@ class _LegBuilder:
 
     def _add_move(self, step: Step, move: Movement) -> None:
         storage, ranks = self.givers(move)
-        coming = [d for slot in self.own for d in move.arrivals(slot)]
-        near = [d for d in coming if ranks[d.source] == self.rank]
+        coming = [t for slot in self.own for t in move.arrivals(slot)]
+        near = [t for t in coming if ranks[t.source] == self.rank]
         if near:
-            count = sum(box_size(d.box) for d in near) * (step.width(move) // step.itemsize)
+            count = sum(box_size(t.box) for t in near) * (step.width(move) // step.itemsize)
             self.near[step.kind] = self.near.get(step.kind, 0) + count
-        handed: list[Copy] = []
+        local_copies: list[Copy] = []
         if move.phase == "direct":
-            stays = [d for slot in self.outs for d in move.stays(slot)]
+            stays = [t for slot in self.outs for t in move.stays(slot)]
             self._fill(stays)
-            self.copies += [d for d in (*stays, *near) if box_size(d.box)]
+            self.copies += [t for t in (*stays, *near) if box_size(t.box)]
         elif move.spreads:
-            handed = [self._copy(storage, d) for d in near]
+            local_copies = [self._copy(storage, t) for t in near]
         self._fill([r for slot in self.own for r in move.reductions(slot)] if move.reduces else coming)
-        self._add_rounds(step, move, [d for d in coming if ranks[d.source] != self.rank], handed)
+        self._add_rounds(step, move, [t for t in coming if ranks[t.source] != self.rank], local_copies)
         last = [Transfer(*copy[:3]) for slot in self.outs for copy in move.local_copies(slot)]
         self._fill(last)
-        handed = [copy for d in last if (copy := self._copy(self.after, d))[0] != copy[1]]
-        if handed:
-            self.rounds.append(MessageRound(self._call(step), (), (), handed=tuple(handed), talks=False))
+        local_copies = [copy for t in last if (copy := self._copy(self.after, t))[0] != copy[1]]
+        if local_copies:
+            self.rounds.append(MessageRound(self._call(step), (), (), local_copies=tuple(local_copies), talks=False))
 
-    def _add_rounds(self, step: Step, move: Movement, coming: Sequence[Transfer[int]], handed: Sequence[Copy]) -> None:
+    def _add_rounds(
+        self, step: Step, move: Movement, coming: Sequence[Transfer[int]], local_copies: Sequence[Copy]
+    ) -> None:
         storage, ranks = self.givers(move)
         group = self.group(step)
         takers = range(len(self.targets)) if group is None else group
         # All of a group must agree whether anything at all goes between processes.
-        talks = any(ranks[d.source] != self.targets[slot] for slot in takers for d in move.arrivals(slot))
-        if not (talks or move.reduces or handed):
+        talks = any(ranks[t.source] != self.targets[slot] for slot in takers for t in move.arrivals(slot))
+        if not (talks or move.reduces or local_copies):
             return
         own = [slot for slot, rank in enumerate(ranks) if rank == self.rank]
-        going = [d for slot in own for d in move.departures(slot) if self.targets[d.target] != self.rank]
-        call, on_accelerators = self._call(step), all(isinstance(d, Accelerator) for d in self.members(step))
+        going = [t for slot in own for t in move.departures(slot) if self.targets[t.target] != self.rank]
+        call, on_accelerators = self._call(step), all(isinstance(device, Accelerator) for device in self.members(step))
         gathers = (step.kind == "all_gather" or move.spreads) and step.chunks == 1 and self._gathers(step, move)
         for chunk in range(step.chunks):
             sent, received = (list(_chunk(some, step, chunk)) for some in (going, coming))
             self.rounds.append(
                 MessageRound(
                     call,
-                    _messages((self.targets[d.target], d, self._part(storage, d.source, d.box)) for d in sent),
-                    _messages((ranks[d.source], d, self._part(self.after, d.target, d.box)) for d in received),
+                    _messages((self.targets[t.target], t, self._part(storage, t.source, t.box)) for t in sent),
+                    _messages((ranks[t.source], t, self._part(self.after, t.target, t.box)) for t in received),
                     tuple(self._sums(step, move, chunk, received)) if move.reduces else (),
                     move.spreads,
-                    tuple(handed) if chunk == 0 else (),
+                    tuple(local_copies) if chunk == 0 else (),
                     talks,
                     step.kind in STRAIGHT,
                     gathers,
@@ -238,8 +240,8 @@ class _LegBuilder:
         givers = range(len(ranks)) if group is None else group
         for slot in givers:
             boxes: dict[int, list[Box]] = {}
-            for d in move.departures(slot):
-                boxes.setdefault(d.target, []).append(d.box)
+            for t in move.departures(slot):
+                boxes.setdefault(t.target, []).append(t.box)
             same = list(map(sorted, boxes.values()))
             takers = sorted(self.targets[target] for target in boxes)
             if takers != sorted(everyone - {ranks[slot]}) or any(other != same[0] for other in same):
@@ -251,9 +253,9 @@ class _LegBuilder:
         # Where in what comes each contribution begins: messages by rank, each in order.
         offsets: dict[Transfer[int], int] = {}
         at = 0
-        for d in sorted(received, key=lambda d: (self.sources[d.source], d)):
-            offsets[d] = at
-            at += box_size(d.box)
+        for t in sorted(received, key=lambda t: (self.sources[t.source], t)):
+            offsets[t] = at
+            at += box_size(t.box)
         for slot in self.own:
             for sources, _, box in _chunk(move.reductions(slot), step, chunk):
                 near = (self.sources[source] == self.rank for source in sources)
