@@ -3,7 +3,8 @@
 import pytest
 
 from shardwise import Layout, plan_reshard
-from shardwise.pictures.traffic import MOST_LISTED, MOST_SENDERS, rounds, sentence, unit_of
+from shardwise.pictures.plan import unit_of
+from shardwise.pictures.traffic import MOST_LISTED, MOST_SENDERS, rounds, sentence
 from tests.plan.cases import mesh_of
 
 

@@ -111,17 +111,29 @@ def count_text(count: int, noun: str) -> str:
     return f"{count} {noun}{'' if count == 1 else 's'}"
 
 
+UNITS = ("B", "KiB", "MiB", "GiB", "TiB", "PiB")
+
+
+def unit_of(most: float) -> tuple[str, int]:
+    """Return the unit in which sizes up to `most` bytes are written, and its bytes.
+
+    >>> unit_of(5000), unit_of(3)
+    (('KiB', 1024), ('B', 1))
+    """
+    power = 0
+    while most >= 1024 ** (power + 1) and power < len(UNITS) - 1:
+        power += 1
+    return UNITS[power], 1024**power
+
+
 def size_text(size: float) -> str:
     """Return a number of bytes for people.
 
     >>> size_text(1536), size_text(3), size_text(5 * 2**30)
     ('1.5 KiB', '3 B', '5 GiB')
     """
-    for unit in ("B", "KiB", "MiB", "GiB", "TiB", "PiB"):
-        if size < 1024 or unit == "PiB":
-            return f"{_short(size)} {unit}"
-        size /= 1024
-    raise AssertionError
+    unit, scale = unit_of(size)
+    return f"{_short(size / scale)} {unit}"
 
 
 def time_text(seconds: float) -> str:

@@ -23,8 +23,8 @@ from shardwise.pictures.canvas import (
 )
 from shardwise.pictures.layout_svg import layout_block
 from shardwise.pictures.palette import hue
-from shardwise.pictures.plan import plan_total, size_text, step_lines
-from shardwise.pictures.traffic import MOST_STEPS, TrafficRound, rounds, sentence, unit_of
+from shardwise.pictures.plan import plan_total, size_text, step_lines, unit_of
+from shardwise.pictures.traffic import MOST_STEPS, TrafficRound, rounds, sentence
 from shardwise.plan.plan import Plan
 from shardwise.plan.steps import State, Step
 

@@ -9,9 +9,9 @@ from rich.text import Text
 from shardwise.layout.layout import Layout
 from shardwise.pictures.binding import bind_layout
 from shardwise.pictures.palette import INKS, hue
-from shardwise.pictures.plan import plan_table, step_lines
+from shardwise.pictures.plan import plan_table, step_lines, unit_of
 from shardwise.pictures.text import bound_rich
-from shardwise.pictures.traffic import MOST_STEPS, TrafficRound, rounds, sentence, unit_of
+from shardwise.pictures.traffic import MOST_STEPS, TrafficRound, rounds, sentence
 from shardwise.plan.plan import Plan
 from shardwise.plan.steps import State, Step
 

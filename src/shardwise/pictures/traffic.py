@@ -152,21 +152,6 @@ def _groups(step: Step) -> Iterator[tuple[int, ...]]:
     return (tuple(base + slot for slot in first) for base in bases)
 
 
-UNITS = ("B", "KiB", "MiB", "GiB", "TiB", "PiB")
-
-
-def unit_of(most: int) -> tuple[str, int]:
-    """Return the unit in which sizes up to `most` bytes are written, and its bytes.
-
-    >>> unit_of(5000), unit_of(3)
-    (('KiB', 1024), ('B', 1))
-    """
-    power = 0
-    while most >= 1024 ** (power + 1) and power < len(UNITS) - 1:
-        power += 1
-    return UNITS[power], 1024**power
-
-
 def sentence(round_: TrafficRound, transfer: Transfer[int]) -> str:
     """Return one transfer in words: from, to, the box and its bytes."""
     source, target = (round_.step.slots.name(slot) for slot in transfer[:2])
