@@ -38,6 +38,11 @@ def full(like: Array, shape: Shape, value: Any) -> Array:
     return like.new_full(tuple(shape), value) if is_torch(like) else np.full(shape, value, like.dtype)
 
 
+def transpose(array: Array, order: Sequence[int]) -> Array:
+    """Return an array with its dims in another order."""
+    return array.permute(order) if is_torch(array) else array.transpose(order)
+
+
 def sum_over(array: Array, dims: int | tuple[int, ...], keepdims: bool = False) -> Array:
     """Return the sum of an array over dims in its own dtype; floats of 16 bits or fewer are rounded once.
 

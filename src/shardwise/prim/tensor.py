@@ -328,10 +328,11 @@ def together(*data: Any) -> list[Tensor]:
     mesh = next((x.mesh for x in data if isinstance(x, Tensor) and not x.mesh.is_single), None)
     if mesh is None:
         return [asarray(x) for x in data]
-    return [x if isinstance(x, Tensor) else _beside(x, mesh) for x in data]
+    return [x if isinstance(x, Tensor) else place_everywhere(x, mesh) for x in data]
 
 
-def _beside(data: Any, mesh: DeviceMesh) -> Tensor:
+def place_everywhere(data: Any, mesh: DeviceMesh) -> Tensor:
+    """Return host data as a tensor that every device of a mesh has whole."""
     array = host_array(data)
     return place_data(array, Layout.replicated(mesh, array.ndim))
 

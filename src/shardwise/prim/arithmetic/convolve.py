@@ -26,7 +26,7 @@ from shardwise.layout.cut import Cut
 from shardwise.layout.layout import Shape
 from shardwise.layout.placement import ReduceOp
 from shardwise.layout.tiling import Box, DimTiling
-from shardwise.prim.arithmetic.elementwise import add
+from shardwise.prim.arithmetic.elementwise import tangent_of_product
 from shardwise.prim.arithmetic.slides import (
     Convolution,
     Interval,
@@ -126,12 +126,12 @@ def _cut_out(array: Any, held: list[Interval], wanted: list[Interval]) -> Any:
     pairs = zip(wanted, held, strict=True)
     inside = [(max(a, start), max(a, start, min(b, stop))) for (a, b), (start, stop) in pairs]
     at = tuple(slice(a - start, b - start) for (a, b), (start, _) in zip(inside, held, strict=True))
-    found = array[(slice(None), slice(None), *at)]
+    part = array[(slice(None), slice(None), *at)]
     if inside == wanted:
-        return found
+        return part
     out = zeros(array, (*array.shape[:2], *(b - a for a, b in wanted)))
     spots = tuple(slice(a - low, b - low) for (a, b), (low, _) in zip(inside, wanted, strict=True))
-    out[(slice(None), slice(None), *spots)] = found
+    out[(slice(None), slice(None), *spots)] = part
     return out
 
 
@@ -272,16 +272,6 @@ def _match_windows(x: Any, y: Any, form: Convolution) -> Any:
 # -- rows ----------------------------------------------------------------------------------------------
 
 
-def _jvp(row: str) -> Any:
-    def jvp(tangents: Any, out: Tensor, first: Tensor, second: Tensor, *, form: Convolution) -> Tensor:
-        terms = [(tangents[0], second)] if tangents[0] is not None else []
-        terms += [(first, tangents[1])] if tangents[1] is not None else []
-        tangents = [ROWS[row](a, b, form=form) for a, b in terms]
-        return tangents[0] if len(tangents) == 1 else add(*tangents)
-
-    return jvp
-
-
 Adjoint = Callable[[Tensor, Tensor, Tensor, Convolution], Tensor]  # of the cotangent and the operands
 
 
@@ -289,13 +279,17 @@ def _row(name: str, work: Callable[..., Work], first: Adjoint, second: Adjoint) 
     def vjp(ct: Tensor, out: Tensor, a: Tensor, b: Tensor, *, form: Convolution) -> Cotangents:
         return partial(first, ct, a, b, form), partial(second, ct, a, b, form)
 
+    def jvp(tangents: Any, out: Tensor, *operands: Tensor, form: Convolution) -> Tensor:
+        return tangent_of_product(row, tangents, operands, {"form": form})
+
     missing, lower = {
         "convolve": ("y", convolution_form),
         "deconvolve": ("x", deconvolution_form),
         "correlate": ("w", correlation_form),
     }[name]
     batch = partial(_batch, missing=missing)
-    return row_of_work(name, work, vjp, _jvp(name), batch=batch, needs=needs_others, effort=2, lower=lower)
+    row = row_of_work(name, work, vjp, jvp, batch=batch, needs=needs_others, effort=2, lower=lower)
+    return row
 
 
 def _batch(row: Primitive, lead: Any, mapped: Any, operands: Any, params: Any, missing: str) -> Tensor:
@@ -338,4 +332,3 @@ correlate: Primitive = _row(
     lambda ct, x, y, form: deconvolve(ct, y, form=form),
     lambda ct, x, y, form: convolve(x, ct, form=form),
 )
-ROWS = {"convolve": convolve, "deconvolve": deconvolve, "correlate": correlate}
