@@ -103,23 +103,18 @@ def _without_lead(x: Tensor, mesh: DeviceMesh, axes: Sequence[Axis], dim: int | 
     return relayout(x, layout=Layout(mesh, [*lead, *rest]))
 
 
-def all_gather(x: Any, names: Names | None, dim: int, tiled: bool = True) -> Tensor:
-    """Concatenate what the group holds along dim `dim`, or stack it there if not `tiled`."""
+def all_gather(x: Any, names: Names | None, dim: int) -> Tensor:
+    """Concatenate what the group holds along dim `dim`."""
     x = as_local(x, "all_gather")
     axes = whole_axes(x, names, "all_gather")
-    dim = local_dim(x, dim, "all_gather") if tiled else dim % (x.ndim + 1)
-    return _all_gather(x, axes=axes, dim=dim, tiled=tiled)
+    return _all_gather(x, axes=axes, dim=local_dim(x, dim, "all_gather"))
 
 
-def _gather_all(x: LocalTensor, *, axes: tuple[Axis, ...], dim: int, tiled: bool) -> LocalTensor:
-    count, mesh, shape = prod(a.size for a in axes), x.mesh, x.shape
+def _gather_all(x: LocalTensor, *, axes: tuple[Axis, ...], dim: int) -> LocalTensor:
+    mesh, shape = x.mesh, x.shape
     whole = _without_lead(x.stack, mesh, axes, None)
-    out = _joined_shape(shape, dim, count, tiled)
+    out = (*shape[:dim], prod(a.size for a in axes) * shape[dim], *shape[dim + 1 :])
     return x.beside(map_stack(whole, mesh, out, *gathering(mesh, axes, shape, dim, out)))
-
-
-def _joined_shape(shape: Shape, dim: int, count: int, tiled: bool) -> Shape:
-    return (*shape[:dim], count * shape[dim], *shape[dim + 1 :]) if tiled else (*shape[:dim], count, *shape[dim:])
 
 
 def gathering(
@@ -222,7 +217,8 @@ def _exchange_all(x: LocalTensor, *, axes: tuple[Axis, ...], split: int, concat:
     piece = cut.shape[:split] + cut.shape[split + 1 :]  # what one member sends to one other
     if not tiled:
         piece = piece[:split] + piece[split + 1 :]
-    shape = _joined_shape(piece, concat, count, tiled)
+    group = (count * piece[concat], *piece[concat + 1 :]) if tiled else (count, *piece[concat:])
+    shape = (*piece[:concat], *group)
     join, take_apart = gathering(mesh, axes, piece, concat, shape)
 
     def kernel(a: Any) -> Any:

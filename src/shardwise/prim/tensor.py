@@ -361,8 +361,8 @@ def assemble(x: Tensor) -> np.ndarray:
     storage, arrays = x.storage, [to_numpy(array) for array in x.arrays]
     terms = storage.count // max(1, int(np.prod([dim.parts for dim in storage.tiling.dims])))
     for tile, first in zip(storage.tiling.tiles(), range(0, storage.count, terms), strict=True):
-        owned, held = storage.tiling.tile_box(tile), storage.boxes[first]
-        parts = [array[region(owned, held)] for array in arrays[first : first + terms]]
+        owned, box = storage.tiling.tile_box(tile), storage.boxes[first]
+        parts = [array[region(owned, box)] for array in arrays[first : first + terms]]
         reduce_into(out[region(owned, storage.tiling.bounds)], parts, x.layout.reduce_op or ReduceOp.SUM)
     return out
 

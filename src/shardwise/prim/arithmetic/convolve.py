@@ -121,11 +121,11 @@ def _rule(form: Convolution, missing: str) -> Rule:
 # -- kernels -------------------------------------------------------------------------------------------
 
 
-def _cut_out(array: Any, held: list[Interval], wanted: list[Interval]) -> Any:
+def _cut_out(array: Any, own: list[Interval], wanted: list[Interval]) -> Any:
     # The part of an array that is wanted, with zeros where it is outside; channels first, then space.
-    pairs = zip(wanted, held, strict=True)
+    pairs = zip(wanted, own, strict=True)
     inside = [(max(a, start), max(a, start, min(b, stop))) for (a, b), (start, stop) in pairs]
-    at = tuple(slice(a - start, b - start) for (a, b), (start, _) in zip(inside, held, strict=True))
+    at = tuple(slice(a - start, b - start) for (a, b), (start, _) in zip(inside, own, strict=True))
     part = array[(slice(None), slice(None), *at)]
     if inside == wanted:
         return part
@@ -166,13 +166,13 @@ def _round_once(kernel: Any, first: Any, second: Any, count: int, own: bool = Tr
 
 
 def _convolve(x: Tensor, w: Tensor, *, form: Convolution) -> Work:
-    def kernel(held: Box, box: Box, a: Any, b: Any) -> Any:
+    def kernel(x_box: Box, box: Box, a: Any, b: Any) -> Any:
         shape = tuple(stop - start for start, stop in box)
         if 0 in shape:
             return zeros(a, shape)
         wanted = [slide.before(*part) for slide, part in zip(form.slides, box[2:], strict=True)]
         groups = _local_groups(form, shape[1])
-        part, valid = _cut_out(a, list(held[2:]), wanted), partial(_valid, sizes=shape[2:], form=form, groups=groups)
+        part, valid = _cut_out(a, list(x_box[2:]), wanted), partial(_valid, sizes=shape[2:], form=form, groups=groups)
         return _round_once(valid, part, b, prod(b.shape[1:]))
 
     return Work("conv", kernel, _rule(form, "y"), [x, w], located=(0, RESULT), dtype=x.dtype)
@@ -201,12 +201,12 @@ def _valid(x: Any, w: Any, sizes: Shape, form: Convolution, groups: int) -> Any:
 
 
 def _deconvolve(w: Tensor, y: Tensor, *, form: Convolution) -> Work:
-    def kernel(held: Box, box: Box, b: Any, c: Any) -> Any:
+    def kernel(y_box: Box, box: Box, b: Any, c: Any) -> Any:
         shape = tuple(stop - start for start, stop in box)
         if 0 in shape:
             return zeros(c, shape)
         wanted = [slide.after(*part) for slide, part in zip(form.slides, box[2:], strict=True)]
-        part = _cut_out(c, list(held[2:]), wanted)
+        part = _cut_out(c, list(y_box[2:]), wanted)
         groups = _local_groups(form, c.shape[1])
 
         def spread(y: Any, w: Any) -> Any:
@@ -241,12 +241,12 @@ def _spread(w: Any, y: Any, part: list[Interval], box: Box, form: Convolution) -
 
 
 def _correlate(x: Tensor, y: Tensor, *, form: Convolution) -> Work:
-    def kernel(held: Box, given: Box, box: Box, a: Any, c: Any) -> Any:
+    def kernel(x_box: Box, y_box: Box, box: Box, a: Any, c: Any) -> Any:
         shape = tuple(stop - start for start, stop in box)
         if 0 in c.shape or 0 in shape:
             return zeros(a, shape)
-        wanted = [slide.before(*part) for slide, part in zip(form.slides, given[2:], strict=True)]
-        part, groups = _cut_out(a, list(held[2:]), wanted), _local_groups(form, c.shape[1])
+        wanted = [slide.before(*part) for slide, part in zip(form.slides, y_box[2:], strict=True)]
+        part, groups = _cut_out(a, list(x_box[2:]), wanted), _local_groups(form, c.shape[1])
 
         def multiply(p: Any, q: Any) -> Any:
             return _each_group(partial(_match_windows, form=form), groups, p, q, (1, 1), 0)
