@@ -89,7 +89,7 @@ def attribute_names(function: Callable[..., Any]) -> Iterator[str]:
 
 def is_made(function: Any) -> bool:
     """Whether a function is made at run time, so that no source has its signature."""
-    return origin(function) == "shardwise.prim.arithmetic.by_element"
+    return origin(function) in ("shardwise.prim.arithmetic.by_element", "shardwise.prim.arithmetic.activations")
 
 
 def is_tree(function: Any) -> bool:

@@ -99,10 +99,6 @@ from shardwise.ops.dtensors import to_dtensor as to_dtensor
 from shardwise.ops.dtensors import to_torch as to_torch
 from shardwise.ops.elementwise import astype as astype
 from shardwise.ops.elementwise import clip as clip
-from shardwise.ops.elementwise import gelu as gelu
-from shardwise.ops.elementwise import sigmoid as sigmoid
-from shardwise.ops.elementwise import silu as silu
-from shardwise.ops.elementwise import softplus as softplus
 from shardwise.ops.elementwise import where as where
 from shardwise.ops.indexing import embedding as embedding
 from shardwise.ops.indexing import one_hot as one_hot
@@ -619,6 +615,10 @@ def floor_divide(x1: Any, x2: Any, /) -> Tensor:
     """Return, element by element, the quotient rounded down."""
     ...
 
+def gelu(x: Any, /) -> Tensor:
+    """Return, element by element, the Gaussian error linear unit, in its tanh form."""
+    ...
+
 @overload
 def gpu(x: ArrayLike) -> Tensor:
     """Move a tensor to the first accelerator."""
@@ -845,6 +845,10 @@ def shift(sharded_tensor: ArrayLike, axis: str | Sequence[str], offset: int = 1,
 
 @overload
 def shift(sharded_tensor: Tree, axis: str | Sequence[str], offset: int = 1, *, rotate: bool = True) -> Tree: ...
+def sigmoid(x: Any, /) -> Tensor:
+    """Return, element by element, 1 / (1 + exp(-x)), without overflow."""
+    ...
+
 def sign(x: Any, /) -> Tensor:
     """Return, element by element, its sign."""
     ...
@@ -853,12 +857,20 @@ def signbit(x: Any, /) -> Tensor:
     """Return, element by element, whether its sign bit is set."""
     ...
 
+def silu(x: Any, /) -> Tensor:
+    """Return, element by element, x sigmoid(x)."""
+    ...
+
 def sin(x: Any, /) -> Tensor:
     """Return, element by element, the sine."""
     ...
 
 def sinh(x: Any, /) -> Tensor:
     """Return, element by element, the hyperbolic sine."""
+    ...
+
+def softplus(x: Any, /) -> Tensor:
+    """Return, element by element, log(1 + exp(x)), without overflow."""
     ...
 
 def sqrt(x: Any, /) -> Tensor:

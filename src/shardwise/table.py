@@ -25,6 +25,7 @@ from shardwise.ops import (
     updates,
 )
 from shardwise.prim import explanation, relayout, tensor
+from shardwise.prim.arithmetic import activations
 from shardwise.prim.arithmetic import elementwise as elements
 from shardwise.prim.face import attributes_of, face_of
 from shardwise.prim.methods import Methods
@@ -33,6 +34,7 @@ from shardwise.transform import derivatives, gradients, jacobians, mapping, rema
 
 ROOMS = (
     elements,
+    activations,
     elementwise,
     communication,
     convolution,

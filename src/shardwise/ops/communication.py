@@ -33,7 +33,7 @@ from shardwise.ops.permutation import sources_of
 from shardwise.prim.face import public
 from shardwise.prim.movement.exchanges import check_slices, exchange_blocks, swap_slices
 from shardwise.prim.movement.shards import fold, permute_shards, reduce_copies
-from shardwise.prim.relayout import relayout, resolve
+from shardwise.prim.relayout import cut_as, cut_dim, relayout, resolve
 from shardwise.prim.tensor import Tensor, asarray, host_array, move_to, place_data
 
 AxisNames = str | Sequence[str] | None
@@ -48,8 +48,11 @@ def _tree(function: Callable[..., Any]) -> Callable[..., Any]:
     def call(*args: Any, **kwargs: Any) -> Any:
         if not kwargs and args and type(args[0]) is Tensor:  # as most calls are
             return function(*args)
-        if kwargs:
-            _refuse_keywords(function.__name__, {k: v for k, v in kwargs.items() if k not in names}, names[1:])
+        if unknown := [name for name in kwargs if name not in names]:
+            raise ArgumentError(
+                f"{function.__name__}() does not understand the keyword {unknown[0]!r}.\n"
+                f"  keywords: {', '.join(names[1:]) or 'none'}{did_you_mean(unknown[0], names[1:])}"
+            )
         if not args and names[0] in kwargs:
             args = (kwargs.pop(names[0]),)
         if not args:
@@ -70,15 +73,6 @@ def _is_data(x: Any) -> bool:
     if is_list(x):
         return all(map(_is_data, x))
     return isinstance(x, int | float | complex | np.generic)
-
-
-def _refuse_keywords(function: str, kwargs: dict[str, Any], known: Iterable[str]) -> None:
-    for name in kwargs:
-        known = list(known)
-        raise ArgumentError(
-            f"{function}() does not understand the keyword {name!r}.\n"
-            f"  keywords: {', '.join(known) or 'none'}{did_you_mean(name, known)}"
-        )
 
 
 def _tensor(x: Any, function: str) -> Tensor:
@@ -102,15 +96,6 @@ def _dim(x: Tensor, axis: int, function: str, name: str = "axis") -> int:
     if not -x.ndim <= dim < x.ndim:
         raise LayoutError(f"{function}: {name}={dim} is out of range for a tensor with {x.ndim} dims.")
     return dim % x.ndim
-
-
-def _with(layout: Layout, cuts: Sequence[Cut | tuple[Axis, ...]], partial: Sequence[Axis] | None = None) -> Layout:
-    return _cut_as(layout, tuple(cuts), layout.partial if partial is None else tuple(partial))
-
-
-@cache()
-def _cut_as(layout: Layout, cuts: tuple[Cut | tuple[Axis, ...], ...], partial: tuple[Axis, ...]) -> Layout:
-    return Layout(layout.mesh, cuts, partial, layout.reduce_op or "sum")
 
 
 # -- any layout to any other ---------------------------------------------------------------------------
@@ -195,19 +180,16 @@ def all_gather(sharded_tensor: Any, axis: int | None = None, *, physical_axis: A
     over = named_axes(x.mesh, physical, "all_gather") if physical is not None else x.layout.sharded_axes
     dims = range(x.ndim) if axis is None else [_dim(x, axis, "all_gather")]
     if physical is not None and not common(over, [a for k in dims for a in x.layout.dims[k].axes]):
-        raise LayoutError(f"all_gather: physical_axis={physical!r} does not split {_dims_text(axis)} of {x.layout}.")
+        where = "any dim" if axis is None else f"dim {axis}"
+        raise LayoutError(f"all_gather: physical_axis={physical!r} does not split {where} of {x.layout}.")
     _check_nested(over, [a for k in dims for a in x.layout.dims[k].axes], x.layout, "all_gather")
     cuts = [_less(cut, over) if k in dims else cut for k, cut in enumerate(x.layout.dims)]
-    return relayout(x, layout=_with(x.layout, cuts))
+    return relayout(x, layout=cut_as(x.layout, tuple(cuts)))
 
 
 def _check_nested(axes: Sequence[Axis], used: Sequence[Axis], layout: Layout, function: str) -> None:
     if has_crossing(used, axes):
         raise LayoutError(f"{function}: the axes {list(axes)} cut across the sub-axes that {layout} uses.")
-
-
-def _dims_text(axis: int | None) -> str:
-    return "any dim" if axis is None else f"dim {axis}"
 
 
 def _less(cut: Cut, axes: Sequence[Axis]) -> Cut | tuple[Axis, ...]:
@@ -238,8 +220,7 @@ def all_slice(sharded_tensor: Any, axis: int, mesh_axes: AxisNames = None) -> Te
         raise LayoutError(
             f"all_slice needs axes on which the tensor is replicated, but {x.layout} uses {str(used[0])!r}."
         )
-    cuts = [(*cut.axes, *over) if k == dim else cut for k, cut in enumerate(x.layout.dims)]
-    return relayout(x, layout=_with(x.layout, cuts))
+    return relayout(x, layout=cut_dim(x.layout, dim, (*x.layout.dims[dim].axes, *over)))
 
 
 @public()
@@ -279,7 +260,7 @@ def all_to_all(
         return exchange_blocks(_without_halo(x), dim=split, axes=moving)
     new: list[Cut | tuple[Axis, ...]] = [*cuts]
     new[concat], new[split] = without(cuts[concat].axes, moving), (*cuts[split].axes, *moving)
-    return relayout(x, layout=_with(x.layout, new))
+    return relayout(x, layout=cut_as(x.layout, tuple(new)))
 
 
 def _moving(x: Tensor, names: AxisNames, dim: int) -> tuple[Axis, ...]:
@@ -341,7 +322,7 @@ def _finish(x: Tensor, names: AxisNames) -> Tensor:
 @cache()
 def _without_pending(layout: Layout, names: Hashable) -> Layout:
     left = () if names is None else without(layout.partial, named_axes(layout.mesh, names, "all_reduce"))
-    return _with(layout, layout.dims, left)
+    return Layout(layout.mesh, layout.dims, left, layout.reduce_op or "sum")
 
 
 def _key(names: AxisNames) -> Hashable:
@@ -425,7 +406,7 @@ def reduce_scatter(
 def _scatter(layout: Layout, pending: Layout, names: Hashable, dim: int) -> Layout:
     over = _reduce_axes(layout, names, "reduce_scatter")
     cuts = [(*cut.axes, *over) if k == dim else cut for k, cut in enumerate(pending.dims)]
-    return _with(pending, cuts, without(pending.partial, over))
+    return Layout(pending.mesh, cuts, without(pending.partial, over), pending.reduce_op or "sum")
 
 
 @public()
@@ -533,9 +514,8 @@ def halo_exchange(
         raise ArgumentError("halo_exchange: mesh_axis is for use inside shard_map; here the dim's own axes count.")
     dim = _dim(x, axis, "halo_exchange")
     old = x.layout.dims[dim]
-    cuts = list(x.layout.dims)
-    cuts[dim] = Cut(old.axes, split=old.split, offsets=old.offsets, halo=halo, edge="clip" if edge is None else edge)
-    return relayout(x, layout=_with(x.layout, cuts))
+    cut = Cut(old.axes, split=old.split, offsets=old.offsets, halo=halo, edge="clip" if edge is None else edge)
+    return relayout(x, layout=cut_dim(x.layout, dim, cut))
 
 
 # -- devices -------------------------------------------------------------------------------------------

@@ -6,7 +6,6 @@ from typing import Any
 
 from shardwise.layout.placement import check_dtype
 from shardwise.ops.placement_args import number_dtype
-from shardwise.prim.arithmetic import activations
 from shardwise.prim.arithmetic import elementwise as rows
 from shardwise.prim.arithmetic.by_element import numbers_or_tensors
 from shardwise.prim.face import public
@@ -44,43 +43,3 @@ def astype(x: Any, dtype: Any, /) -> Tensor:
     array([ 1, -1], dtype=int32)
     """
     return rows.astype(asarray(x), dtype=number_dtype(check_dtype(dtype), None, "astype"))
-
-
-@public(method=True)
-def sigmoid(x: Any, /) -> Tensor:
-    """Return 1 / (1 + exp(-x)), without overflow.
-
-    >>> sigmoid([0.0, 1000.0]).numpy()
-    array([0.5, 1. ])
-    """
-    return activations.sigmoid(asarray(x))
-
-
-@public(method=True)
-def silu(x: Any, /) -> Tensor:
-    """Return x sigmoid(x).
-
-    >>> silu([0.0, 1.0]).numpy().round(4)
-    array([0.    , 0.7311])
-    """
-    return activations.silu(asarray(x))
-
-
-@public(method=True)
-def softplus(x: Any, /) -> Tensor:
-    """Return log(1 + exp(x)), without overflow.
-
-    >>> softplus([0.0, 1000.0]).numpy().round(4)
-    array([6.931e-01, 1.000e+03])
-    """
-    return activations.softplus(asarray(x))
-
-
-@public(method=True)
-def gelu(x: Any, /) -> Tensor:
-    """Return the Gaussian error linear unit, in its tanh form.
-
-    >>> gelu([-1.0, 0.0, 1.0]).numpy().round(4)
-    array([-0.1588,  0.    ,  0.8412])
-    """
-    return activations.gelu(asarray(x))

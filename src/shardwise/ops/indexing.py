@@ -237,7 +237,7 @@ def _take_apart(x: Tensor | _Shaped, key: tuple[Any, ...]) -> Key:
             spans.append(Span(0, size))
         else:
             drop.append(len(spans))
-            spans.append(Span(_check(entry, size, len(drop)), 1))
+            spans.append(Span(_check(entry, size), 1))
     gaps = bool(places) and places[-1] - places[0] + 1 != len(places)
     return Key(tuple(spans), tuple(reverse), tuple(drop), tuple(add), tuple(arrays), gaps)
 
@@ -311,7 +311,7 @@ def _number(entry: Any) -> int:
         ) from None
 
 
-def _check(position: int, size: int, dim: int) -> int:
+def _check(position: int, size: int) -> int:
     if not -size <= position < size:
         raise RangeError(f"index {position} is out of range for a dim of {size} elements.")
     return position % size
@@ -376,9 +376,9 @@ def _in_range(index: Tensor, *, size: int) -> Work:
     return Work("position", partial(positions, size=size), rule, [index], dtype=np.dtype("int64"))
 
 
-# Indices counted from the start, checked against the size of their dim.
 def _position_form(out: Tensor, index: Tensor, *, size: int) -> forms.Form:
     return forms.by_element(out, forms.position("x", size), [index], [out.dtype])
 
 
+# Indices counted from the start, checked against the size of their dim.
 _position = row_of_work("position", _in_range, **CONSTANT, lower=_position_form)

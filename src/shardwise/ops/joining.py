@@ -21,7 +21,7 @@ from shardwise.errors import (
 )
 from shardwise.layout.cut import Cut
 from shardwise.layout.layout import Layout, Shape
-from shardwise.layout.placement import joint_dtype
+from shardwise.layout.placement import ReduceOp, joint_dtype
 from shardwise.ops.indexing import slice_window
 from shardwise.ops.reductions import Axis, dim_of, dims_of
 from shardwise.plan.plan import plan_reshard
@@ -30,10 +30,11 @@ from shardwise.prim.dispatch.operands import may_bring, may_send, rehearse
 from shardwise.prim.dispatch.solvers import is_quiet, mode, permit
 from shardwise.prim.face import public
 from shardwise.prim.movement.borders import stretches, surround
-from shardwise.prim.movement.joins import Widths, joined_shape
+from shardwise.prim.movement.joins import Widths, joined_shape, spans_along
 from shardwise.prim.movement.joins import concat as join
 from shardwise.prim.movement.joins import pad as constants_around
 from shardwise.prim.movement.mirror import mirror
+from shardwise.prim.relayout import cut_as, cut_dim
 from shardwise.prim.tensor import Tensor, asarray, together
 from shardwise.prim.views.reshaping import reshape, reshaping
 from shardwise.prim.views.shapes import expand, squeeze
@@ -118,21 +119,15 @@ def _cheapest(parts: Sequence[Tensor], dim: int) -> Layout:
     spread = [x.layout for x in parts if not x.mesh.is_single] or [parts[0].layout]
     pending = {(layout.partial, layout.reduce_op) for layout in spread}
     keep = len(pending) == 1 and len(spread) == len(parts)  # all terms of one and the same reduction
-    layouts = dict.fromkeys(_joint(layout if keep else layout.resolved(), dim) for layout in spread)
-    starts = [sum(s[dim] for s in shapes[:i]) for i in range(len(shapes))]
-    indices = [whole_but(shape, dim, Span(start, s[dim])) for start, s in zip(starts, shapes, strict=True)]
+    bases = [(layout if keep else layout.resolved()).without_halo() for layout in spread]
+    layouts = dict.fromkeys(cut_dim(layout, dim, Cut(layout.dims[dim].axes)) for layout in bases)
+    indices = spans_along(shapes, dim)
 
     def cost(layout: Layout) -> int:
         moves = zip(parts, indices, strict=True)
         return sum(plan_reshard(x.layout, window_layout(layout, shape, i), x.shape, x.dtype).estimate for x, i in moves)
 
     return min(layouts, key=cost)
-
-
-def _joint(layout: Layout, dim: int) -> Layout:
-    plain = layout.without_halo()
-    cuts = [Cut(cut.axes) if k == dim else cut for k, cut in enumerate(plain.dims)]
-    return Layout(layout.mesh, cuts, layout.partial, layout.reduce_op or "sum")
 
 
 @public()
@@ -151,8 +146,7 @@ def stack(arrays: Sequence[Any], /, *, axis: int = 0) -> Tensor:
     if is_quiet() or len(parts) == 1:
         return join_along(wide, dim)
     layout = _cheapest(wide, dim)
-    cuts = [cut for k, cut in enumerate(layout.dims) if k != dim]
-    own = Layout(layout.mesh, cuts, layout.partial, layout.reduce_op or "sum")
+    own = cut_as(layout, (*layout.dims[:dim], *layout.dims[dim + 1 :]))
     may_bring("stack", parts, [own] * len(parts))
     with mode(permit()):  # which has been asked
         return join_along(wide, dim)
@@ -249,7 +243,8 @@ def _roll(x: Tensor, amounts: tuple[int, ...], dims: int, layout: Layout, carry:
     parts: list[Tensor] = []
     for low, high, to, left in ((cut, cut + shift, 0, leave), (0, cut, shift, stay)):
         there = window_layout(layout, x.shape, whole_but(x.shape, dim, Span(to, high - low)))
-        parts.append(_roll(_part(x, dim, low, high), left, dim, there, carry))
+        part = window(x, index=whole_but(x.shape, dim, between(low, high)))
+        parts.append(_roll(part, left, dim, there, carry))
     return join(*parts, dim=dim, layout=layout)
 
 
@@ -272,14 +267,14 @@ def pad(x: Any, pad_width: Any, /, *, mode: PadMode = "constant", constant_value
             f"pad: mode is 'constant', 'edge', 'reflect' or 'wrap', got {mode!r}."
             f"{did_you_mean(str(mode), ['constant', 'edge', 'reflect', 'wrap'])}"
         )
+    plain = x.layout.without_halo()
+    cuts = [Cut(c.axes) if w != (0, 0) else c for c, w in zip(plain.dims, widths, strict=True)]
     if mode == "constant":
         is_truth = isinstance(constant_values, bool | np.bool_)
         value = bool(constant_values) if is_truth else check_number(constant_values, "pad: constant_values is a number")
         if isinstance(value, complex) and x.dtype.kind != "c":
             raise BindingError(f"pad: {value} is no number of {x.dtype}.\n  convert first: x.astype('complex128').")
-        layout = x.layout.without_halo()
-        cuts = [Cut(c.axes) if w != (0, 0) else c for c, w in zip(layout.dims, widths, strict=True)]
-        pending = layout.partial if value == 0 and layout.reduce_op and layout.reduce_op.value == "sum" else ()
+        pending = plain.partial if value == 0 and plain.reduce_op is ReduceOp.SUM else ()
         return constants_around(x, widths=widths, value=value, layout=Layout(x.mesh, cuts, pending))
     for dim, (low, high) in enumerate(widths):
         size = x.shape[dim]
@@ -290,8 +285,6 @@ def pad(x: Any, pad_width: Any, /, *, mode: PadMode = "constant", constant_value
                 f"{high}."
             )
     around = tuple(stretches(size, low, high, mode) for size, (low, high) in zip(x.shape, widths, strict=True))
-    plain = x.layout.resolved().without_halo()
-    cuts = [Cut(c.axes) if w != (0, 0) else c for c, w in zip(plain.dims, widths, strict=True)]
     return surround(x, stretches=around, layout=Layout(x.mesh, cuts)) if any(map(any, widths)) else x
 
 
@@ -313,7 +306,3 @@ def _plain(widths: Any) -> Any:
         return [_plain(width) for width in widths]
     number = as_int(widths)
     return widths if number is None else number
-
-
-def _part(x: Tensor, dim: int, start: int, stop: int) -> Tensor:
-    return window(x, index=whole_but(x.shape, dim, between(start, stop)))

@@ -22,11 +22,10 @@ from shardwise.prim.interpreters.local import (
     LocalTensor,
     local_row,
     map_stack,
-    permute_array,
     reshape_array,
     stack_layout,
 )
-from shardwise.prim.kernel import zeros
+from shardwise.prim.kernel import transpose, zeros
 from shardwise.prim.movement.shards import Sources, average, fold, permute_shards, relabel, unfold
 from shardwise.prim.primitive import Primitive
 from shardwise.prim.relayout import relayout, resolve
@@ -104,18 +103,17 @@ def _without_lead(x: Tensor, mesh: DeviceMesh, axes: Sequence[Axis], dim: int | 
     return relayout(x, layout=Layout(mesh, [*lead, *rest]))
 
 
-def all_gather(x: Any, names: Names | None, dim: int, tiled: bool = True) -> Tensor:
-    """Concatenate what the group holds along dim `dim`, or stack it there if not `tiled`."""
+def all_gather(x: Any, names: Names | None, dim: int) -> Tensor:
+    """Concatenate what the group holds along dim `dim`."""
     x = as_local(x, "all_gather")
     axes = whole_axes(x, names, "all_gather")
-    dim = local_dim(x, dim, "all_gather") if tiled else dim % (x.ndim + 1)
-    return _all_gather(x, axes=axes, dim=dim, tiled=tiled)
+    return _all_gather(x, axes=axes, dim=local_dim(x, dim, "all_gather"))
 
 
-def _gather_all(x: LocalTensor, *, axes: tuple[Axis, ...], dim: int, tiled: bool) -> LocalTensor:
-    count, mesh, shape = prod(a.size for a in axes), x.mesh, x.shape
+def _gather_all(x: LocalTensor, *, axes: tuple[Axis, ...], dim: int) -> LocalTensor:
+    mesh, shape = x.mesh, x.shape
     whole = _without_lead(x.stack, mesh, axes, None)
-    out = (*shape[:dim], count * shape[dim], *shape[dim + 1 :]) if tiled else (*shape[:dim], count, *shape[dim:])
+    out = (*shape[:dim], prod(a.size for a in axes) * shape[dim], *shape[dim + 1 :])
     return x.beside(map_stack(whole, mesh, out, *gathering(mesh, axes, shape, dim, out)))
 
 
@@ -128,13 +126,13 @@ def gathering(
     order = (*rest, *local[:dim], *group, *local[dim:])
 
     def kernel(a: Any) -> Any:
-        return reshape_array(permute_array(a, order), (*[1] * mesh.ndim, *out))
+        return reshape_array(transpose(a, order), (*[1] * mesh.ndim, *out))
 
-    def transpose(a: Any) -> Any:
+    def take_apart(a: Any) -> Any:
         split = reshape_array(a, (*[1] * len(rest), *shape[:dim], *[a.size for a in axes], *shape[dim:]))
-        return permute_array(split, tuple(int(i) for i in np.argsort(order)))
+        return transpose(split, tuple(int(i) for i in np.argsort(order)))
 
-    return kernel, transpose
+    return kernel, take_apart
 
 
 _all_gather = local_row("all_gather", _gather_all, linear=True)
@@ -184,13 +182,13 @@ def _slice_all(x: LocalTensor, *, axes: tuple[Axis, ...], dim: int) -> LocalTens
     def kernel(a: Any, device: int) -> Any:
         return a[where(device)]
 
-    def transpose(a: Any, device: int) -> Any:
+    def back(a: Any, device: int) -> Any:
         out = zeros(a, (*[1] * mesh.ndim, *x.shape))
         out[where(device)] = a
         return out
 
     shape = (*x.shape[:dim], width, *x.shape[dim + 1 :])
-    return x.beside(map_stack(x.stack, mesh, shape, kernel, transpose, positional=True))
+    return x.beside(map_stack(x.stack, mesh, shape, kernel, back, positional=True))
 
 
 _all_slice = local_row("all_slice", _slice_all, linear=True)
@@ -216,45 +214,24 @@ def _exchange_all(x: LocalTensor, *, axes: tuple[Axis, ...], split: int, concat:
     mesh, count = x.mesh, prod(a.size for a in axes)
     cut = reshape(x, shape=(*x.shape[:split], count, x.shape[split] // count, *x.shape[split + 1 :]))
     whole = _without_lead(cast(LocalTensor, cut).stack, mesh, axes, split)
-    order = [mesh.axis_names.index(a.name) for a in axes]
-    rest = [i for i in range(mesh.ndim) if i not in order]
     piece = cut.shape[:split] + cut.shape[split + 1 :]  # what one member sends to one other
     if not tiled:
         piece = piece[:split] + piece[split + 1 :]
-    sizes = [a.size for a in axes]
+    group = (count * piece[concat], *piece[concat + 1 :]) if tiled else (count, *piece[concat:])
+    shape = (*piece[:concat], *group)
+    join, take_apart = gathering(mesh, axes, piece, concat, shape)
 
     def kernel(a: Any) -> Any:
-        local = reshape_array(permute_array(a, (*order, *rest, *range(mesh.ndim, a.ndim))), (*sizes, *piece))
-        moved = permute_array(
-            local, (*_after(concat, len(sizes)), *range(len(sizes)), *_from(concat, len(sizes), len(piece)))
-        )
-        return reshape_array(moved, (*[1] * mesh.ndim, *shape))
+        return join(reshape_array(a, (*a.shape[: mesh.ndim], *piece)))
 
-    def transpose(a: Any) -> Any:
-        local = reshape_array(a, (*piece[:concat], *sizes, *piece[concat:]))
-        front = permute_array(
-            local, (*range(concat, concat + len(sizes)), *range(concat), *range(concat + len(sizes), local.ndim))
-        )
-        lead = reshape_array(front, (*sizes, *[1] * len(rest), *cut.shape[:split], 1, *cut.shape[split + 1 :]))
-        back = np.argsort([*order, *rest])
-        return permute_array(lead, (*[int(i) for i in back], *range(mesh.ndim, lead.ndim)))
+    def back(a: Any) -> Any:
+        pieces = take_apart(a)
+        return reshape_array(pieces, (*pieces.shape[: mesh.ndim], *cut.shape[:split], 1, *cut.shape[split + 1 :]))
 
-    if tiled:
-        shape = (*piece[:concat], count * piece[concat], *piece[concat + 1 :])
-    else:
-        shape = (*piece[:concat], count, *piece[concat:])
-    return x.beside(map_stack(whole, mesh, shape, kernel, transpose))
+    return x.beside(map_stack(whole, mesh, shape, kernel, back))
 
 
 _all_to_all = local_row("all_to_all", _exchange_all, linear=True)
-
-
-def _after(concat: int, lead: int) -> range:
-    return range(lead, lead + concat)
-
-
-def _from(concat: int, lead: int, rank: int) -> range:
-    return range(lead + concat, lead + rank)
 
 
 def ppermute(x: Any, name: Names, pairs: Sequence[tuple[int, int]]) -> Tensor:

@@ -19,14 +19,13 @@ from shardwise.layout.layout import Layout, Shape
 from shardwise.layout.mesh import DeviceMesh
 from shardwise.layout.placement import Placement, ReduceOp
 from shardwise.layout.spec import DimSpec
-from shardwise.prim.dispatch.per_device import Place, map_shards
+from shardwise.prim.dispatch.per_device import in_shape, map_shards
 from shardwise.prim.face import public
 from shardwise.prim.interpreters.local import (
     LocalTensor,
     constant_stack,
     current_inside,
     inside_of,
-    reshape_array,
     stack_layout,
     stack_shards,
 )
@@ -92,10 +91,7 @@ def _unstack(x: Tensor, *, layout: Layout, shape: Shape) -> Tensor:
                     "results differ.\n  name the axis in out_specs, or reduce over it first."
                 )
 
-    def kernel(place: Place, a: Any) -> Any:
-        return reshape_array(a, place.shape)
-
-    return map_shards(kernel, [x], layout, shape)
+    return map_shards(in_shape, [x], layout, shape)
 
 
 def _unstack_vjp(ct: Tensor, out: Tensor, x: Tensor, *, layout: Layout, shape: Shape) -> tuple[Tensor, ...]:
@@ -157,7 +153,7 @@ def shard_map(
             out = fn(*optree.tree_unflatten(tree, values))
             results, out_tree = optree.tree_flatten(out)
             specs = _match(out_specs, results, "out_specs")
-            done = [_left(value, spec, mesh, level) for value, spec in zip(results, specs, strict=True)]
+            done = [_leave(value, spec, mesh, level) for value, spec in zip(results, specs, strict=True)]
         return optree.tree_unflatten(out_tree, done)
 
     return call
@@ -193,7 +189,7 @@ def _enter(leaf: Any, spec: LayoutLike, mesh: DeviceMesh) -> Tensor:
     return relayout(leaf, layout=layout) if isinstance(leaf, Tensor) else place_data(leaf, layout)
 
 
-def _left(value: Any, spec: LayoutLike, mesh: DeviceMesh, level: int) -> Tensor:
+def _leave(value: Any, spec: LayoutLike, mesh: DeviceMesh, level: int) -> Tensor:
     is_own = isinstance(value, LocalTensor) and value.level == level
     stack = value.stack if is_own else constant_stack(value, mesh)
     local = stack.shape[mesh.ndim :]

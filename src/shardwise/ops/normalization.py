@@ -32,7 +32,8 @@ def layer_norm(x: Any, weight: Any = None, bias: Any = None, /, *, axis: Axis = 
 
 def _normalize(x: Any, weight: Any, bias: Any, axis: Axis, eps: Any, function: str) -> Tensor:
     x, scale, shift = _operands(x, weight, bias)
-    dims, eps, centred = dims_of(x, axis, function), _small(eps, function), function == "layer_norm"
+    dims, centred = dims_of(x, axis, function), function == "layer_norm"
+    eps = eps if isinstance(eps, Tensor) else check_number(eps, f"{function}: eps is a number")
     factor = 1.0 if scale is None else _over(scale, x, dims, f"{function}: weight")
     offset = 0.0 if shift is None else _over(shift, x, dims, f"{function}: bias")
     if in_one_go(x, factor, offset) and not isinstance(eps, Tensor):
@@ -42,11 +43,7 @@ def _normalize(x: Any, weight: Any, bias: Any, axis: Axis, eps: Any, function: s
     out = rows.divide(out, rows.sqrt(rows.add(wide_mean(square_lengths(out), dims, low), eps)))
     out = out if scale is None else rows.multiply(out, factor)
     out = out if shift is None else rows.add(out, offset)
-    return _round_to(out, x, scale, shift)
-
-
-def _round_to(out: Tensor, *operands: Tensor | None) -> Tensor:
-    return rows.narrow(out, np.result_type(*(x.dtype for x in operands if x is not None)))
+    return rows.narrow(out, np.result_type(*(y.dtype for y in (x, scale, shift) if y is not None)))
 
 
 @public(method=True)
@@ -57,10 +54,6 @@ def rms_norm(x: Any, weight: Any = None, /, *, axis: Axis = -1, eps: float = 1e-
     array([3., 4.])
     """
     return _normalize(x, weight, None, axis, eps, "rms_norm")
-
-
-def _small(eps: Any, function: str) -> Any:
-    return eps if isinstance(eps, Tensor) else check_number(eps, f"{function}: eps is a number")
 
 
 def _operands(x: Any, *more: Any) -> list[Any]:

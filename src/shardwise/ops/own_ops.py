@@ -15,10 +15,9 @@ from shardwise.engine.arrays import dtype_of, is_torch, readonly
 from shardwise.engine.job import RESULT
 from shardwise.errors import ArgumentError, BindingError, DerivativeError, check_function, is_list
 from shardwise.layout.layout import Shape
-from shardwise.layout.placement import ReduceOp, check_dtype
+from shardwise.layout.placement import check_dtype
 from shardwise.layout.tiling import Box
 from shardwise.ops.own_rules import Sizes, read_rule
-from shardwise.prim.arithmetic.reduce import reduce
 from shardwise.prim.dispatch.decision import row_of_work
 from shardwise.prim.face import public
 from shardwise.prim.interpreters.batch import Lead
@@ -93,9 +92,7 @@ def custom_op(
             cotangents = back(lead.wrap(ct, level), lead.wrap(out, level), *ready, leads=rest)
             parts: list[Any] = [cast(Any, part)() if callable(part) else part for part in cotangents]
             values = [None if part is None else lead.below(part, level) for part in parts]
-        dims = tuple(range(lead.count))
-        pairs = zip(values, mapped, strict=True)
-        return tuple(v if v is None or m else reduce(v, dims=dims, op=ReduceOp.SUM) for v, m in pairs)
+        return lead.sum_shared(mapped, values)
 
     def ahead(tangents: Sequence[Any], out: Tensor, *operands: Tensor, leads: Leads = ()) -> Tensor:
         if not leads:

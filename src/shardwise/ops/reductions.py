@@ -28,7 +28,7 @@ from shardwise.prim.dispatch.operands import may_bring, whole
 from shardwise.prim.face import public
 from shardwise.prim.movement.gathers import gather
 from shardwise.prim.movement.joins import pad as surround
-from shardwise.prim.relayout import relayout
+from shardwise.prim.relayout import cut_dim, relayout
 from shardwise.prim.tensor import Tensor, asarray
 from shardwise.prim.views.shapes import expand
 
@@ -373,8 +373,8 @@ def cumulative_sum(x: Any, /, axis: int | None = None, *, dtype: Any = None, inc
     if not check_flag(include_initial, "cumulative_sum: include_initial is a bool"):
         return out
     widths = tuple((int(k == dim), 0) for k in range(x.ndim))
-    plain = [Cut(cut.axes) if k == dim else cut for k, cut in enumerate(out.layout.dims)]
-    return surround(out, widths=widths, value=0, layout=Layout(x.mesh, plain))
+    layout = cut_dim(out.layout, dim, Cut(out.layout.dims[dim].axes))
+    return surround(out, widths=widths, value=0, layout=layout)
 
 
 def _wide(dtype: np.dtype) -> np.dtype:

@@ -19,7 +19,7 @@ from shardwise.errors import DerivativeError, ProgramError
 from shardwise.layout.layout import Layout
 from shardwise.layout.placement import kind_of
 from shardwise.prim.fixed import Fixed
-from shardwise.prim.outline import Outline
+from shardwise.prim.outline import Outline, Unreadable
 from shardwise.prim.primitive import OUT, Primitive, needs_nothing
 from shardwise.prim.relayout import relayout
 from shardwise.prim.tensor import Tensor, settle
@@ -61,8 +61,11 @@ class Bundle:
         return Bundle(tuple(b if a is None else a if b is None else add(a, b) for a, b in pairs))
 
 
-class Traced(Tensor):
-    """A value watched at one level: the value below it, with a tangent or a place on a tape."""
+class Traced(Unreadable):
+    """A value watched at one level: the value below it, with a tangent or a place on a tape.
+
+    Its arrays are never there, as it must not leave the functions that are differentiated.
+    """
 
     __slots__ = ("level", "node", "tangent", "value")
 
@@ -108,16 +111,6 @@ class Traced(Tensor):
     def is_local(self) -> bool:
         """Whether it is what devices hold inside `shard_map`."""
         return self.value.is_local
-
-    @Fixed
-    def arrays(self) -> Sequence[Any]:
-        """Never there: a watched value must not leave the functions that are differentiated."""
-        return self._real()
-
-    @Fixed
-    def kept(self) -> Sequence[Any]:
-        """Never there either."""
-        return self._real()
 
     def _real(self) -> Sequence[Any]:
         raise DerivativeError(

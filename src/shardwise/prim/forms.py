@@ -199,6 +199,11 @@ def reshape(x: Tensor | Form, shape: Shape) -> Form:
     return Reshape(tuple(shape), x.dtype, as_form(x))
 
 
+def reshape_form(out: Tensor, x: Tensor, **_: Any) -> Form:
+    """Return how a primitive is written that gives an operand another shape."""
+    return reshape(x, out.shape)
+
+
 def broadcast(x: Tensor | Form, shape: Shape) -> Form:
     """Return a value repeated to a shape."""
     return Broadcast(tuple(shape), x.dtype, as_form(x))

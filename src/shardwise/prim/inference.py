@@ -6,7 +6,6 @@ from typing import Any, NamedTuple
 
 from shardwise.engine.abstract import AbstractEngine
 from shardwise.engine.current import engine_context
-from shardwise.layout.layout import Layout, Shape
 from shardwise.layout.types import DistributedType
 from shardwise.prim.primitive import Primitive
 from shardwise.prim.tensor import Tensor
@@ -61,12 +60,7 @@ def cost_of(row: Primitive, *operands: Any, **params: Any) -> Cost:
 
 def abstract(leaf: Any, engine: AbstractEngine) -> Any:
     """Return a tensor without values in the place of a tensor or a type; anything else, arrays too, as it is."""
-    if isinstance(leaf, DistributedType):
-        return _blank(leaf.layout, tuple([int(size) for size in leaf.shape]), leaf.dtype, engine)
-    if isinstance(leaf, Tensor):
-        return _blank(leaf.layout, leaf.shape, leaf.dtype, engine)
-    return leaf
-
-
-def _blank(layout: Layout, shape: Shape, dtype: Any, engine: AbstractEngine) -> Tensor:
-    return Tensor(engine.blank(layout, shape, dtype), layout, shape, dtype, engine)
+    if not isinstance(leaf, DistributedType | Tensor):
+        return leaf
+    shape = tuple([int(size) for size in leaf.shape])
+    return Tensor(engine.blank(leaf.layout, shape, leaf.dtype), leaf.layout, shape, leaf.dtype, engine)

@@ -38,7 +38,12 @@ def full(like: Array, shape: Shape, value: Any) -> Array:
     return like.new_full(tuple(shape), value) if is_torch(like) else np.full(shape, value, like.dtype)
 
 
-def sum_over(array: Array, dims: int | tuple[int, ...], keepdims: bool = False) -> Array:
+def transpose(array: Array, order: Sequence[int]) -> Array:
+    """Return an array with its dims in another order."""
+    return array.permute(order) if is_torch(array) else array.transpose(order)
+
+
+def sum_over(array: Array, dims: int | tuple[int, ...]) -> Array:
     """Return the sum of an array over dims in its own dtype; floats of 16 bits or fewer are rounded once.
 
     >>> sum_over(np.ones(3000, "float16"), 0).item()
@@ -46,22 +51,22 @@ def sum_over(array: Array, dims: int | tuple[int, ...], keepdims: bool = False) 
     """
     dtype = dtype_of(array)
     if is_low(dtype):
-        return cast(wide_sum(array, dims, keepdims), dtype)
+        return cast(wide_sum(array, dims), dtype)
     if is_torch(array):
-        return array_namespace(array).sum(array, axis=dims, dtype=array.dtype, keepdims=keepdims)
-    return np.add.reduce(array, axis=dims, dtype=dtype, keepdims=keepdims)
+        return array_namespace(array).sum(array, axis=dims, dtype=array.dtype)
+    return np.add.reduce(array, axis=dims, dtype=dtype)
 
 
-def wide_sum(array: Array, dims: int | tuple[int, ...], keepdims: bool = False) -> Array:
+def wide_sum(array: Array, dims: int | tuple[int, ...]) -> Array:
     """Return the sum of an array of small floats, or of float32, over dims in float32.
 
     >>> wide_sum(np.full(70000, 1.0, "float16"), 0).item()
     70000.0
     """
     if is_torch(array):  # which adds up in a tree
-        return array_namespace(array).sum(cast(array, FLOAT32), axis=dims, keepdims=keepdims)
+        return array_namespace(array).sum(cast(array, FLOAT32), axis=dims)
     # NumPy adds rows one after the other, and converts as it goes, so that float64 costs nothing here.
-    return np.add.reduce(array, axis=dims, dtype=FLOAT64, keepdims=keepdims).astype(FLOAT32)
+    return np.add.reduce(array, axis=dims, dtype=FLOAT64).astype(FLOAT32)
 
 
 MANY = 1 << 16  # products that libraries add up in float32, some at a time, without harm to 16 bits

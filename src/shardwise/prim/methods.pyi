@@ -207,7 +207,7 @@ class Methods:
         ...
 
     def gelu(self) -> Tensor:
-        """Return the Gaussian error linear unit, in its tanh form."""
+        """Return, element by element, the Gaussian error linear unit, in its tanh form."""
         ...
 
     def hypot(self, x2: Any, /) -> Tensor:
@@ -376,7 +376,7 @@ class Methods:
         ...
 
     def sigmoid(self) -> Tensor:
-        """Return 1 / (1 + exp(-x)), without overflow."""
+        """Return, element by element, 1 / (1 + exp(-x)), without overflow."""
         ...
 
     def sign(self) -> Tensor:
@@ -388,7 +388,7 @@ class Methods:
         ...
 
     def silu(self) -> Tensor:
-        """Return x sigmoid(x)."""
+        """Return, element by element, x sigmoid(x)."""
         ...
 
     def sin(self) -> Tensor:
@@ -404,7 +404,7 @@ class Methods:
         ...
 
     def softplus(self) -> Tensor:
-        """Return log(1 + exp(x)), without overflow."""
+        """Return, element by element, log(1 + exp(x)), without overflow."""
         ...
 
     def split(self, indices_or_sections: int | Sequence[int], /, axis: int = 0) -> list[Tensor]:

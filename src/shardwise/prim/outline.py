@@ -14,7 +14,23 @@ from shardwise.prim.fixed import Fixed
 from shardwise.prim.tensor import Tensor, lowest
 
 
-class Outline(Tensor):
+class Unreadable(Tensor):
+    """A tensor without arrays of its own: to read them is an error, which `_real` raises."""
+
+    __slots__ = ()
+
+    @Fixed
+    def arrays(self) -> Sequence[Any]:
+        """Never there."""
+        return self._real()
+
+    @Fixed
+    def kept(self) -> Sequence[Any]:
+        """Never there either."""
+        return self._real()
+
+
+class Outline(Unreadable):
     """The shape, dtype and layout of a value, and an empty array of its library, without the value.
 
     >>> from shardwise import asarray
@@ -29,16 +45,6 @@ class Outline(Tensor):
         """Take what is to be known of a value."""
         self._shape, self._dtype, self._layout, self._engine = x.shape, x.dtype, x.layout, x.engine
         self._arrays, self._settled, self.blank = (), None, blank_of(x)
-
-    @Fixed
-    def arrays(self) -> Sequence[Any]:
-        """Never there."""
-        return self._real()
-
-    @Fixed
-    def kept(self) -> Sequence[Any]:
-        """Never there either."""
-        return self._real()
 
     def _real(self) -> Sequence[Any]:
         raise AssertionError(f"the derivative of a primitive reads {self!r}, which it says that it does not need.")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from shardwise.caches import cache
-from shardwise.layout.axis import is_disjoint
+from shardwise.layout.axis import Axis, is_disjoint
 from shardwise.layout.cut import Cut
 from shardwise.layout.layout import Layout
 from shardwise.layout.placement import ReduceOp
@@ -36,9 +36,14 @@ def lay_out(x: Tensor, layout: Layout) -> Tensor:
 
 
 @cache(entries=8192)
-def cut_as(layout: Layout, cuts: tuple[Cut | None, ...]) -> Layout:
+def cut_as(layout: Layout, cuts: tuple[Cut | tuple[Axis, ...] | None, ...]) -> Layout:
     """Return the layout of another tensor on the same mesh, with the same reductions pending and these cuts."""
     return Layout(layout.mesh, cuts, layout.partial, layout.reduce_op or "sum")
+
+
+def cut_dim(layout: Layout, dim: int, cut: Cut | tuple[Axis, ...]) -> Layout:
+    """Return a layout in which one dim is cut in another way."""
+    return cut_as(layout, (*layout.dims[:dim], cut, *layout.dims[dim + 1 :]))
 
 
 @cache(entries=8192)

@@ -328,10 +328,11 @@ def together(*data: Any) -> list[Tensor]:
     mesh = next((x.mesh for x in data if isinstance(x, Tensor) and not x.mesh.is_single), None)
     if mesh is None:
         return [asarray(x) for x in data]
-    return [x if isinstance(x, Tensor) else _beside(x, mesh) for x in data]
+    return [x if isinstance(x, Tensor) else place_everywhere(x, mesh) for x in data]
 
 
-def _beside(data: Any, mesh: DeviceMesh) -> Tensor:
+def place_everywhere(data: Any, mesh: DeviceMesh) -> Tensor:
+    """Return host data as a tensor that every device of a mesh has whole."""
     array = host_array(data)
     return place_data(array, Layout.replicated(mesh, array.ndim))
 
@@ -360,8 +361,8 @@ def assemble(x: Tensor) -> np.ndarray:
     storage, arrays = x.storage, [to_numpy(array) for array in x.arrays]
     terms = storage.count // max(1, int(np.prod([dim.parts for dim in storage.tiling.dims])))
     for tile, first in zip(storage.tiling.tiles(), range(0, storage.count, terms), strict=True):
-        owned, held = storage.tiling.tile_box(tile), storage.boxes[first]
-        parts = [array[region(owned, held)] for array in arrays[first : first + terms]]
+        owned, box = storage.tiling.tile_box(tile), storage.boxes[first]
+        parts = [array[region(owned, box)] for array in arrays[first : first + terms]]
         reduce_into(out[region(owned, storage.tiling.bounds)], parts, x.layout.reduce_op or ReduceOp.SUM)
     return out
 

@@ -12,10 +12,9 @@ import optree
 from shardwise.errors import BindingError, DerivativeError, check_function, is_list
 from shardwise.layout.layout import Shape
 from shardwise.layout.placement import ReduceOp, reductions_of
-from shardwise.prim.arithmetic.reduce import reduce
 from shardwise.prim.bind import Traced
 from shardwise.prim.interpreters.batch import Batched, Lead
-from shardwise.prim.movement.parts import zeros_like
+from shardwise.prim.movement.parts import zeros_for
 from shardwise.prim.relayout import relayout
 from shardwise.prim.tensor import Tensor, asarray
 from shardwise.transform.calls import Call, call_of, map_tensors, replace_at, write_call
@@ -27,8 +26,11 @@ Function = Callable[..., Any]
 class _Custom:
     """A function whose derivative is given: run as it is, inside maps again, or by its rule."""
 
-    _fn: Function
-    _name: str
+    def __init__(self, fn: Function) -> None:
+        """Take a function."""
+        check_function(fn, type(self).__name__)
+        update_wrapper(self, fn)
+        self._fn, self._name = fn, getattr(fn, "__name__", "the function")
 
     def __call__(self, *args: Any) -> Any:
         """Run the function."""
@@ -63,9 +65,7 @@ class custom_vjp(_Custom):
 
     def __init__(self, fn: Function, forward: Function | None = None, backward: Function | None = None) -> None:
         """Take a function, and its rules if they are known."""
-        check_function(fn, "custom_vjp")
-        update_wrapper(self, fn)
-        self._fn, self._name = fn, getattr(fn, "__name__", "the function")
+        super().__init__(fn)
         self._forward, self._backward = forward, backward
         if forward is not None or backward is not None:
             self.defvjp(cast(Any, forward), cast(Any, backward))
@@ -85,10 +85,7 @@ class custom_vjp(_Custom):
             with inside.lead.open() as level:
                 parts = behind(*inside.wrap((kept, cotangent), level))
                 values = inside.lower(_check_cotangents(name, parts, inside.types), level)
-                # An argument that all places share gets the sum of what comes back from each.
-                dims = tuple(range(inside.lead.count))
-                pairs = zip(values, inside.mapped, strict=True)
-                return tuple(v if v is None or m else reduce(v, dims=dims, op=ReduceOp.SUM) for v, m in pairs)
+                return inside.lead.sum_shared(inside.mapped, values)
 
         return custom_vjp(run, inside.run(ahead), backward)
 
@@ -135,9 +132,8 @@ class custom_jvp(_Custom):
 
     def __init__(self, fn: Function, rule: Function | None = None) -> None:
         """Take a function, and its rule if it is known."""
-        check_function(fn, "custom_jvp")
-        update_wrapper(self, fn)
-        self._fn, self._name, self._rule = fn, getattr(fn, "__name__", "the function"), rule
+        super().__init__(fn)
+        self._rule = rule
         if rule is not None:
             self.defjvp(rule)
 
@@ -167,7 +163,7 @@ class custom_jvp(_Custom):
         tangents = list(below)
         for i in spots:
             tangent = call.leaves[i].tangent if call.watched[i] else None
-            tangents[i] = _zeros(below[i]) if tangent is None else tangent
+            tangents[i] = zeros_for(below[i]) if tangent is None else tangent
         out, moved = self._run(call, below, tangents)
         ends, out_tree = optree.tree_flatten(out)
         done = [
@@ -188,10 +184,10 @@ class custom_jvp(_Custom):
             out, moved = self._run(call, below, replace_at(spots, below, some))
             ends, out_tree = optree.tree_flatten(out)
             pairs = zip(ends, out_tree.flatten_up_to(moved), strict=True)
-            return [tangent if _is_smooth(end) else _zeros(end) for end, tangent in pairs if isinstance(end, Tensor)]
+            return [tangent if _is_smooth(end) else zeros_for(end) for end, tangent in pairs if isinstance(end, Tensor)]
 
         def back(cotangents: list[Tensor]) -> Sequence[Any]:
-            _, pull = vjp(linear, *(_zeros(below[i]) for i in spots))
+            _, pull = vjp(linear, *(zeros_for(below[i]) for i in spots))
             return replace_at(spots, [None] * len(below), pull(cotangents))
 
         return back
@@ -206,10 +202,6 @@ def _check_pair(pair: Any, what: str) -> tuple[Any, Any]:
 def _is_smooth(leaf: Any) -> bool:
     # Whether there are derivatives by it: numbers that have averages have them.
     return isinstance(leaf, Tensor) and ReduceOp.AVG in reductions_of(leaf.dtype)
-
-
-def _zeros(x: Tensor) -> Tensor:
-    return zeros_like(x, x.shape, x.layout.resolved().without_halo())
 
 
 class _Types(NamedTuple):

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from shardwise import BindingError, Cut, DeviceMesh, Layout, P, asarray, explain, from_shards, jvp, shard, vjp
+from shardwise import BindingError, Cut, DeviceMesh, Layout, P, asarray, clip, explain, from_shards, jvp, shard, vjp
 from shardwise.prim.arithmetic import elementwise as rows
 from shardwise.prim.arithmetic.elementwise import astype, equal, pow
 from tests.layout.oracle import held_box
@@ -278,10 +278,10 @@ def test_powers_with_a_base_or_an_exponent_of_zero() -> None:
 
 def test_limits_hold_on_both_sides() -> None:
     x = shard(np.array([-2.0, 0.0, 2.0, 5.0]), M4, P("x"))
-    assert rows.clip(x, -1.0, 2.0).numpy().tolist() == [-1.0, 0.0, 2.0, 2.0]
-    assert rows.clip(x, min=1.0).numpy().tolist() == [1.0, 1.0, 2.0, 5.0]
-    assert rows.clip(x, max=1.0).numpy().tolist() == [-2.0, 0.0, 1.0, 1.0]
-    assert rows.clip(x) is x
+    assert clip(x, -1.0, 2.0).numpy().tolist() == [-1.0, 0.0, 2.0, 2.0]
+    assert clip(x, min=1.0).numpy().tolist() == [1.0, 1.0, 2.0, 5.0]
+    assert clip(x, max=1.0).numpy().tolist() == [-2.0, 0.0, 1.0, 1.0]
+    assert clip(x) is x
 
 
 def test_parts_of_complex_numbers_and_their_derivatives() -> None:

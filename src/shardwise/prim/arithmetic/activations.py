@@ -10,14 +10,16 @@ from typing import Any
 import numpy as np
 
 from shardwise.engine.arrays import FLOAT32, cast, dtype_of, is_low, is_torch
+from shardwise.prim.arithmetic.by_element import describe
 from shardwise.prim.arithmetic.elementwise import add, logaddexp, multiply, subtract, tanh
 from shardwise.prim.arithmetic.steps import pull, row_of_steps
 from shardwise.prim.bind import in_one_go
 from shardwise.prim.dispatch.decision import row_of_work
+from shardwise.prim.face import public, rename
 from shardwise.prim.primitive import OUT, Cotangents
 from shardwise.prim.relayout import resolve
 from shardwise.prim.rule import elementwise_rule
-from shardwise.prim.tensor import Tensor, settle
+from shardwise.prim.tensor import Tensor, asarray, settle
 from shardwise.prim.work import Work
 
 Kernel = Callable[..., Any]
@@ -43,13 +45,16 @@ def widen_kernel(kernel: Kernel) -> Kernel:
 
 def _activation(
     name: str,
+    what: str,
+    example: str,
     steps: Callable[[Tensor], Tensor],
     kernel: Kernel,
     slope: Kernel,
     slope_steps: Callable[[Tensor, Tensor], Tensor] | None = None,
     *,
     by_out: bool = False,
-) -> Callable[[Tensor], Tensor]:
+) -> Callable[[Any], Tensor]:
+    # Declares the function, as other elementwise ones are.
     # `slope(ct, x)` is a cotangent, or a tangent, times the slope at x or, `by_out`, where the value is x.
     forward, back = widen_kernel(kernel), widen_kernel(slope)
 
@@ -76,11 +81,13 @@ def _activation(
 
     row = row_of_work(name, work, vjp, jvp, needs=needs, effort=EFFORT)
 
-    def function(x: Tensor) -> Tensor:
+    def function(x: Any, /) -> Tensor:
+        x = asarray(x)
         return row(x) if in_one_go(x) else steps(x)
 
-    function.__name__ = function.__qualname__ = name
-    return function
+    function = rename(function, name)
+    function.__doc__ = describe(name, what, example)
+    return public(method=True)(function)
 
 
 # -- steps: what a tracer is shown, and what complex numbers and integers take ---------------------------
@@ -195,12 +202,35 @@ def _aten() -> Any:
 
 sigmoid = _activation(
     "sigmoid",
+    "1 / (1 + exp(-x)), without overflow",
+    "[0.0, 1000.0] -> [0.5, 1.0]",
     _sigmoid_steps,
     _sigmoid,
     _sigmoid_slope,
     lambda ct, out: multiply(ct, multiply(out, subtract(1.0, out))),
     by_out=True,
 )
-silu = _activation("silu", lambda x: multiply(x, _sigmoid_steps(x)), _silu, _silu_slope)
-softplus = _activation("softplus", lambda x: logaddexp(x, 0.0), _softplus, _softplus_slope)
-gelu = _activation("gelu", _gelu_steps, _gelu, _gelu_slope)
+silu = _activation(
+    "silu",
+    "x sigmoid(x)",
+    "[0.0, 1.0] -> [0.0, 0.7311]",
+    lambda x: multiply(x, _sigmoid_steps(x)),
+    _silu,
+    _silu_slope,
+)
+softplus = _activation(
+    "softplus",
+    "log(1 + exp(x)), without overflow",
+    "[0.0, 1000.0] -> [0.6931, 1000.0]",
+    lambda x: logaddexp(x, 0.0),
+    _softplus,
+    _softplus_slope,
+)
+gelu = _activation(
+    "gelu",
+    "the Gaussian error linear unit, in its tanh form",
+    "[-1.0, 0.0, 1.0] -> [-0.1588, 0.0, 0.8412]",
+    _gelu_steps,
+    _gelu,
+    _gelu_slope,
+)

@@ -15,10 +15,10 @@ from shardwise.engine.arrays import cast, dtype_of, is_low, is_torch
 from shardwise.layout.placement import ReduceOp
 from shardwise.prim.arithmetic.broadcast import broadcast
 from shardwise.prim.arithmetic.by_element import as_in
-from shardwise.prim.arithmetic.elementwise import add, in_bytes
+from shardwise.prim.arithmetic.elementwise import in_bytes, tangent_of_product
 from shardwise.prim.dispatch.decision import row_of_work
 from shardwise.prim.forms import Form, Loops, Read, as_form
-from shardwise.prim.kernel import in_room, makes_products
+from shardwise.prim.kernel import in_room, makes_products, transpose
 from shardwise.prim.primitive import Cotangents, Primitive, needs_others
 from shardwise.prim.relayout import resolve
 from shardwise.prim.rule import Rule
@@ -90,7 +90,12 @@ def as_matmul(terms: tuple[str, ...], out: str) -> Any:
         return None
     if [*batch, *left, *right] != list(out) == [*batch, *right, *left]:
         # The other way round the result comes in the order of the letters: a transposed one is slow to work with.
-        return _swapped(as_matmul((b, a), out))
+        swapped = as_matmul((b, a), out)
+
+        def swap(x: Any, y: Any) -> Any:
+            return swapped(y, x)
+
+        return swap
     first = tuple(a.index(c) for c in (*batch, *left, *summed))
     second = tuple(b.index(c) for c in (*batch, *summed, *right))
     back = tuple([*batch, *left, *right].index(c) for c in out)
@@ -100,26 +105,18 @@ def as_matmul(terms: tuple[str, ...], out: str) -> Any:
         return times
 
     def matrices(x: Any, y: Any) -> Any:
-        made = _transpose(x, first) @ _transpose(y, second)
-        return made if back == straight else _transpose(made, back)
+        result = transpose(x, first) @ transpose(y, second)
+        return result if back == straight else transpose(result, back)
 
     def product(x: Any, y: Any) -> Any:
-        x, y = _transpose(x, first), _transpose(y, second)
+        x, y = transpose(x, first), transpose(y, second)
         lead, mid, tail = x.shape[:n], x.shape[n : n + m], y.shape[n + k :]
         size = prod(x.shape[n + m :])
-        made = x.reshape(*lead, prod(mid), size) @ y.reshape(*lead, size, prod(tail))
-        return _transpose(made.reshape((*lead, *mid, *tail)), back)
+        result = x.reshape(*lead, prod(mid), size) @ y.reshape(*lead, size, prod(tail))
+        return transpose(result.reshape((*lead, *mid, *tail)), back)
 
     straight = tuple(range(len(out)))
     return matrices if m == k == len(right) == 1 else product
-
-
-def _swapped(function: Callable[[Any, Any], Any]) -> Callable[[Any, Any], Any]:
-    return lambda x, y: function(y, x)
-
-
-def _transpose(array: Any, order: tuple[int, ...]) -> Any:
-    return array.permute(order) if is_torch(array) else array.transpose(order)
 
 
 def _contract_vjp(ct: Tensor, result: Tensor, *operands: Tensor, terms: tuple[str, ...], out: str) -> Cotangents:
@@ -130,22 +127,17 @@ def _cotangent(ct: Tensor, i: int, operands: tuple[Tensor, ...], terms: tuple[st
     x, term = operands[i], terms[i]
     others = [(y, t) for k, (y, t) in enumerate(zip(operands, terms, strict=True)) if k != i]
     known = set(out).union(*(t for _, t in others))
-    kept = "".join(c for c in term if c in known)
-    made = as_in(contract(ct, *(y for y, _ in others), terms=(out, *(t for _, t in others)), out=kept), x)
-    if kept == term:
-        return made
+    shared = "".join(c for c in term if c in known)
+    cotangent = as_in(contract(ct, *(y for y, _ in others), terms=(out, *(t for _, t in others)), out=shared), x)
+    if shared == term:
+        return cotangent
     # A letter that was summed by itself: the cotangent is repeated along it.
-    made = expand(resolve(made), at=tuple(k for k, c in enumerate(term) if c not in known))
-    return broadcast(made, layout=x.layout.resolved().without_halo(), shape=x.shape)
+    wide = expand(resolve(cotangent), at=tuple(k for k, c in enumerate(term) if c not in known))
+    return broadcast(wide, layout=x.layout.resolved().without_halo(), shape=x.shape)
 
 
 def _contract_jvp(tangents: Any, result: Tensor, *operands: Tensor, terms: tuple[str, ...], out: str) -> Any:
-    total = None
-    for i, tangent in enumerate(tangents):
-        if tangent is not None:
-            part = contract(*operands[:i], tangent, *operands[i + 1 :], terms=terms, out=out)
-            total = part if total is None else add(total, part)
-    return total
+    return tangent_of_product(contract, tangents, operands, {"terms": terms, "out": out})
 
 
 def _form(result: Tensor, *operands: Tensor, terms: tuple[str, ...], out: str) -> Form:

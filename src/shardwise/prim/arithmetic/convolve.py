@@ -26,7 +26,7 @@ from shardwise.layout.cut import Cut
 from shardwise.layout.layout import Shape
 from shardwise.layout.placement import ReduceOp
 from shardwise.layout.tiling import Box, DimTiling
-from shardwise.prim.arithmetic.elementwise import add
+from shardwise.prim.arithmetic.elementwise import tangent_of_product
 from shardwise.prim.arithmetic.slides import (
     Convolution,
     Interval,
@@ -121,17 +121,17 @@ def _rule(form: Convolution, missing: str) -> Rule:
 # -- kernels -------------------------------------------------------------------------------------------
 
 
-def _cut_out(array: Any, held: list[Interval], wanted: list[Interval]) -> Any:
+def _cut_out(array: Any, own: list[Interval], wanted: list[Interval]) -> Any:
     # The part of an array that is wanted, with zeros where it is outside; channels first, then space.
-    pairs = zip(wanted, held, strict=True)
+    pairs = zip(wanted, own, strict=True)
     inside = [(max(a, start), max(a, start, min(b, stop))) for (a, b), (start, stop) in pairs]
-    at = tuple(slice(a - start, b - start) for (a, b), (start, _) in zip(inside, held, strict=True))
-    found = array[(slice(None), slice(None), *at)]
+    at = tuple(slice(a - start, b - start) for (a, b), (start, _) in zip(inside, own, strict=True))
+    part = array[(slice(None), slice(None), *at)]
     if inside == wanted:
-        return found
+        return part
     out = zeros(array, (*array.shape[:2], *(b - a for a, b in wanted)))
     spots = tuple(slice(a - low, b - low) for (a, b), (low, _) in zip(inside, wanted, strict=True))
-    out[(slice(None), slice(None), *spots)] = found
+    out[(slice(None), slice(None), *spots)] = part
     return out
 
 
@@ -166,13 +166,13 @@ def _round_once(kernel: Any, first: Any, second: Any, count: int, own: bool = Tr
 
 
 def _convolve(x: Tensor, w: Tensor, *, form: Convolution) -> Work:
-    def kernel(held: Box, box: Box, a: Any, b: Any) -> Any:
+    def kernel(x_box: Box, box: Box, a: Any, b: Any) -> Any:
         shape = tuple(stop - start for start, stop in box)
         if 0 in shape:
             return zeros(a, shape)
         wanted = [slide.before(*part) for slide, part in zip(form.slides, box[2:], strict=True)]
         groups = _local_groups(form, shape[1])
-        part, valid = _cut_out(a, list(held[2:]), wanted), partial(_valid, sizes=shape[2:], form=form, groups=groups)
+        part, valid = _cut_out(a, list(x_box[2:]), wanted), partial(_valid, sizes=shape[2:], form=form, groups=groups)
         return _round_once(valid, part, b, prod(b.shape[1:]))
 
     return Work("conv", kernel, _rule(form, "y"), [x, w], located=(0, RESULT), dtype=x.dtype)
@@ -201,12 +201,12 @@ def _valid(x: Any, w: Any, sizes: Shape, form: Convolution, groups: int) -> Any:
 
 
 def _deconvolve(w: Tensor, y: Tensor, *, form: Convolution) -> Work:
-    def kernel(held: Box, box: Box, b: Any, c: Any) -> Any:
+    def kernel(y_box: Box, box: Box, b: Any, c: Any) -> Any:
         shape = tuple(stop - start for start, stop in box)
         if 0 in shape:
             return zeros(c, shape)
         wanted = [slide.after(*part) for slide, part in zip(form.slides, box[2:], strict=True)]
-        part = _cut_out(c, list(held[2:]), wanted)
+        part = _cut_out(c, list(y_box[2:]), wanted)
         groups = _local_groups(form, c.shape[1])
 
         def spread(y: Any, w: Any) -> Any:
@@ -241,12 +241,12 @@ def _spread(w: Any, y: Any, part: list[Interval], box: Box, form: Convolution) -
 
 
 def _correlate(x: Tensor, y: Tensor, *, form: Convolution) -> Work:
-    def kernel(held: Box, given: Box, box: Box, a: Any, c: Any) -> Any:
+    def kernel(x_box: Box, y_box: Box, box: Box, a: Any, c: Any) -> Any:
         shape = tuple(stop - start for start, stop in box)
         if 0 in c.shape or 0 in shape:
             return zeros(a, shape)
-        wanted = [slide.before(*part) for slide, part in zip(form.slides, given[2:], strict=True)]
-        part, groups = _cut_out(a, list(held[2:]), wanted), _local_groups(form, c.shape[1])
+        wanted = [slide.before(*part) for slide, part in zip(form.slides, y_box[2:], strict=True)]
+        part, groups = _cut_out(a, list(x_box[2:]), wanted), _local_groups(form, c.shape[1])
 
         def multiply(p: Any, q: Any) -> Any:
             return _each_group(partial(_match_windows, form=form), groups, p, q, (1, 1), 0)
@@ -272,16 +272,6 @@ def _match_windows(x: Any, y: Any, form: Convolution) -> Any:
 # -- rows ----------------------------------------------------------------------------------------------
 
 
-def _jvp(row: str) -> Any:
-    def jvp(tangents: Any, out: Tensor, first: Tensor, second: Tensor, *, form: Convolution) -> Tensor:
-        terms = [(tangents[0], second)] if tangents[0] is not None else []
-        terms += [(first, tangents[1])] if tangents[1] is not None else []
-        tangents = [ROWS[row](a, b, form=form) for a, b in terms]
-        return tangents[0] if len(tangents) == 1 else add(*tangents)
-
-    return jvp
-
-
 Adjoint = Callable[[Tensor, Tensor, Tensor, Convolution], Tensor]  # of the cotangent and the operands
 
 
@@ -289,13 +279,17 @@ def _row(name: str, work: Callable[..., Work], first: Adjoint, second: Adjoint) 
     def vjp(ct: Tensor, out: Tensor, a: Tensor, b: Tensor, *, form: Convolution) -> Cotangents:
         return partial(first, ct, a, b, form), partial(second, ct, a, b, form)
 
+    def jvp(tangents: Any, out: Tensor, *operands: Tensor, form: Convolution) -> Tensor:
+        return tangent_of_product(row, tangents, operands, {"form": form})
+
     missing, lower = {
         "convolve": ("y", convolution_form),
         "deconvolve": ("x", deconvolution_form),
         "correlate": ("w", correlation_form),
     }[name]
     batch = partial(_batch, missing=missing)
-    return row_of_work(name, work, vjp, _jvp(name), batch=batch, needs=needs_others, effort=2, lower=lower)
+    row = row_of_work(name, work, vjp, jvp, batch=batch, needs=needs_others, effort=2, lower=lower)
+    return row
 
 
 def _batch(row: Primitive, lead: Any, mapped: Any, operands: Any, params: Any, missing: str) -> Tensor:
@@ -338,4 +332,3 @@ correlate: Primitive = _row(
     lambda ct, x, y, form: deconvolve(ct, y, form=form),
     lambda ct, x, y, form: convolve(x, ct, form=form),
 )
-ROWS = {"convolve": convolve, "deconvolve": deconvolve, "correlate": correlate}

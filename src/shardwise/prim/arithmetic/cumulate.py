@@ -8,14 +8,13 @@ from array_api_compat import array_namespace
 
 from shardwise.engine.arrays import FLOAT32, FLOAT64, cast, dtype_of, identity, is_low, is_torch
 from shardwise.layout.cut import Cut
-from shardwise.layout.layout import Layout
 from shardwise.layout.placement import ReduceOp
 from shardwise.prim.dispatch.operands import carry, fetch_operands
 from shardwise.prim.dispatch.per_device import Place, map_shards
 from shardwise.prim.forms import Form, Loops, Read, as_form, loops_of
 from shardwise.prim.kernel import full
 from shardwise.prim.primitive import Primitive
-from shardwise.prim.relayout import relayout
+from shardwise.prim.relayout import cut_dim, relayout
 from shardwise.prim.tensor import Tensor
 
 
@@ -26,8 +25,8 @@ def _cumulate(x: Tensor, *, dim: int, reverse: bool) -> Tensor:
         return map_shards(lambda place, a: cast(_running(a, dim, reverse), x.dtype), [x], layout, x.shape)
     parts = layout.parts(dim)
     shape = tuple(parts if k == dim else size for k, size in enumerate(x.shape))
-    totals = map_shards(lambda place, a: cast(_total(a, dim), x.dtype), [x], _with(layout, dim, Cut(cut.axes)), shape)
-    known = carry("cumulative_sum", x, (dim,), totals, _with(layout, dim, Cut()))
+    totals = map_shards(lambda place, a: cast(_total(a, dim), x.dtype), [x], cut_dim(layout, dim, Cut(cut.axes)), shape)
+    known = carry("cumulative_sum", x, (dim,), totals, cut_dim(layout, dim, Cut()))
 
     def kernel(place: Place, array: Any, sums: Any) -> Any:
         part = layout.tile_of(place.device)[dim]
@@ -39,10 +38,6 @@ def _cumulate(x: Tensor, *, dim: int, reverse: bool) -> Tensor:
         return (_as_signed(own) + _as_signed(before)).view(own.dtype) if _wraps(own) else cast(own + before, x.dtype)
 
     return map_shards(kernel, [x, known], layout, x.shape)
-
-
-def _with(layout: Layout, dim: int, cut: Cut) -> Layout:
-    return Layout(layout.mesh, [cut if k == dim else own for k, own in enumerate(layout.dims)])
 
 
 def _total(array: Any, dim: int) -> Any:

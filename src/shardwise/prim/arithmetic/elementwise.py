@@ -6,8 +6,8 @@ and the entry of the reference.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from functools import partial
+from collections.abc import Callable, Sequence
+from functools import partial, reduce
 from math import log as ln
 from typing import Any
 
@@ -43,7 +43,7 @@ def power(x: Any, y: Any) -> Any:
         return kernel_of("pow")(x, y)
     if not _is_whole(x) or not _is_whole(y) or isinstance(y, int):
         return np.pow(x, y)
-    x, y = (v.astype("int8") if _is_small(v) else v for v in (x, y))  # as NumPy does
+    x, y = (v if isinstance(v, int) or v.dtype.kind != "V" else v.astype("int8") for v in (x, y))  # as NumPy does
     negative = y < 0
     if not negative.any() or np.result_type(x, y).kind == "f":  # of uint64 and int64
         return np.pow(x, y)
@@ -51,10 +51,6 @@ def power(x: Any, y: Any) -> Any:
     base = np.asarray(x).astype(out.dtype)
     rest = np.where(base == 1, 1, np.where(base == -1, 1 - 2 * (y & 1), 0))
     return np.where(negative, rest, out).astype(out.dtype)
-
-
-def _is_small(x: Any) -> bool:
-    return not isinstance(x, int) and x.dtype.kind == "V"
 
 
 def _is_whole(x: Any) -> bool:
@@ -353,6 +349,18 @@ def in_bytes(x: Tensor) -> Tensor:
     return astype(x, dtype=np.dtype("int8")) if x.dtype.kind == "V" and kind_of(x.dtype) in "iu" else x
 
 
+def tangent_of_product(
+    row: Primitive, tangents: Sequence[Tensor | None], operands: Sequence[Tensor], params: dict[str, Any]
+) -> Tensor:
+    """Return the tangent of what is linear in each of its operands: each tangent in the place of its own, added up."""
+    terms = [
+        row(*operands[:i], tangent, *operands[i + 1 :], **params)
+        for i, tangent in enumerate(tangents)
+        if tangent is not None
+    ]
+    return reduce(add, terms)
+
+
 # -- complex numbers -----------------------------------------------------------------------------------
 
 
@@ -413,9 +421,3 @@ relu = unary(
     monotone=True,
     lower="max(x, 0)",
 )
-
-
-def clip(x: Any, min: Any = None, max: Any = None) -> Any:
-    """Return x limited to [min, max]."""
-    out = x if min is None else maximum(x, min)
-    return out if max is None else minimum(out, max)

@@ -8,11 +8,11 @@ import numpy as np
 
 from shardwise.engine.arrays import is_torch
 from shardwise.layout.cut import Cut
-from shardwise.layout.layout import Layout
 from shardwise.prim.arithmetic.positions import INDEX
 from shardwise.prim.dispatch.operands import carry, fetch_operands
 from shardwise.prim.dispatch.per_device import Place, map_shards
 from shardwise.prim.primitive import CONSTANT, Primitive
+from shardwise.prim.relayout import cut_dim
 from shardwise.prim.tensor import Tensor
 
 
@@ -21,7 +21,7 @@ def _largest(x: Tensor, *, k: int, dim: int) -> Tensor:
     tiling = x.layout.tiling(x.shape).dims[dim]
     counts = [min(k, stop - start) for start, stop in map(tiling.interval, range(tiling.parts))]
     cut = x.layout.dims[dim]
-    some = _with(x.layout, dim, Cut(cut.axes, offsets=np.cumsum([0, *counts]).tolist()) if cut.axes else Cut())
+    some = cut_dim(x.layout, dim, Cut(cut.axes, offsets=np.cumsum([0, *counts]).tolist()) if cut.axes else Cut())
     shape = tuple(sum(counts) if i == dim else size for i, size in enumerate(x.shape))
     places = map_shards(
         lambda place, a: _order(a, dim)[_first(dim, k)] + _start(x, place, dim), [x], some, shape, INDEX
@@ -29,18 +29,14 @@ def _largest(x: Tensor, *, k: int, dim: int) -> Tensor:
     if not cut.axes:
         return places
     values = map_shards(lambda place, a: _along(a, _order(a, dim)[_first(dim, k)], dim), [x], some, shape)
-    whole = _with(x.layout, dim, Cut())
+    whole = cut_dim(x.layout, dim, Cut())
     out = tuple(k if i == dim else size for i, size in enumerate(x.shape))
 
-    def best(place: Place, where: Any, found: Any) -> Any:
-        return _along(where, _order(found, dim)[_first(dim, k)], dim)
+    def best(place: Place, positions: Any, elements: Any) -> Any:
+        return _along(positions, _order(elements, dim)[_first(dim, k)], dim)
 
     few = [carry("topk", x, (dim,), y, whole) for y in (places, values)]
     return map_shards(best, few, whole, out, INDEX)
-
-
-def _with(layout: Layout, dim: int, cut: Cut) -> Layout:
-    return Layout(layout.mesh, [cut if i == dim else own for i, own in enumerate(layout.dims)])
 
 
 def _start(x: Tensor, place: Place, dim: int) -> int:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from functools import partial
+from functools import partial, reduce
 from math import prod
 from typing import Any
 
@@ -183,10 +183,7 @@ def _scale_rows_jvp(
         terms.append(multiply(_near(x, mean, size, **how), by_weight))
     if by_bias is not None:
         terms.append(by_bias)
-    total = terms[0]
-    for term in terms[1:]:
-        total = add(total, term)
-    return narrow(total, out.dtype)
+    return narrow(reduce(add, terms), out.dtype)
 
 
 def _centre_rows(ct: Tensor, x: Tensor, mean: Any, size: Tensor, weight: Any, **how: Any) -> Work | Tensor:

@@ -16,13 +16,13 @@ from shardwise.engine.job import Job
 from shardwise.engine.local_shards import sample
 from shardwise.engine.storage import storage_of
 from shardwise.errors import ArgumentError, BindingError, ShardwiseError, seal
-from shardwise.layout.cut import Cut
 from shardwise.layout.layout import Layout, Shape
 from shardwise.layout.mesh import DeviceMesh
 from shardwise.prim.dispatch.candidates import Candidate, find_candidates
 from shardwise.prim.dispatch.solvers import Question, Solver, current_solver, report
 from shardwise.prim.kernel import of_one_library
 from shardwise.prim.primitive import Cotangents, Needs, Primitive
+from shardwise.prim.relayout import cut_as
 from shardwise.prim.rule import Reach, Rule, is_integer
 from shardwise.prim.tensor import Tensor, operand
 from shardwise.prim.work import Work
@@ -156,12 +156,8 @@ def recut_for_reach(reach: Reach, candidate: Candidate) -> Candidate | None:
     cuts = reach.cuts([layout.dims for layout in candidate.operands], candidate.out.dims)
     if cuts is None:
         return None
-    operands = tuple(_recut(layout, dims) for layout, dims in zip(candidate.operands, cuts[0], strict=True))
-    return Candidate(operands, _recut(candidate.out, cuts[1]), candidate.work)
-
-
-def _recut(layout: Layout, dims: Sequence[Cut]) -> Layout:
-    return Layout(layout.mesh, dims, layout.partial, layout.reduce_op or "sum")
+    operands = tuple(cut_as(layout, tuple(dims)) for layout, dims in zip(candidate.operands, cuts[0], strict=True))
+    return Candidate(operands, cut_as(candidate.out, tuple(cuts[1])), candidate.work)
 
 
 def _mesh(layouts: Sequence[Layout]) -> DeviceMesh:

@@ -53,6 +53,11 @@ def map_shards(
     return make_arrays(kernel, operands, layout, shape, dtype or operands[0].dtype, operands[0].engine, base)
 
 
+def in_shape(place: Place, array: Array) -> Array:
+    """Return an array of an operand in the shape that the array of the result has."""
+    return array.reshape(place.shape)
+
+
 def make_arrays(
     kernel: Callable[..., Array],
     operands: Sequence[Tensor],

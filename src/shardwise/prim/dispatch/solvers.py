@@ -171,7 +171,8 @@ class GreedyReshard:
         every = list(candidates)
         allowed = [candidate for candidate in every if self.allows(question, candidate)]
         if not allowed:
-            raise LayoutError(_refusal(type(self).__name__, question, min(every, key=question.cost)))
+            message = _message(question, min(every, key=question.cost))
+            raise LayoutError(f"{type(self).__name__} does not allow what this sends.\n  {message}")
         return min(allowed, key=question.cost)
 
 
@@ -278,10 +279,6 @@ def report(question: Question, candidate: Candidate, solver: Solver) -> None:
         return
     seen = frame.f_globals.setdefault("__warningregistry__", {})
     warnings.warn_explicit(text, ReshardWarning, frame.f_code.co_filename, frame.f_lineno, registry=seen)
-
-
-def _refusal(solver: str, question: Question, candidate: Candidate) -> str:
-    return f"{solver} does not allow what this sends.\n  {_message(question, candidate)}"
 
 
 def _message(question: Question, candidate: Candidate) -> str:

@@ -17,10 +17,12 @@ from shardwise.layout.axis import is_disjoint
 from shardwise.layout.cut import Cut
 from shardwise.layout.layout import Layout, Shape
 from shardwise.layout.mesh import DeviceMesh
+from shardwise.layout.placement import ReduceOp
 from shardwise.prim.arithmetic.broadcast import broadcast
+from shardwise.prim.arithmetic.reduce import reduce
 from shardwise.prim.bind import Traced, new_level
 from shardwise.prim.primitive import Primitive
-from shardwise.prim.relayout import relayout
+from shardwise.prim.relayout import cut_as, relayout
 from shardwise.prim.tensor import Tensor
 from shardwise.prim.views.shapes import expand, permute
 from shardwise.prim.views.spans import Span, Stretch
@@ -71,13 +73,17 @@ class Lead:
         """Return operands that all have these dims."""
         return [x if m else self.spread(x) for x, m in zip(operands, mapped, strict=True)]
 
+    def sum_shared(self, mapped: Sequence[bool], values: Sequence[Tensor | None]) -> tuple[Tensor | None, ...]:
+        """Return what comes back to operands from all places: those that all places share get the sum of it."""
+        dims = tuple(range(self.count))
+        pairs = zip(values, mapped, strict=True)
+        return tuple(v if v is None or m else reduce(v, dims=dims, op=ReduceOp.SUM) for v, m in pairs)
+
     def unsplit(self, x: Tensor) -> Tensor:
         """Return a value that has these dims with each device having them whole."""
         if not any(cut.axes for cut in x.layout.dims[: self.count]):
             return x
-        layout = x.layout
-        cuts = [*[Cut()] * self.count, *layout.dims[self.count :]]
-        return relayout(x, layout=Layout(layout.mesh, cuts, layout.partial, layout.reduce_op or "sum"))
+        return relayout(x, layout=cut_as(x.layout, (*[Cut()] * self.count, *x.layout.dims[self.count :])))
 
     def behind(self, x: Tensor, dims: int) -> Tensor:
         """Return a value that has these dims with them after its next `dims` dims."""
@@ -115,25 +121,17 @@ def _same(value: Any, lead: Lead) -> Any:
     return value
 
 
-def _place(value: Any, lead: Lead) -> int:
-    return value + lead.count
-
-
 def _places(value: Any, lead: Lead) -> tuple[int, ...]:
     return tuple([k + lead.count for k in value])
 
 
-def _lay_out(value: Layout | None, lead: Lead) -> Layout | None:
-    return None if value is None else lead.layout(value)
-
-
 # How each parameter of a primitive changes when there are dims in front: one meaning for each name.
 SHIFTS: dict[str, Callable[[Any, Lead], Any]] = {
-    **dict.fromkeys(("dim", "split", "concat", "home"), _place),
+    **dict.fromkeys(("dim", "split", "concat", "home"), lambda dim, lead: dim + lead.count),
     **dict.fromkeys(("dims", "at"), _places),
     "order": lambda order, lead: (*range(lead.count), *_places(order, lead)),
     "shape": lambda shape, lead: (*lead.sizes, *shape),
-    **dict.fromkeys(("layout", "back_to"), _lay_out),
+    **dict.fromkeys(("layout", "back_to"), lambda layout, lead: layout and lead.layout(layout)),
     "index": lambda index, lead: (*[Span(0, size) for size in lead.sizes], *index),
     "widths": lambda widths, lead: (*[(0, 0)] * lead.count, *widths),
     "stretches": lambda stretches, lead: (*[(Stretch(size, 0, 1),) for size in lead.sizes], *stretches),

@@ -19,15 +19,15 @@ from shardwise.caches import cache
 from shardwise.errors import ArgumentError
 from shardwise.layout.layout import Layout, Shape
 from shardwise.layout.mesh import DeviceMesh
-from shardwise.prim.arithmetic.elementwise import add
-from shardwise.prim.bind import Node, Traced, new_level, pull_back
+from shardwise.prim.arithmetic.steps import pull as pull_steps
+from shardwise.prim.bind import Traced, new_level
 from shardwise.prim.fixed import Fixed
 from shardwise.prim.interpreters.batch import Batched, Lead, run_batched
-from shardwise.prim.movement.parts import zeros_like
+from shardwise.prim.movement.parts import zeros_for, zeros_like
 from shardwise.prim.movement.shards import local_map
 from shardwise.prim.primitive import Cotangents, Primitive
 from shardwise.prim.relayout import relayout
-from shardwise.prim.tensor import Tensor, host_array, place_data
+from shardwise.prim.tensor import Tensor, place_everywhere
 
 
 class LocalTensor(Batched):
@@ -214,10 +214,7 @@ def _everywhere(x: Any, mesh: DeviceMesh) -> Any:
 
 def constant_stack(data: Any, mesh: DeviceMesh) -> Tensor:
     """Return the stack of the same array on every device."""
-    x = _everywhere(data, mesh) if isinstance(data, Tensor) else None
-    if x is None:
-        array = host_array(data)
-        x = place_data(array, Layout.replicated(mesh, array.ndim))
+    x = _everywhere(data, mesh) if isinstance(data, Tensor) else place_everywhere(data, mesh)
     return stack_shards(x, mesh, x.shape)
 
 
@@ -238,11 +235,6 @@ def map_stack(
 def reshape_array(a: Any, shape: Shape) -> Any:
     """Return a local array in another shape."""
     return array_namespace(a).reshape(a, shape)
-
-
-def permute_array(a: Any, order: Sequence[int]) -> Any:
-    """Return a local array with its dims in another order."""
-    return array_namespace(a).permute_dims(a, tuple(order))
 
 
 # -- primitives of the local view ------------------------------------------------------------------------
@@ -281,18 +273,12 @@ def _pull(row: Primitive, which: int) -> Primitive:
 
     def pull(ct: LocalTensor, *operands: LocalTensor, **params: Any) -> LocalTensor:
         x = operands[which]
-        node = Node()
-        with new_level() as level:
-            watched = x.beside(Traced(level, x.stack, node=node))
-            out = function(*operands[:which], watched, *operands[which + 1 :], **params).stack
-        cotangent = None
-        if isinstance(out, Traced) and out.level == level and out.node is not None:
-            ends = [(out.node, relayout(ct.stack, layout=out.value.layout.resolved()))]
-            (cotangent,) = pull_back(ends, [node], add, once=True)
-        layout = x.stack.layout
-        if cotangent is None:
-            return x.beside(zeros_like(x.stack, x.stack.shape, layout))
-        return x.beside(relayout(cotangent, layout=layout))
+
+        def steps(stack: Tensor) -> Tensor:
+            return function(*operands[:which], x.beside(stack), *operands[which + 1 :], **params).stack
+
+        (cotangent,) = pull_steps(steps, ct.stack, [x.stack], {})
+        return x.beside(zeros_for(x.stack) if cotangent is None else relayout(cotangent, layout=x.stack.layout))
 
     return local_row(row.name, pull)
 

@@ -9,6 +9,7 @@ once.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import reduce
 from itertools import accumulate, product
 from typing import Any, Literal, NamedTuple
 
@@ -28,7 +29,7 @@ from shardwise.prim.dispatch.per_device import Place, map_shards
 from shardwise.prim.forms import Form
 from shardwise.prim.movement.mirror import mirror
 from shardwise.prim.primitive import Primitive
-from shardwise.prim.relayout import lay_out
+from shardwise.prim.relayout import cut_dim, lay_out
 from shardwise.prim.tensor import Tensor, move_to
 from shardwise.prim.views.reshaping import together
 from shardwise.prim.views.spans import Span, Stretch, Stretches, whole_but
@@ -53,12 +54,6 @@ def stretches(size: int, low: int, high: int, mode: Mode) -> Stretches:
     return tuple(part for part in (before, Stretch(size, 0, 1), after) if part.length)
 
 
-def _elements(stretches: Stretches) -> np.ndarray:
-    # Which element of the dim each element of the result is.
-    runs = [part.first + part.step * np.arange(part.length) for part in stretches]
-    return np.concatenate(runs) if runs else np.zeros(0, int)
-
-
 class Dim(NamedTuple):
     """How one dim of a result is put together: the rounds, and the positions that each part picks of what it gets."""
 
@@ -76,7 +71,9 @@ class IntervalRound(NamedTuple):
 
 
 def _dim(own: DimTiling, target: DimTiling, stretches: Stretches) -> Dim:
-    elements = _elements(stretches)
+    # Which element of the dim each element of the result is.
+    runs = [part.first + part.step * np.arange(part.length) for part in stretches]
+    elements = np.concatenate([np.zeros(0, int), *runs])
     needs = [np.unique(elements[slice(*target.interval(part))]) for part in range(target.parts)]
     rounds: list[list[Interval]] = []
     for part, need in enumerate(needs):
@@ -92,8 +89,7 @@ def _dim(own: DimTiling, target: DimTiling, stretches: Stretches) -> Dim:
     rounds = rounds or [[(0, 0)] * target.parts]  # of a dim without elements
     picks: list[slice | np.ndarray] = []
     for part, need in enumerate(needs):
-        came = np.concatenate([np.zeros(0, int), *(np.arange(*intervals[part]) for intervals in rounds)])
-        order = np.argsort(came)
+        order = np.argsort(np.concatenate([np.zeros(0, int), *(np.arange(*intervals[part]) for intervals in rounds)]))
         wanted = elements[slice(*target.interval(part))]
         picks.append(_as_slice(order[np.searchsorted(need, wanted)]))
     return Dim(tuple(_round(own, intervals) for intervals in rounds), tuple(picks))
@@ -187,22 +183,20 @@ def _surround_vjp(
 def _sum_repeats(ct: Tensor, dim: int, stretches: Stretches, size: int) -> Tensor:
     # Whatever is repeated gets the sum of what comes back.
     whole = tuple(size if k == dim else n for k, n in enumerate(ct.shape))
-    start, total = 0, None
+    start, terms = 0, list[Tensor]()
     for part in stretches:
         term = window(ct, index=whole_but(ct.shape, dim, Span(start, part.length)))
         start += part.length
         if part == Stretch(size, 0, 1):
-            total = term if total is None else add(total, term)
+            terms.append(term)
             continue
         if part.step == 0:
             term = sum_to(term, shape=tuple(1 if k == dim else n for k, n in enumerate(whole)))
         elif part.step < 0:
             term = mirror(term, dims=(dim,))
-        base = Layout(ct.mesh, [Cut(cut.axes) if k == dim else cut for k, cut in enumerate(ct.layout.dims)])
-        term = within(term, index=whole_but(whole, dim, part.span), layout=base, shape=whole)
-        total = term if total is None else add(total, term)
-    assert total is not None, "a dim is at least in its own result"
-    return total
+        base = cut_dim(ct.layout.resolved(), dim, Cut(ct.layout.dims[dim].axes))
+        terms.append(within(term, index=whole_but(whole, dim, part.span), layout=base, shape=whole))
+    return reduce(add, terms)
 
 
 def _form(out: Tensor, x: Tensor, *, stretches: tuple[Stretches, ...], layout: Layout) -> Form:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from itertools import accumulate
+from itertools import accumulate, chain
 from math import prod
 from typing import Any, NamedTuple
 
@@ -14,20 +14,14 @@ from shardwise.errors import BindingError
 from shardwise.layout.axis import Axis, without
 from shardwise.layout.cut import Cut
 from shardwise.layout.layout import Layout, Shape
-from shardwise.prim.dispatch.per_device import Place, map_shards
+from shardwise.prim.dispatch.per_device import Place, in_shape, map_shards
 from shardwise.prim.forms import Form
+from shardwise.prim.kernel import transpose
 from shardwise.prim.movement.shards import batch_shards, cut_into, lengths_of_terms
 from shardwise.prim.movement.terms import rearrange
 from shardwise.prim.primitive import Primitive
-from shardwise.prim.relayout import relayout
+from shardwise.prim.relayout import cut_as, cut_dim, relayout
 from shardwise.prim.tensor import Tensor, move_to
-
-Dims = Sequence[Cut | tuple[Axis, ...] | None]
-
-
-def _cut_as(layout: Layout, dims: Dims) -> Layout:
-    return Layout(layout.mesh, dims, layout.partial, layout.reduce_op or "sum")
-
 
 # -- pieces of a dim, joined along the same dim ----------------------------------------------------------
 
@@ -88,8 +82,7 @@ def blocks(layout: Layout, shape: Shape, dim: int, axes: tuple[Axis, ...]) -> Bl
     new = [
         sum(pieces[at - at % count + i][at % count] for i in range(count)) for at in numbers
     ]  # by part, in the order of the dim's own axes
-    cuts = [cut_into(own, new) if k == dim else cut for k, cut in enumerate(layout.dims)]
-    return Blocks(order, tuple(numbers), pieces, _cut_as(layout, cuts))
+    return Blocks(order, tuple(numbers), pieces, cut_dim(layout, dim, cut_into(own, new)))
 
 
 def _one_of_each_part(layout: Layout, dim: int) -> list[int]:
@@ -109,8 +102,7 @@ def _position(layout: Layout, axes: Sequence[Axis], device: int) -> int:
 
 def _exchange(x: Tensor, *, dim: int, axes: tuple[Axis, ...], back_to: Layout | None = None) -> Tensor:
     how = blocks(x.layout if back_to is None else back_to, x.shape, dim, axes)
-    target = how.after if back_to is None else back_to
-    target = _cut_as(x.layout, target.dims)
+    target = cut_as(x.layout, how.after.dims if back_to is None else back_to.dims)
     if how.is_even:
         return _exchange_evenly(x, dim, axes, target)
     parts: list[Tensor] = []
@@ -119,8 +111,7 @@ def _exchange(x: Tensor, *, dim: int, axes: tuple[Axis, ...], back_to: Layout | 
         size, old, new = part.shape[dim], *how.shares(member)
         ends = (0, *accumulate(new if back_to is None else old))
         assert ends[-1] == size
-        cuts = [Cut(how.axes, offsets=ends) if k == dim else cut for k, cut in enumerate(x.layout.dims)]
-        parts.append(move_to(part, _cut_as(x.layout, cuts)))
+        parts.append(move_to(part, cut_dim(x.layout, dim, Cut(how.axes, offsets=ends))))
 
     def join(place: Place, *arrays: Any) -> Any:
         return array_namespace(*arrays).concat(arrays, axis=dim)
@@ -133,10 +124,7 @@ def _share(x: Tensor, dim: int, member: int, how: Blocks, whole: bool) -> Tensor
     before, after = how.shares(member)
     lengths = after if whole else before
     starts = [0 if whole else sum(pieces[:member]) for pieces in how.pieces]
-    cuts = [
-        Cut(how.axes, offsets=(0, *accumulate(lengths))) if k == dim else cut for k, cut in enumerate(x.layout.dims)
-    ]
-    layout = _cut_as(x.layout, cuts)
+    layout = cut_dim(x.layout, dim, Cut(how.axes, offsets=(0, *accumulate(lengths))))
 
     def cut(place: Place, array: Any) -> Any:
         at = _position(layout, how.axes, place.device)
@@ -150,17 +138,11 @@ def _exchange_evenly(x: Tensor, dim: int, axes: tuple[Axis, ...], target: Layout
     rest, count = without(x.layout.dims[dim].axes, axes), prod(a.size for a in axes)
     groups = prod(a.size for a in rest)
     width = x.shape[dim] // (groups * count * count)
-    before, after = list(x.layout.dims[:dim]), list(x.layout.dims[dim + 1 :])
+    before, after = x.layout.dims[:dim], x.layout.dims[dim + 1 :]
     shape = (*x.shape[:dim], groups, count, count, width, *x.shape[dim + 1 :])
-    apart = _cut_as(x.layout, [*before, rest, axes, None, None, *after])
-    swapped = _cut_as(x.layout, [*before, rest, None, axes, None, *after])
-    return map_shards(
-        _in_shape, [move_to(map_shards(_in_shape, [x], apart, shape, view=True), swapped)], target, x.shape
-    )
-
-
-def _in_shape(place: Place, array: Any) -> Any:
-    return array_namespace(array).reshape(array, place.shape)
+    apart = map_shards(in_shape, [x], cut_as(x.layout, (*before, rest, axes, None, None, *after)), shape, view=True)
+    swapped = move_to(apart, cut_as(x.layout, (*before, rest, None, axes, None, *after)))
+    return map_shards(in_shape, [swapped], target, x.shape)
 
 
 def _exchange_vjp(
@@ -214,10 +196,10 @@ def _swap(x: Tensor, *, split: int, concat: int, axes: tuple[Axis, ...], home: i
     dims[split], wide[split] = [layout.dims[split].axes, None], [layout.parts(split), count]
     rest = without(layout.dims[home].axes, axes)
     dims[home], wide[home] = [axes, cut_into(rest, lengths)], [count, sum(lengths)]
-    apart = _cut_as(layout, [cut for some in dims for cut in some])
-    view = map_shards(_in_shape, [x], apart, tuple(size for some in wide for size in some), view=True)
+    apart = cut_as(layout, tuple(chain(*dims)))
+    view = map_shards(in_shape, [x], apart, tuple(chain(*wide)), view=True)
     dims[split][1], dims[home][0] = axes, None
-    there = move_to(view, _cut_as(layout, [cut for some in dims for cut in some]))
+    there = move_to(view, cut_as(layout, tuple(chain(*dims))))
     # What each device holds now: one group, one slice, and of each member its part.
     members = home + (split < home)
     order = [i for i in range(len(shape) + 2) if i not in (members, split + (home < split), split + (home < split) + 1)]
@@ -227,11 +209,9 @@ def _swap(x: Tensor, *, split: int, concat: int, axes: tuple[Axis, ...], home: i
     sizes_after.insert(concat, sizes_after.pop(split))
 
     def stack(place: Place, array: Any) -> Any:
-        names = array_namespace(array)
-        flat = names.permute_dims(array, (*order, *[i for i in range(array.ndim) if i not in order]))
-        return names.reshape(flat, place.shape)
+        return transpose(array, (*order, *[i for i in range(array.ndim) if i not in order])).reshape(place.shape)
 
-    return map_shards(stack, [there], _cut_as(layout, cuts), tuple(sizes_after))
+    return map_shards(stack, [there], cut_as(layout, tuple(cuts)), tuple(sizes_after))
 
 
 def _swap_vjp(

@@ -24,8 +24,8 @@ from shardwise.layout.placement import ReduceOp
 from shardwise.layout.tiling import Box
 from shardwise.prim.dispatch.decision import row_of_work
 from shardwise.prim.forms import INDEX, Form, Loops, Read, as_form, position
-from shardwise.prim.kernel import full, zeros
-from shardwise.prim.primitive import Primitive
+from shardwise.prim.kernel import full, transpose, zeros
+from shardwise.prim.primitive import Lowering, Primitive
 from shardwise.prim.rule import Factor, Rule
 from shardwise.prim.tensor import Tensor
 from shardwise.prim.work import Work
@@ -112,17 +112,21 @@ def side_by_side(array: Any, index: Any, dim: int, batch: int) -> tuple[Any, Any
     """
     first: Shape = array.shape[:batch]
     size: int = array.shape[dim]
-    order = (*range(batch, dim), *range(batch), *range(dim, array.ndim))
-    turned = array.permute(order) if is_torch(array) else array.transpose(order)
-    flat = turned.reshape((*array.shape[batch:dim], prod(first) * size, *array.shape[dim + 1 :]))
+    flat = batch_behind(array, dim, batch).reshape(
+        (*array.shape[batch:dim], prod(first) * size, *array.shape[dim + 1 :])
+    )
     starts = np.arange(0, prod(first) * size, size).reshape((*first, *(1,) * (index.ndim - batch))) if size else 0
     return flat, index + (index.new_tensor(starts) if is_torch(index) else starts)
 
 
+def batch_behind(array: Any, dim: int, batch: int) -> Any:
+    """Return an array with its batch dims just before dim `dim`."""
+    return transpose(array, (*range(batch, dim), *range(batch), *range(dim, array.ndim)))
+
+
 def back_in_front(array: Any, dim: int, batch: int) -> Any:
     """Return an array whose dims before `dim` are those that were between batch dims and it, with the batch first."""
-    order = (*range(dim - batch, dim), *range(dim - batch), *range(dim, array.ndim))
-    return array.permute(order) if is_torch(array) else array.transpose(order)
+    return transpose(array, (*range(dim - batch, dim), *range(dim - batch), *range(dim, array.ndim)))
 
 
 def _gather(x: Tensor, indices: Tensor, *, dim: int, along: bool, merged: int = 1, batch: int = 0) -> Work:
@@ -169,14 +173,6 @@ def _gather_vjp(
     return (scatter(ct, indices, dim=dim, along=along, sizes=sizes, cuts=cuts, batch=batch), None)
 
 
-def _needs_indices(i: int, j: int, operands: Any, params: Any) -> bool:
-    return j == 1
-
-
-def _gather_jvp(tangents: Any, out: Tensor, x: Tensor, indices: Tensor, **how: Any) -> Tensor | None:
-    return None if tangents[0] is None else gather(tangents[0], indices, **how)
-
-
 def _loops_at_one(
     name: str, rank: int, picked: int, dim: int, along: bool, merged: int, batch: int
 ) -> tuple[Names, Names, Names]:
@@ -195,21 +191,37 @@ def _gather_form(
     return Loops(out.shape, x.dtype, loops, (Read(as_form(indices), index, INDEX),), f"table[{spots}]", as_form(x))
 
 
-def _batch_gather(row: Primitive, lead: Any, mapped: Any, operands: Any, params: Any) -> Tensor:
-    (x, indices), dim, batch = operands, params["dim"], params.get("batch", 0)
+def _batch(row: Primitive, lead: Any, mapped: Any, operands: Any, params: Any) -> Tensor:
+    dim, batch = params["dim"] + lead.count, params.get("batch", 0)
     if mapped == (True, False) and not params["along"] and not batch:
-        return gather(x, indices, **(params | {"dim": dim + lead.count}))
-    if mapped == (False, True) and not params["along"] and not batch:
-        return lead.in_front(gather(x, indices, **params), dim)
+        return row(*operands, **(params | {"dim": dim}))
     shared = 0 if params["along"] else batch + lead.count
-    return gather(*lead.spread_all(mapped, operands), **(params | {"dim": dim + lead.count, "batch": shared}))
+    return row(*lead.spread_all(mapped, operands), **(params | {"dim": dim, "batch": shared}))
+
+
+def _batch_gather(row: Primitive, lead: Any, mapped: Any, operands: Any, params: Any) -> Tensor:
+    if mapped == (False, True) and not params["along"] and not params.get("batch", 0):
+        return lead.in_front(gather(*operands, **params), params["dim"])
+    return _batch(row, lead, mapped, operands, params)
+
+
+def _row_of_indices(
+    name: str, work: Callable[..., Work], vjp: Callable[..., Any], batch: Callable[..., Tensor], lower: Lowering
+) -> Primitive:
+    # The row of what is linear in the first operand, with indices as the second.
+    def jvp(tangents: Any, out: Tensor, x: Tensor, indices: Tensor, **how: Any) -> Tensor | None:
+        return None if tangents[0] is None else row(tangents[0], indices, **how)
+
+    def needs(i: int, j: int, operands: Any, params: Any) -> bool:
+        return j == 1
+
+    row = row_of_work(name, work, vjp, jvp, batch=batch, needs=needs, lower=lower)
+    return row
 
 
 # The elements of a dim (or of some `merged` ones, taken as a row) at these indices: for all the rest of the value
 # (NumPy's take), or `along` one dim (its take_along_axis).
-gather = row_of_work(
-    "take", _gather, _gather_vjp, _gather_jvp, batch=_batch_gather, needs=_needs_indices, lower=_gather_form
-)
+gather = _row_of_indices("take", _gather, _gather_vjp, _batch_gather, _gather_form)
 
 
 # -- sums at an index ----------------------------------------------------------------------------------
@@ -249,10 +261,8 @@ def _scatter(
 def _add_at(out: Any, array: Any, inside: Any, local: Any, dim: int, along: bool, batch: int) -> Any:
     if batch:
         flat, spots = side_by_side(out, local, dim, batch)
-        order = (*range(batch, dim), *range(batch), *range(dim, array.ndim))
-        turned = array.permute(order) if is_torch(array) else array.transpose(order)
         # What was turned may be a copy: it is what the values are added to.
-        sums = _add_at(flat, turned, inside, spots, dim - batch, False, 0)
+        sums = _add_at(flat, batch_behind(array, dim, batch), inside, spots, dim - batch, False, 0)
         shape = (*out.shape[batch:dim], *out.shape[:batch], *out.shape[dim:])
         return back_in_front(sums.reshape(shape), dim, batch)
     if along:
@@ -282,10 +292,6 @@ def _scatter_vjp(
     return (gather(ct, indices, dim=dim, along=along, merged=len(sizes), batch=how.get("batch", 0)), None)
 
 
-def _scatter_jvp(tangents: Any, out: Tensor, values: Tensor, indices: Tensor, **how: Any) -> Tensor | None:
-    return None if tangents[0] is None else scatter(tangents[0], indices, **how)
-
-
 def _scatter_form(
     out: Tensor, values: Tensor, indices: Tensor, *, dim: int, along: bool, sizes: Shape, batch: int = 0, **_: Any
 ) -> Form:
@@ -297,16 +303,6 @@ def _scatter_form(
     return Loops(out.shape, values.dtype, (*own, *summed), reads, body)
 
 
-def _batch_scatter(row: Primitive, lead: Any, mapped: Any, operands: Any, params: Any) -> Tensor:
-    dim, batch = params["dim"] + lead.count, params.get("batch", 0)
-    if mapped == (True, False) and not params["along"] and not batch:
-        return scatter(*operands, **(params | {"dim": dim}))
-    shared = 0 if params["along"] else batch + lead.count
-    return scatter(*lead.spread_all(mapped, operands), **(params | {"dim": dim, "batch": shared}))
-
-
 # Values added up at these indices of a dim (or of some, taken as a row) of these sizes, cut in this way if that is
 # cheapest.
-scatter = row_of_work(
-    "scatter", _scatter, _scatter_vjp, _scatter_jvp, batch=_batch_scatter, needs=_needs_indices, lower=_scatter_form
-)
+scatter = _row_of_indices("scatter", _scatter, _scatter_vjp, _batch, _scatter_form)

@@ -12,7 +12,7 @@ from shardwise.prim import forms
 from shardwise.prim.dispatch.operands import fetch_operands
 from shardwise.prim.dispatch.per_device import Place, map_shards
 from shardwise.prim.kernel import full
-from shardwise.prim.movement.parts import zeros_like
+from shardwise.prim.movement.parts import fill_tangents, join_form
 from shardwise.prim.primitive import Primitive, needs_nothing
 from shardwise.prim.relayout import lay_out
 from shardwise.prim.tensor import Tensor
@@ -31,7 +31,8 @@ def joined_shape(shapes: list[Shape], dim: int) -> Shape:
     return tuple(sum(shape[k] for shape in shapes) if k == dim else size for k, size in enumerate(shapes[0]))
 
 
-def _spans(shapes: list[Shape], dim: int) -> list[Index]:
+def spans_along(shapes: list[Shape], dim: int) -> list[Index]:
+    """Return where values side by side along a dim lie in what they make."""
     whole = joined_shape(shapes, dim)
     starts = accumulate((shape[dim] for shape in shapes), initial=0)
     return [whole_but(whole, dim, Span(start, shape[dim])) for start, shape in zip(starts, shapes, strict=False)]
@@ -40,7 +41,7 @@ def _spans(shapes: list[Shape], dim: int) -> list[Index]:
 def _concat(*parts: Tensor, dim: int, layout: Layout) -> Tensor:
     shapes = [part.shape for part in parts]
     shape = joined_shape(shapes, dim)
-    ready = fetch_operands("concat", parts, [window_layout(layout, shape, index) for index in _spans(shapes, dim)])
+    ready = fetch_operands("concat", parts, [window_layout(layout, shape, index) for index in spans_along(shapes, dim)])
 
     def kernel(place: Place, *arrays: Any) -> Any:
         return array_namespace(*arrays).concat(arrays, axis=dim)
@@ -49,7 +50,7 @@ def _concat(*parts: Tensor, dim: int, layout: Layout) -> Tensor:
 
 
 def _concat_vjp(ct: Tensor, out: Tensor, *parts: Tensor, dim: int, layout: Layout) -> tuple[Tensor, ...]:
-    indices = _spans([part.shape for part in parts], dim)
+    indices = spans_along([part.shape for part in parts], dim)
     return tuple(
         lay_out(window(ct, index=index), part.layout.resolved().without_halo())
         for part, index in zip(parts, indices, strict=True)
@@ -57,20 +58,11 @@ def _concat_vjp(ct: Tensor, out: Tensor, *parts: Tensor, dim: int, layout: Layou
 
 
 def _concat_jvp(tangents: Any, out: Tensor, *parts: Tensor, dim: int, layout: Layout) -> Tensor:
-    known = next(t for t in tangents if t is not None)
-    terms = [
-        zeros_like(known, part.shape, part.layout.resolved()) if tangent is None else tangent
-        for tangent, part in zip(tangents, parts, strict=True)
-    ]
-    return concat(*terms, dim=dim, layout=layout.resolved())
-
-
-def _concat_form(out: Tensor, *parts: Tensor, dim: int, layout: Layout) -> forms.Form:
-    return forms.concat(parts, dim)
+    return concat(*fill_tangents(tangents, parts), dim=dim, layout=layout.resolved())
 
 
 # Values of one dtype side by side along a dim, in this layout.
-concat = Primitive("concat", _concat, _concat_vjp, _concat_jvp, needs=needs_nothing, lower=_concat_form)
+concat = Primitive("concat", _concat, _concat_vjp, _concat_jvp, needs=needs_nothing, lower=join_form)
 
 
 # -- padding -------------------------------------------------------------------------------------------

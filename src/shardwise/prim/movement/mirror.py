@@ -18,6 +18,7 @@ from shardwise.prim.dispatch.operands import may_send
 from shardwise.prim.dispatch.per_device import map_shards, take_shards
 from shardwise.prim.forms import Form, reverse
 from shardwise.prim.primitive import Primitive
+from shardwise.prim.relayout import cut_as
 from shardwise.prim.tensor import Tensor, move_to
 
 Dims = tuple[int, ...]
@@ -29,7 +30,7 @@ def _mirror(x: Tensor, *, dims: Dims, layout: Layout | None = None) -> Tensor:
     is_apart = x.engine.has_values and not x.engine.holds_all
     if is_apart and len(set(x.mesh.devices)) < x.mesh.num_devices:
         # What follows tells slots apart by devices of its own, and no process holds what is theirs.
-        whole = Layout(x.mesh, [None if k in dims else cut for k, cut in enumerate(x.layout.dims)], *_pending(x.layout))
+        whole = cut_as(x.layout, tuple(None if k in dims else cut for k, cut in enumerate(x.layout.dims)))
         return move_to(map_shards(lambda place, a: _flip(a, dims), [move_to(x, whole)], whole, shape), layout)
     if layout is not x.layout or any(layout.dims[k].axes for k in dims):
         # Device i needs, mirrored, what the device opposite to it has now. Seen on the mesh with the devices in
@@ -43,10 +44,6 @@ def _mirror(x: Tensor, *, dims: Dims, layout: Layout | None = None) -> Tensor:
         else:
             x = take_shards(x, layout, shape)
     return map_shards(lambda place, a: _flip(a, dims), [x], layout, shape)
-
-
-def _pending(layout: Layout) -> tuple[Any, Any]:
-    return layout.partial, layout.reduce_op or "sum"
 
 
 def _flip(array: Any, dims: Dims) -> Any:
@@ -80,7 +77,7 @@ def mirror_layout(src: Layout, dst: Layout, shape: Shape, dims: Dims) -> tuple[L
         if cuts[k].axes:
             ends = [dim.size - dim.interval(part)[0] for part in reversed(range(dim.parts))]
             cuts[k] = Cut(cuts[k].axes, offsets=(0, *ends))
-    image = Layout(mesh, cuts, *_pending(dst))
+    image = Layout(mesh, cuts, dst.partial, dst.reduce_op or "sum")
     return src.to_mesh(plain), image.to_mesh(other), tuple(map(int, opposite))
 
 

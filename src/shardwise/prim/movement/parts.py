@@ -38,6 +38,16 @@ def zeros_like(like: Tensor, shape: Shape, layout: Layout) -> Tensor:
     return make_arrays(kernel, [], layout, shape, like.dtype, like.engine)
 
 
+def zeros_for(x: Tensor) -> Tensor:
+    """Return zeros that lie as a value does, with nothing pending: its derivative where there is none."""
+    return zeros_like(x, x.shape, x.layout.resolved().without_halo())
+
+
+def fill_tangents(tangents: Sequence[Tensor | None], operands: Sequence[Tensor]) -> list[Tensor]:
+    """Return the tangents of operands, zeros in the place of those that are None."""
+    return [zeros_for(x) if tangent is None else tangent for tangent, x in zip(tangents, operands, strict=True)]
+
+
 def join_layouts(parts: Sequence[Shape], devices: Sequence[Device], dim: int) -> tuple[Layout, Shape]:
     """Return layout and shape of tensors on single devices seen as shards along a dim."""
     bounds = [0]
@@ -63,9 +73,7 @@ def _join_vjp(ct: Tensor, out: Tensor, *parts: Tensor, dim: int) -> tuple[Tensor
 
 
 def _join_jvp(tangents: Any, out: Tensor, *parts: Tensor, dim: int) -> Tensor:
-    known = next(t for t in tangents if t is not None)
-    terms = [zeros_like(known, p.shape, p.layout) if t is None else t for t, p in zip(tangents, parts, strict=True)]
-    return join(*terms, dim=dim)
+    return join(*fill_tangents(tangents, parts), dim=dim)
 
 
 def _take_part(x: Tensor, *, part: int, dim: int) -> Tensor:
@@ -98,9 +106,7 @@ def _stack_vjp(ct: Tensor, out: Tensor, *parts: Tensor) -> tuple[Tensor, ...]:
 
 
 def _stack_jvp(tangents: Any, out: Tensor, *parts: Tensor) -> Tensor:
-    known = next(t for t in tangents if t is not None)
-    terms = [zeros_like(known, p.shape, p.layout) if t is None else t for t, p in zip(tangents, parts, strict=True)]
-    return stack_parts(*terms)
+    return stack_parts(*fill_tangents(tangents, parts))
 
 
 def _unstack(x: Tensor, *, part: int, count: int) -> Tensor:
@@ -128,12 +134,13 @@ def _take_part_form(out: Tensor, x: Tensor, *, part: int, dim: int) -> forms.For
     return forms.take_slice(x, [start for start, _ in x.layout.box(x.shape, part)], out.shape)
 
 
-def _join_form(out: Tensor, *parts: Tensor, dim: int) -> forms.Form:
+def join_form(out: Tensor, *parts: Tensor, dim: int, layout: Layout | None = None) -> forms.Form:
+    """Return values one after the other."""
     return forms.concat(parts, dim)
 
 
 # Tensors on single devices seen as the shards of one along a dim; and one shard as a tensor on its device.
-join = Primitive("join", _join, _join_vjp, _join_jvp, needs=needs_nothing, lower=_join_form)
+join = Primitive("join", _join, _join_vjp, _join_jvp, needs=needs_nothing, lower=join_form)
 take_part = Primitive("take_part", _take_part, _take_part_vjp, linear=True, lower=_take_part_form)
 
 

@@ -49,17 +49,13 @@ def fold_layout(layout: Layout, shape: Shape, axes: tuple[Axis, ...], op: Reduce
     (Layout(mesh(x=2, y=3), [None, 'y'], partial=['x']), (2, 5))
     """
     tiling = layout.tiling(shape)
-    dims: list[Cut | tuple[Axis, ...]] = []
+    dims: list[Cut] = []
     sizes: list[int] = []
     for k, (cut, dim) in enumerate(zip(layout.dims, tiling.dims, strict=True)):
         left = without(cut.axes, axes)
         if left == cut.axes:
             dims.append(cut)
             sizes.append(dim.size)
-            continue
-        if dim.is_even and cut.halo == (0, 0):
-            dims.append(left)
-            sizes.append(dim.size // dim.parts * prod(a.size for a in left))
             continue
         lengths = lengths_of_terms(layout, shape, k, axes)
         if lengths is None:

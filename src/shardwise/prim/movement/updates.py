@@ -15,8 +15,16 @@ from shardwise.prim.dispatch.decision import row_of_work
 from shardwise.prim.dispatch.operands import fetch_operands
 from shardwise.prim.dispatch.per_device import Place, map_shards
 from shardwise.prim.forms import Form, place
-from shardwise.prim.movement.gathers import back_in_front, gather, in_a_row, local_positions, positions, side_by_side
-from shardwise.prim.movement.parts import zeros_like
+from shardwise.prim.movement.gathers import (
+    back_in_front,
+    batch_behind,
+    gather,
+    in_a_row,
+    local_positions,
+    positions,
+    side_by_side,
+)
+from shardwise.prim.movement.parts import fill_tangents, zeros_for, zeros_like
 from shardwise.prim.primitive import Primitive, needs_nothing
 from shardwise.prim.relayout import relayout
 from shardwise.prim.rule import Rule
@@ -25,10 +33,6 @@ from shardwise.prim.views.shapes import expand
 from shardwise.prim.views.spans import Index
 from shardwise.prim.views.windows import local_slices, window, window_layout
 from shardwise.prim.work import Work
-
-
-def _zeros(like: Tensor) -> Tensor:
-    return zeros_like(like, like.shape, like.layout.resolved().without_halo())
 
 
 def _copy(array: Any) -> Any:
@@ -49,12 +53,11 @@ def _write(x: Tensor, values: Tensor, *, index: Index) -> Tensor:
 
 def _write_vjp(ct: Tensor, out: Tensor, x: Tensor, values: Tensor, *, index: Index) -> tuple[Tensor, ...]:
     back = relayout(window(ct, index=index), layout=values.layout.resolved().without_halo())
-    return write(ct, _zeros(values), index=index), back
+    return write(ct, zeros_for(values), index=index), back
 
 
 def _write_jvp(tangents: Any, out: Tensor, x: Tensor, values: Tensor, *, index: Index) -> Tensor:
-    first, second = (_zeros(v) if t is None else t for t, v in zip(tangents, (x, values), strict=True))
-    return write(first, second, index=index)
+    return write(*fill_tangents(tangents, (x, values)), index=index)
 
 
 def _write_form(out: Tensor, x: Tensor, values: Tensor, *, index: Index) -> Form:
@@ -83,8 +86,7 @@ def _write_at(x: Tensor, values: Tensor, indices: Tensor, *, dim: int, merged: i
         inside, local = local_positions(positions(index, prod(sizes)), sizes, box[dim : dim + merged])
         out = in_a_row(array, dim, merged)
         if batch:
-            order = (*range(batch, dim), *range(batch), *range(dim, new.ndim))
-            new = new.permute(order) if is_torch(new) else new.transpose(order)
+            new = batch_behind(new, dim, batch)
             (flat, local), apart = side_by_side(out, local, dim, batch), (*out.shape[batch:dim], *out.shape[:batch])
             done = _put(flat, new, inside, local, dim - batch).reshape((*apart, *out.shape[dim:]))
             return back_in_front(done, dim, batch).reshape(array.shape)
@@ -115,12 +117,11 @@ def _write_at_vjp(
     stays = _winners(x, values, indices, x.shape[dim : dim + merged], batch)
     stays = expand(stays, at=(*range(batch, dim), *range(dim + indices.ndim - batch, values.ndim)))
     back = multiply(gather(ct, indices, dim=dim, along=False, merged=merged, batch=batch), stays)
-    return write_at(ct, _zeros(values), indices, dim=dim, merged=merged, batch=batch), back, None
+    return write_at(ct, zeros_for(values), indices, dim=dim, merged=merged, batch=batch), back, None
 
 
 def _write_at_jvp(tangents: Any, out: Tensor, x: Tensor, values: Tensor, indices: Tensor, **how: Any) -> Any:
-    first, second = (_zeros(v) if t is None else t for t, v in zip(tangents[:2], (x, values), strict=True))
-    return write_at(first, second, indices, **how)
+    return write_at(*fill_tangents(tangents[:2], (x, values)), indices, **how)
 
 
 def _batch_write_at(row: Primitive, lead: Any, mapped: Any, operands: Any, params: Any) -> Tensor:

@@ -89,15 +89,7 @@ def constant(value: object) -> Fill:
 def whole_progression(start: int, step: int) -> Fill:
     """Return what fills with start + i step in whole numbers, which wrap around as those of the dtype do."""
     first, by = np.uint64(start % 2**64), np.uint64(step % 2**64)
-
-    def fill(out: np.ndarray, box: Box) -> None:
-        low, high = box[0]
-        for begin in range(low, high, BLOCK):
-            end = min(begin + BLOCK, high)
-            values = np.arange(begin, end, dtype=np.uint64) * by + first
-            np.copyto(out[begin - low : end - low], values, casting="unsafe")
-
-    return fill
+    return _in_blocks(lambda begin, end: np.arange(begin, end, dtype=np.uint64) * by + first)
 
 
 def progression(start: complex, step: complex, last: tuple[int, complex] | None = None, down: bool = False) -> Fill:
@@ -106,14 +98,22 @@ def progression(start: complex, step: complex, last: tuple[int, complex] | None 
     `down` rounds downwards.
     """
 
+    def values(begin: int, end: int) -> np.ndarray:
+        out = np.arange(begin, end) * step + start
+        if last is not None and begin <= last[0] < end:
+            out[last[0] - begin] = last[1]
+        return np.floor(out) if down else out
+
+    return _in_blocks(values)
+
+
+def _in_blocks(values: Callable[[int, int], np.ndarray]) -> Fill:
+    # What fills a vector with its values from one place to another, some at a time.
     def fill(out: np.ndarray, box: Box) -> None:
         low, high = box[0]
         for begin in range(low, high, BLOCK):
             end = min(begin + BLOCK, high)
-            values = np.arange(begin, end) * step + start
-            if last is not None and begin <= last[0] < end:
-                values[last[0] - begin] = last[1]
-            np.copyto(out[begin - low : end - low], np.floor(values) if down else values, casting="unsafe")
+            np.copyto(out[begin - low : end - low], values(begin, end), casting="unsafe")
 
     return fill
 

@@ -21,10 +21,11 @@ from shardwise.layout.cut import Cut
 from shardwise.layout.layout import Layout, Shape
 from shardwise.layout.tiling import Box
 from shardwise.plan.plan import plan_reshard
-from shardwise.prim import forms
 from shardwise.prim.dispatch.operands import fetch_operands, may_send
-from shardwise.prim.dispatch.per_device import Place, map_shards
+from shardwise.prim.dispatch.per_device import Place, in_shape, map_shards
+from shardwise.prim.forms import reshape_form
 from shardwise.prim.primitive import Primitive
+from shardwise.prim.relayout import cut_as
 from shardwise.prim.tensor import Tensor, move_to
 from shardwise.prim.views.spans import Index, Span
 from shardwise.prim.views.windows import window
@@ -65,22 +66,16 @@ def reshaping(layout: Layout, old: Shape, new: Shape, cut: Cut | None = None) ->
     if cut is not None and any(overlap(a, b) for a, b in product(cut.axes, layout.partial)):
         layout = layout.resolved()
     groups = [
-        _regroup(
-            layout, tuple(layout.dims[k] for k in sources), [old[k] for k in sources], [new[k] for k in targets], cut
-        )
+        _regroup(layout, [layout.dims[k] for k in sources], [old[k] for k in sources], [new[k] for k in targets], cut)
         for sources, targets in _groups(old, new)
     ]
     pieces: list[tuple[Index, Layout]] = []
     for parts in product(*(group for group, _ in groups)):
-        boxes, cuts = [span for box, _ in parts for span in box], [own for _, some in parts for own in some]
-        pieces.append((tuple(Span(a, b - a) for a, b in boxes), _with(layout, cuts)))
-    after = _with(layout, [own for _, some in groups for own in some])
+        boxes, cuts = [span for box, _ in parts for span in box], tuple(own for _, some in parts for own in some)
+        pieces.append((tuple(Span(a, b - a) for a, b in boxes), cut_as(layout, cuts)))
+    after = cut_as(layout, tuple(own for _, some in groups for own in some))
     ranks, counts = tuple(len(group[0][0]) for group, _ in groups), tuple(len(group) for group, _ in groups)
     return Reshaping(tuple(pieces), after, ranks, counts)
-
-
-def _with(layout: Layout, cuts: Sequence[Cut]) -> Layout:
-    return Layout(layout.mesh, cuts, layout.partial, layout.reduce_op or "sum")
 
 
 def _groups(old: Shape, new: Shape) -> Iterator[tuple[list[int], list[int]]]:
@@ -110,9 +105,11 @@ def _groups(old: Shape, new: Shape) -> Iterator[tuple[list[int], list[int]]]:
         yield sources, targets
 
 
-def _regroup(layout: Layout, cuts: Cuts, old: Sizes, new: Sizes, wanted: Cut | None) -> tuple[list[Piece], Cuts]:
+def _regroup(
+    layout: Layout, own: Sequence[Cut], old: Sizes, new: Sizes, wanted: Cut | None
+) -> tuple[list[Piece], Cuts]:
     # The pieces of a group, and how the dims of the result are cut.
-    axes = [axis for cut in cuts for axis in cut.axes]
+    cuts, axes = tuple(own), [axis for cut in own for axis in cut.axes]
     whole = tuple((0, size) for size in old)
     if wanted is None:
         if list(old) == list(new):
@@ -215,7 +212,7 @@ def _reshape(x: Tensor, *, shape: Shape, cut: Cut | None = None) -> Tensor:
     x = move_to(x, x.layout.without_halo())
     how = reshaping(x.layout, x.shape, shape, cut)
     if len(how.pieces) == 1:
-        return map_shards(_in_shape, fetch_operands("reshape", [x], [how.pieces[0][1]]), how.after, shape, view=True)
+        return map_shards(in_shape, fetch_operands("reshape", [x], [how.pieces[0][1]]), how.after, shape, view=True)
     parts = [(window(x, index=index), layout) for index, layout in how.pieces]
     plans = [plan_reshard(part.layout, layout, part.shape, x.dtype) for part, layout in parts]
     may_send("reshape", x, [k for k, own in enumerate(x.layout.dims) if own.axes], *plans)
@@ -236,10 +233,6 @@ def together(arrays: Iterator[Any], counts: Sequence[int], axis: int) -> Any:
     return some[0] if len(some) == 1 else array_namespace(*some).concat(some, axis=axis)
 
 
-def _in_shape(place: Place, array: Any) -> Any:
-    return array.reshape(place.shape)
-
-
 def _reshape_vjp(ct: Tensor, out: Tensor, x: Tensor, **_: Any) -> tuple[Tensor, ...]:
     return (reshape(ct, shape=x.shape),)
 
@@ -248,9 +241,5 @@ def _batch(row: Primitive, lead: Any, mapped: Any, operands: Any, params: Any) -
     return reshape(*operands, shape=(*lead.sizes, *params["shape"]))  # no longer one dim that could be cut
 
 
-def _form(out: Tensor, x: Tensor, **_: Any) -> forms.Form:
-    return forms.reshape(x, out.shape)
-
-
 # The value in another shape, element for element in row-major order; if it is one dim, cut in this way.
-reshape = Primitive("reshape", _reshape, _reshape_vjp, linear=True, batch=_batch, lower=_form)
+reshape = Primitive("reshape", _reshape, _reshape_vjp, linear=True, batch=_batch, lower=reshape_form)

@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any
-
-from array_api_compat import array_namespace
-
 from shardwise.layout.cut import Cut
 from shardwise.layout.layout import Shape
 from shardwise.prim import forms
 from shardwise.prim.dispatch.operands import fetch_operands
-from shardwise.prim.dispatch.per_device import Place, map_shards
+from shardwise.prim.dispatch.per_device import in_shape, map_shards
+from shardwise.prim.kernel import transpose
 from shardwise.prim.primitive import Primitive
 from shardwise.prim.relayout import cut_as
 from shardwise.prim.tensor import Tensor
@@ -34,11 +31,7 @@ def _squeeze(x: Tensor, *, at: tuple[int, ...]) -> Tensor:
 
 def _change_shape(x: Tensor, cuts: list[Cut], shape: Shape) -> Tensor:
     # The layout follows from the operand's own, so that a tangent which is laid out otherwise is right too.
-    return map_shards(_in_shape, [x], cut_as(x.layout, tuple(cuts)), shape, view=True)
-
-
-def _in_shape(place: Place, array: Any) -> Any:
-    return array.reshape(place.shape)
+    return map_shards(in_shape, [x], cut_as(x.layout, tuple(cuts)), shape, view=True)
 
 
 def _expand_vjp(ct: Tensor, out: Tensor, x: Tensor, *, at: tuple[int, ...]) -> tuple[Tensor, ...]:
@@ -49,13 +42,9 @@ def _squeeze_vjp(ct: Tensor, out: Tensor, x: Tensor, *, at: tuple[int, ...]) -> 
     return (expand(ct, at=at),)
 
 
-def _form(out: Tensor, x: Tensor, *, at: tuple[int, ...]) -> forms.Form:
-    return forms.reshape(x, out.shape)
-
-
 # The value with dims of size one at these positions of the result; and without those at these positions.
-expand = Primitive("expand", _expand, _expand_vjp, linear=True, lower=_form)
-squeeze = Primitive("squeeze", _squeeze, _squeeze_vjp, linear=True, lower=_form)
+expand = Primitive("expand", _expand, _expand_vjp, linear=True, lower=forms.reshape_form)
+squeeze = Primitive("squeeze", _squeeze, _squeeze_vjp, linear=True, lower=forms.reshape_form)
 
 
 # -- order of dims ---------------------------------------------------------------------------------------
@@ -64,7 +53,7 @@ squeeze = Primitive("squeeze", _squeeze, _squeeze_vjp, linear=True, lower=_form)
 def _permute(x: Tensor, *, order: tuple[int, ...]) -> Tensor:
     layout = cut_as(x.layout, tuple([x.layout.dims[k] for k in order]))
     shape = tuple(x.shape[k] for k in order)
-    return map_shards(lambda place, a: array_namespace(a).permute_dims(a, order), [x], layout, shape, view=True)
+    return map_shards(lambda place, a: transpose(a, order), [x], layout, shape, view=True)
 
 
 def _permute_vjp(ct: Tensor, out: Tensor, x: Tensor, *, order: tuple[int, ...]) -> tuple[Tensor, ...]:
