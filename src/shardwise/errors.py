@@ -325,7 +325,7 @@ def check_sizes(values: object, wanted: str, what: str, least: int, error: type[
 
     >>> check_sizes((2, 0), "a shape is a tuple of ints", "in a shape", 1, BindingError)
     Traceback (most recent call last):
-    shardwise.errors.BindingError: the sizes in a shape are 1 or more, got 0 in (2, 0).
+    shardwise.BindingError: the sizes in a shape are 1 or more, got 0 in (2, 0).
     """
     sizes, out = as_tuple(values, wanted), list[int]()
     for size in sizes:
