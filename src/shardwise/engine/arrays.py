@@ -40,17 +40,18 @@ ADDING = (ReduceOp.SUM, ReduceOp.AVG, ReduceOp.PROD)  # what rounds
 def is_torch(array: object) -> bool:
     """Whether an array is a torch tensor; never imports torch."""
     kind = type(array)
-    return kind is not np.ndarray and _of_torch(kind)
+    return kind is not np.ndarray and is_of_torch(kind)
 
 
 @cache(entries=256)
-def _of_torch(kind: type) -> bool:
+def is_of_torch(kind: type) -> bool:
+    """Whether a type of arrays is one of torch."""
     return kind.__module__.partition(".")[0] == "torch"
 
 
 def dtype_of(array: Array) -> np.dtype:
     """Return the NumPy dtype of an array of either library."""
-    return _numpy_dtype(array.dtype) if is_torch(array) else array.dtype
+    return _numpy_dtype(array.dtype) if is_of_torch(array.__class__) else array.dtype
 
 
 @cache(entries=256)

@@ -11,7 +11,7 @@ from shardwise.layout.tiling import Box
 RESULT = -1
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Job:
     """Which arrays of the operands a kernel makes each array of the result from: once for devices with equal ones.
 

@@ -174,14 +174,15 @@ def plan_reshard(
     if limit < 0:
         raise PlanError(f"memory_limit is 0 bytes or more, got {limit}.")
     a, b = as_layout(src, len(sizes), mesh), as_layout(dst, len(sizes), mesh)
-    return _plan(a, b, sizes, kind, LINKS if links is None else Links.of(links), limit)
+    return _plan(a, b, sizes, kind, None if links is None else Links.of(links), limit)
 
 
 LINKS = Links()
 
 
 @cache()
-def _plan(src: Layout, dst: Layout, shape: Shape, dtype: np.dtype, links: Links, limit: int) -> Plan:
+def _plan(src: Layout, dst: Layout, shape: Shape, dtype: np.dtype, known_links: Links | None, limit: int) -> Plan:
+    links = known_links or LINKS  # which takes long to hash
     for layout in (src, dst):
         layout.tiling(shape)
         layout.check_dtype(dtype)

@@ -6,6 +6,7 @@ import os
 from collections.abc import Callable, Sequence
 from functools import partial
 from math import prod
+from operator import getitem
 from time import perf_counter
 from typing import Any
 
@@ -119,8 +120,7 @@ class DistributedEngine:
         """Return the arrays that a kernel makes, each of one array per operand."""
         outs: dict[int, Array] = {}
         for index, sources, boxes in _own_calls(job, self.rank, self.size):
-            array = kernel(*boxes, *[arrays[i] for arrays, i in zip(operands, sources, strict=False)])
-            outs[index] = as_array(array)
+            outs[index] = as_array(kernel(*boxes, *map(getitem, operands, sources)))
         self.counters.kernel_calls += len(outs)
         if outs:
             return self._shards(job.out, outs)

@@ -5,15 +5,15 @@ from __future__ import annotations
 from collections.abc import Callable
 from functools import partial
 from types import FunctionType
-from typing import Any, TypedDict, Unpack
+from typing import Any, TypedDict, Unpack, cast
 
 import numpy as np
 
 from shardwise.caches import cache
-from shardwise.engine.arrays import is_foreign, is_torch
+from shardwise.engine.arrays import is_foreign, is_of_torch
 from shardwise.prim.arithmetic.broadcast import broadcast, unbroadcast
 from shardwise.prim.arithmetic.uses import values_used
-from shardwise.prim.dispatch.decision import row_of_work
+from shardwise.prim.dispatch.decision import apply
 from shardwise.prim.face import public, rename
 from shardwise.prim.forms import Formula
 from shardwise.prim.kernel import alike
@@ -35,10 +35,11 @@ def kernel_of(name: str) -> Callable[..., Any]:
 
     def kernel(*arrays: Any, **memory: Any) -> Any:
         for array in arrays:
-            if type(array) is not np.ndarray and is_torch(array):
+            if type(array) is not np.ndarray and is_of_torch(array.__class__):
                 promoting, plain = _of_torch(name)
-                dtype, *others = [getattr(x, "dtype", None) for x in arrays]
-                return plain(*arrays, **memory) if others == [dtype] else promoting(*arrays, **memory)
+                x, y = arrays[0], arrays[-1]
+                alike = len(arrays) == 2 and type(x) is type(y) and x.dtype is y.dtype
+                return plain(x, y, **memory) if alike else promoting(*arrays, **memory)
         return ours(*arrays, **memory)
 
     return kernel
@@ -69,7 +70,7 @@ def work_by_element(
     if len(tensors) == len(operands):
         # A divisor may hold a zero, which nobody looks for: what it divides is resolved.
         rule = elementwise_rule(tuple([x.shape for x in tensors]), None if linear == "first" else linear, monotone)
-        return Work(name, kernel, rule, tensors, takes_lead=True, takes_out=takes_out)
+        return Work(name, kernel, rule, tensors, (), None, True, takes_out)
     # A number added to a pending sum would be added once per contribution, so only factors and divisors pass.
     passes = linear == "each" or (linear == "first" and isinstance(operands[0], Tensor))
     if passes and tensors[0].layout.partial:
@@ -238,6 +239,12 @@ def pointwise(
             check(*operands)
         return work_by_element(name, kernel, operands, linear, monotone, takes_out)
 
+    def run(*operands: Any) -> Tensor:
+        if check is not None:
+            check(*operands)
+        todo = work_by_element(name, kernel, operands, linear, monotone, takes_out)
+        return apply(todo) if type(todo) is Work else cast(Tensor, todo)
+
     def vjp(ct: Tensor, out: Tensor, *operands: Any) -> Cotangents:
         return tuple(
             partial(_cotangent, ct, d, operands, out, x) if d is not None and isinstance(x, Tensor) else None
@@ -265,8 +272,8 @@ def pointwise(
         def vjp_of_linear(ct: Tensor, out: Tensor, x: Tensor) -> Cotangents:
             return (back(ct, x),)
 
-        return row_of_work(name, work, vjp_of_linear, linear=True, **about)
-    return row_of_work(name, work, vjp, jvp, batch=batch_by_element, needs=needs, **about)
+        return Primitive(name, run, vjp_of_linear, linear=True, work=work, **about)
+    return Primitive(name, run, vjp, jvp, batch=batch_by_element, needs=needs, work=work, **about)
 
 
 def batch_by_element(row: Primitive, lead: Any, mapped: Any, operands: Any, params: Any) -> Tensor:

@@ -27,7 +27,7 @@ from shardwise.prim.rule import Reach, Rule, is_integer
 from shardwise.prim.tensor import Tensor, operand
 from shardwise.prim.work import Work
 
-_LAYOUT, _SHAPE, _DTYPE, _ARRAYS = map(attrgetter, ("layout", "shape", "dtype", "kept"))
+_FACTS = attrgetter("layout", "shape", "dtype", "kept")
 
 
 @seal
@@ -67,18 +67,17 @@ def row_of_work(
 def apply(work: Work) -> Tensor:
     """Return what the kernel of some work makes of its operands, each device working on what it holds."""
     name, kernel, rule, operands, located, dtype, takes_lead, _ = work
-    layouts = tuple(map(_LAYOUT, operands))
-    shapes = tuple(map(_SHAPE, operands))
-    dtypes = tuple(map(_DTYPE, operands))
+    layouts, shapes, dtypes, arrays = zip(*map(_FACTS, operands), strict=True)
     solver = current_solver()
     decision = _decision(name, rule, layouts, shapes, dtypes, solver, located, takes_lead)
     if solver.on_reshard != "silent":  # said at every call, not only when the decision is made
         report(decision.question, decision.candidate, solver)
     if layouts != decision.candidate.operands:
         operands = [operand(x, layout) for x, layout in zip(operands, decision.candidate.operands, strict=True)]
-    arrays = list(map(_ARRAYS, operands))
+        arrays = [x.kept for x in operands]
     engine, out = operands[0].engine, decision.job.out
-    if len(set(map(type, map(sample, arrays)))) > 1 and _has_two_libraries(arrays):
+    is_one = len(arrays) == 1 or (len(arrays) == 2 and arrays[0] is arrays[1])
+    if not is_one and len(set(map(type, map(sample, arrays)))) > 1 and _has_two_libraries(arrays):
         kernel = of_one_library(kernel, dtypes[0])
     try:
         results = engine.run_kernel(kernel, arrays, decision.job, dtype)

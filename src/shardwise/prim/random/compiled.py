@@ -67,6 +67,20 @@ def _wide(words: Any, position: Any) -> Any:
 
 
 @compiled
+def fill_positions(first: Any, stride: Any, inner: Any, out: Any) -> None:
+    """Write the positions of the elements of rows: where the rows begin, and what is added within each."""
+    width = inner.size
+    if width == 1:  # which is one loop, and not many short ones
+        for row in range(out.size):
+            out[row] = first + uint64(row) * stride + inner[0]
+        return
+    for row in range(out.size // width):
+        start = first + uint64(row) * stride
+        for i in range(width):
+            out[row * width + i] = start + inner[i]
+
+
+@compiled
 def fill_words(words: Any, positions: Any, high: Any, low: Any) -> None:
     """Write both random words of each position."""
     for i in range(positions.size):

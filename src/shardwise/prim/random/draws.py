@@ -45,21 +45,21 @@ def fill_with(key: Key, draw: Draw, shape: Shape) -> Fill:
         if not out.size:
             return
         parts, stride, inner = _split(out, box, shape)
-        most = max([part.size for part, _ in parts])
+        most, compiled = max([part.size for part, _ in parts]), load_compiled() if out.size >= MANY else None
         steps = np.arange(most // inner.size, dtype=np.uint64)
 
         def work(left: deque[Part]) -> None:
             space = workspace(most)
             for part, first in take(left):
                 used = space[:, : part.size]
-                rows = used[WORDS][: part.size // inner.size]
-                np.multiply(steps[: rows.size], stride, out=rows)
-                rows += np.uint64(first)
-                np.add(rows[:, None], inner, out=used[POSITIONS].reshape(rows.size, inner.size))
+                if compiled is not None:
+                    compiled.fill_positions(np.uint64(first), stride, inner, used[POSITIONS])
+                else:
+                    rows = steps[: part.size // inner.size] * stride + np.uint64(first)
+                    np.add(rows[:, None], inner, out=used[POSITIONS].reshape(rows.size, inner.size))
                 np.copyto(part, draw(key, used), casting="unsafe")
 
-        is_compiled = out.size >= MANY and load_compiled() is not None
-        share(work, parts, thread_count() if is_compiled else 1)
+        share(work, parts, 1 if compiled is None else thread_count())
 
     return fill
 
