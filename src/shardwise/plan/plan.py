@@ -174,7 +174,8 @@ def plan_reshard(
     if limit < 0:
         raise PlanError(f"memory_limit is 0 bytes or more, got {limit}.")
     a, b = as_layout(src, len(sizes), mesh), as_layout(dst, len(sizes), mesh)
-    return _plan(a, b, sizes, kind, None if links is None else Links.of(links), limit)
+    known_links = None if links is None or Links.of(links) == LINKS else Links.of(links)
+    return _plan(a, b, sizes, kind, known_links, limit)
 
 
 LINKS = Links()
