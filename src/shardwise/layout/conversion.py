@@ -34,7 +34,7 @@ def as_layout(value: LayoutLike, rank: int, mesh: DeviceMesh | None = None) -> L
     Layout(mesh(x=2), ['x', None])
     """
     if isinstance(value, Layout):  # before the protocol, which is slow to ask
-        return value if value.rank == rank else value.to_layout(rank)
+        return value if type(rank) is int and value.rank == rank else value.to_layout(rank)
     if isinstance(value, P):
         return value.to_layout(rank, mesh)
     if isinstance(value, HasLayout) and not isinstance(value, type):
