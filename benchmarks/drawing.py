@@ -26,7 +26,7 @@ def rows(effort: Effort) -> Iterator[Row]:
     """Measure, and yield the rows."""
     for size in COUNTS[effort.name]:
         for cores in _cores():
-            with _limited(cores):
+            with _limit_cores(cores):
                 for name, calls in _calls(size).items():
                     checked = _check(name, {who: np.asarray(call()) for who, call in calls.items()})
                     cases = {who: Case.of(call) for who, call in calls.items()}
@@ -40,7 +40,7 @@ def _cores() -> tuple[int, ...]:
 
 
 @contextmanager
-def _limited(cores: int) -> Iterator[None]:
+def _limit_cores(cores: int) -> Iterator[None]:
     import torch
 
     before, threads = os.sched_getaffinity(0), torch.get_num_threads()

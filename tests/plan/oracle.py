@@ -149,7 +149,7 @@ class Devices:
         """Do one step, round by round, from its transfers alone."""
         listed = [list(step.rounds(slot)) for slot in range(len(self.names))]
         for at, move in enumerate(step.moves):
-            self._round(paired([rounds[at] for rounds in listed], self.names), move.reduces)
+            self._round(pair_up([rounds[at] for rounds in listed], self.names), move.reduces)
         if isinstance(step.after, Layout):
             if step.is_local:
                 self._fill(step, step.after)
@@ -207,7 +207,7 @@ class Devices:
             assert same[mask].all(), f"devices {group} have wrong values"
 
 
-def paired(lists: list[list[Transfer]], devices: list[DeviceName]) -> list[Transfer]:
+def pair_up(lists: list[list[Transfer]], devices: list[DeviceName]) -> list[Transfer]:
     """All transfers of one round, after checking that both ends of each list it."""
     received = [t for name, found in zip(devices, lists, strict=True) for t in found if t.target == name]
     sent = [t for name, found in zip(devices, lists, strict=True) for t in found if t.source == name]

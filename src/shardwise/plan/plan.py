@@ -174,16 +174,16 @@ def plan_reshard(
     if limit < 0:
         raise PlanError(f"memory_limit is 0 bytes or more, got {limit}.")
     a, b = as_layout(src, len(sizes), mesh), as_layout(dst, len(sizes), mesh)
-    known_links = None if links is None or Links.of(links) == LINKS else Links.of(links)
-    return _plan(a, b, sizes, kind, known_links, limit)
+    own_links = None if links is None else Links.of(links)
+    return _plan(a, b, sizes, kind, None if own_links == LINKS else own_links, limit)
 
 
 LINKS = Links()
 
 
 @cache()
-def _plan(src: Layout, dst: Layout, shape: Shape, dtype: np.dtype, known_links: Links | None, limit: int) -> Plan:
-    links = known_links or LINKS  # which takes long to hash
+def _plan(src: Layout, dst: Layout, shape: Shape, dtype: np.dtype, own_links: Links | None, limit: int) -> Plan:
+    links = own_links or LINKS  # which takes long to hash
     for layout in (src, dst):
         layout.tiling(shape)
         layout.check_dtype(dtype)

@@ -63,7 +63,7 @@ def _result_complaints(op: CollectiveOperation, expected: Sequence[int | None]) 
             yield f"dim {dim} of the result {op.results[0].type} is {got}, expected {known}."
 
 
-def _resized(cut: str = "", joined: str = "") -> Check:
+def _resizes(cut: str = "", joined: str = "") -> Check:
     """Return the check that a dim is cut into a piece per device, or a dim joined from as many, or both."""
 
     def check(op: CollectiveOperation, grid: Grid) -> Complaints:
@@ -122,16 +122,16 @@ def _shift(op: ShiftOp, _: Grid) -> Complaints:
 BEGIN = (_group, _ranks)
 
 COLLECTIVES: dict[type[ShardOperation], tuple[Check, ...]] = {
-    AllGatherOp: (*BEGIN, _same_elements, _resized(joined="gather_axis")),
+    AllGatherOp: (*BEGIN, _same_elements, _resizes(joined="gather_axis")),
     AllReduceOp: (*BEGIN, _same_shape),
-    AllSliceOp: (*BEGIN, _same_elements, _resized(cut="slice_axis")),
-    AllToAllOp: (*BEGIN, _same_elements, _resized(cut="split_axis", joined="concat_axis")),
+    AllSliceOp: (*BEGIN, _same_elements, _resizes(cut="slice_axis")),
+    AllToAllOp: (*BEGIN, _same_elements, _resizes(cut="split_axis", joined="concat_axis")),
     BroadcastOp: (*BEGIN, _names_device("root"), _same_elements, _same_shape),
-    GatherOp: (*BEGIN, _names_device("root"), _same_elements, _resized(joined="gather_axis")),
+    GatherOp: (*BEGIN, _names_device("root"), _same_elements, _resizes(joined="gather_axis")),
     RecvOp: (*BEGIN, _not_scalar, _names_device("source"), _same_elements, _same_shape),
     ReduceOp: (*BEGIN, _names_device("root"), _same_shape),
-    ReduceScatterOp: (*BEGIN, _resized(cut="scatter_axis")),
-    ScatterOp: (*BEGIN, _names_device("root"), _same_elements, _resized(cut="scatter_axis")),
+    ReduceScatterOp: (*BEGIN, _resizes(cut="scatter_axis")),
+    ScatterOp: (*BEGIN, _names_device("root"), _same_elements, _resizes(cut="scatter_axis")),
     SendOp: (*BEGIN, _not_scalar, _names_device("destination"), _same_elements, _same_shape),
     ShiftOp: (*BEGIN, _not_scalar, _shift, _same_elements, _same_shape),
 }

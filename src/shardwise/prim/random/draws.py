@@ -45,7 +45,8 @@ def fill_with(key: Key, draw: Draw, shape: Shape) -> Fill:
         if not out.size:
             return
         parts, stride, inner = _split(out, box, shape)
-        most, compiled = max([part.size for part, _ in parts]), load_compiled() if out.size >= MANY else None
+        most = max([part.size for part, _ in parts])
+        compiled = load_compiled() if out.size >= MANY else None
         steps = np.arange(most // inner.size, dtype=np.uint64)
 
         def work(left: deque[Part]) -> None:
@@ -103,7 +104,7 @@ def load_compiled() -> Any:
     return compiled
 
 
-def _compiled(work: np.ndarray) -> Any:
+def _find_compiled(work: np.ndarray) -> Any:
     return load_compiled() if work.shape[1] >= MANY else None
 
 
@@ -113,7 +114,7 @@ def _compiled(work: np.ndarray) -> Any:
 def _words(key: Key, work: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     positions, both, spare = work[POSITIONS], work[WORDS].view(np.uint32), work[SPARE]
     high, low = both[: positions.size], both[positions.size :]
-    if compiled := _compiled(work):
+    if compiled := _find_compiled(work):
         compiled.fill_words(compiled.schedule(key), positions, high, low)
         return high, low
     np.right_shift(positions, HALF, out=spare)
@@ -133,7 +134,7 @@ def bits(key: Key, work: np.ndarray) -> np.ndarray:
 def wide_bits(key: Key, work: np.ndarray, row: int = BITS) -> np.ndarray:
     """Return 64 random bits for each position, in a row of the work space."""
     out = work[row]
-    if compiled := _compiled(work):
+    if compiled := _find_compiled(work):
         compiled.fill_wide(compiled.schedule(key), work[POSITIONS], out)
         return out
     high, low = _words(key, work)
@@ -174,7 +175,7 @@ def below(key: Key, work: np.ndarray, chance: int) -> np.ndarray:
     """Return what is true with a probability of `chance` in 2**64."""
     if chance >= 2**64:
         return np.ones(len(work[POSITIONS]), bool)
-    if compiled := _compiled(work):
+    if compiled := _find_compiled(work):
         out = work[BITS].view(bool)[: work.shape[1]]
         compiled.fill_below(compiled.schedule(key), work[POSITIONS], np.uint64(chance), out)
         return out
@@ -223,7 +224,7 @@ def normal(key: Key, work: np.ndarray, wide: bool) -> np.ndarray:
     They are r sin(a) with r² = -2 log(u), for u in (0, 1) and a in (-π/2, π/2) (Box and Muller's method, which
     needs no rejection): 32 random bits for each of the two, or 52.
     """
-    if compiled := _compiled(work):
+    if compiled := _find_compiled(work):
         out, words = work[RADIUS].view(np.float64), compiled.schedule(key)
         if wide:
             compiled.fill_wide_normal(words, compiled.schedule(key.beside()), work[POSITIONS], out)
