@@ -11,6 +11,8 @@ JOBS ?= $(WORKERS)
 LIMIT ?= 20
 # For `make hunt`, which takes SEED too.
 SECONDS ?= 60
+# For `make soak`, which takes SEED and PROCESSES too.
+MINUTES ?= 30
 VENV := .venv
 BIN := $(VENV)/bin
 INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt
@@ -28,7 +30,7 @@ export PYRIGHT_PYTHON_IGNORE_WARNINGS := 1
 export NO_MKDOCS_2_WARNING := 1
 
 .DELETE_ON_ERROR:
-.PHONY: help run test test-long hunt mutants docs bench figures clean debian lint
+.PHONY: help run test test-long hunt soak mutants docs bench figures faults clean debian lint
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -52,6 +54,10 @@ hunt: $(TEST) ## call random functions in every way, and print the smallest prog
 	$(SAY) "hunt, seed $(SEED), $(SECONDS) s"
 	@$(BIN)/python -m tests.every.hunt $(SEED) $(SECONDS) $(PROCESSES)
 
+soak: $(TEST) ## random programs with random faults between processes: make soak MINUTES=30 SEED=1 PROCESSES="4 8"
+	$(SAY) "soak, seed $(SEED), $(MINUTES) min"
+	@$(BIN)/python -m tests.soak $(MINUTES) $(SEED) $(if $(PROCESSES),--processes $(PROCESSES))
+
 docs: $(DOCS) ## build the documentation into site/
 	$(SAY) "mkdocs build"
 	@$(BIN)/python -m mkdocs build --strict --quiet --site-dir site
@@ -62,6 +68,9 @@ bench: $(TEST) debian ## benchmarks beside DTensor, JAX and NumPy, in one report
 
 figures: $(TEST) ## write the figures of the committed run (benchmarks/results/full.json) into README and docs
 	@$(BIN)/python tools/figures.py
+
+faults: $(TEST) ## run the tests of faults, and write how many seconds each took into docs/faults.md
+	@$(BIN)/python tools/fault_seconds.py
 
 clean: ## remove .venv and everything the tools leave
 	rm -rf $(VENV) site build dist .pytest_cache .ruff_cache .hypothesis .import_linter_cache .mutants

@@ -42,7 +42,7 @@ def changes(effort: Effort) -> list[tuple[int, Change]]:
 
 def count(effort: Effort) -> int:
     """Return how many rows there will be."""
-    return 2 * len(changes(effort)) + 8 + 2 + 3 * len(NETWORKS[effort.name])
+    return 2 * len(changes(effort)) + 12 + 2 + 3 * len(NETWORKS[effort.name])
 
 
 def rows(effort: Effort) -> Iterator[Row]:
@@ -158,17 +158,18 @@ def reshards(effort: Effort) -> Iterator[Row]:
 
 
 def guard(effort: Effort) -> Iterator[Row]:
-    """Measure what it costs that processes compare their calls before data moves, beside a barrier of gloo."""
+    """Measure what it costs that processes compare and record their calls, beside a barrier of gloo."""
     import torch.distributed as dist
 
     from shardwise import DeviceMesh, P, current_engine, shard
 
     wire = current_engine().wire  # type: ignore[attr-defined]
     watching, mesh = wire.guard, DeviceMesh((SIZE,), ("x",))
+    keeping = watching.recorder
 
-    def under(guard: Any, call: Call) -> Call:
+    def under(guard: Any, call: Call, recorder: Any = keeping) -> Call:
         def run() -> Any:
-            wire.guard = guard
+            wire.guard, watching._recorder = guard, recorder
             return call()
 
         return run
@@ -177,13 +178,14 @@ def guard(effort: Effort) -> Iterator[Row]:
         x = shard(np.ones((side, side), "float32"), mesh, P("x"))
         calls: dict[str, Call] = {"all_gather": x.gather, "all_to_all": lambda x=x: shard(x, mesh, P(None, "x"))}
         for name, call in calls.items():
-            both = {"guarded": under(watching, call), "unguarded": under(None, call)}
-            found = together(both | {"barrier": under(watching, dist.barrier)}, effort)
+            ways = {"guarded": under(watching, call), "unguarded": under(None, call)}
+            ways["guarded, not recorded"] = under(watching, call, None)
+            found = together(ways | {"barrier": under(watching, dist.barrier)}, effort)
             floor = Floor("a barrier of gloo", found.pop("barrier"))
             for how, measure in found.items():
                 size = f"{side * side // 256} KiB"
                 yield Row("gloo", f"{name}, {how}", size, str(SIZE), "warm", "seconds", measure, floor=floor)
-    wire.guard = watching
+    wire.guard, watching._recorder = watching, keeping
 
 
 def tiny_ops(effort: Effort) -> Iterator[Row]:

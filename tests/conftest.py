@@ -1,29 +1,29 @@
 """What all tests share: how many cases hypothesis generates, pools of processes, and tools to compare with."""
 
 import os
-import shutil
+import signal
 from collections.abc import Callable, Iterator
 
 import pytest
 from hypothesis import settings
 
 from tests.engines.pool import Pool
+from tests.system_tools import find_tool
 
 settings.register_profile("default", max_examples=60, deadline=None, derandomize=True, print_blob=True)
 settings.register_profile("long", max_examples=500, deadline=None, print_blob=True)
 settings.load_profile(os.environ.get("SHARDWISE_TEST_PROFILE", "default"))
 
+# Whatever runs the tests in the background may have these ignored, and what they start would ignore them too.
+for number in (signal.SIGINT, signal.SIGHUP):
+    if signal.getsignal(number) is signal.SIG_IGN:
+        signal.signal(number, signal.default_int_handler if number == signal.SIGINT else signal.SIG_DFL)
+
 
 @pytest.fixture(scope="session")
 def mlir_opt() -> str:
     """The path of `mlir-opt-19`; without it the test is skipped, or fails where CI=true."""
-    path = shutil.which("mlir-opt-19")
-    if path is not None:
-        return path
-    reason = "mlir-opt-19 is not installed: it comes with the Debian package mlir-19-tools"
-    if os.environ.get("CI") == "true":
-        pytest.fail(reason, pytrace=False)
-    pytest.skip(reason)
+    return find_tool("mlir-opt-19", "mlir-19-tools")
 
 
 @pytest.fixture(scope="session")

@@ -7,7 +7,7 @@ import pytest
 
 import shardwise
 from shardwise import errors
-from shardwise.errors import ArgumentError, ShardwiseError, as_int, as_tuple, did_you_mean
+from shardwise.errors import ArgumentError, ShardwiseError, as_int, as_tuple, did_you_mean, printable
 
 PARENTS = {
     "ShardwiseError": (Exception,),
@@ -81,3 +81,14 @@ def test_anything_else_is_not_listed(values: Any):
     with pytest.raises(ArgumentError) as caught:
         as_tuple(values, "wanted a list")
     assert str(caught.value) == f"wanted a list, got {values!r}."
+
+
+def test_what_would_control_a_terminal_is_escaped_and_the_rest_stays():
+    assert printable("a\n\tb \x1b[31m\r\x00\x7f\x9b\u202eé漢\ud800") == (
+        "a\n\tb \\x1b[31m\\r\\x00\\x7f\\x9b\\u202eé漢\\ud800"
+    )
+    assert printable("a\nb\tc", keep="") == r"a\nb\tc"
+    for number in range(0x110000):
+        text = printable(chr(number), keep="")
+        assert text == chr(number) or not chr(number).isprintable()
+        assert text.encode()

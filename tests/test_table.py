@@ -16,7 +16,7 @@ from shardwise.table import EVERY, FUNCTIONS, METHODS
 # Public functions that no tensor is given to: of meshes, layouts, plans, engines and pictures.
 OTHERS = """accelerator_count as_layout cache_info clear_caches current_engine current_mesh default_device
     engine_context global_shape_from_local init
-    local_shard_shape_from_global mesh_context picture plan_reshard shard_shape trace_communication""".split()
+    local_shard_shape_from_global mesh_context picture plan_reshard shard_shape step trace_communication""".split()
 # What a tensor says of itself, and how Python and NumPy read it: none of them is an op.
 OWN = """arrays device dtype engine is_local item kept layout level local local_shards mapping mesh nbytes ndim
     numpy shape sharding shards size storage type_text is_recorded picture""".split()

@@ -29,6 +29,7 @@ class Row(NamedTuple):
 ROWS = [
     #   stage    package          command                                 needed by                required
     Row("setup", "python3-venv", (sys.executable, "-c", "import ensurepip, venv"), "creating .venv", True),
+    Row("test", "openssl", ("openssl", "version"), "tests of encrypted connections", False),
     Row("test", "mlir-19-tools", ("mlir-opt-19", "--version"), "tests that compare with mlir-opt-19", False),
 ]
 

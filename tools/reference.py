@@ -5,10 +5,12 @@ import re
 from importlib import import_module
 from typing import Any
 
+from shardwise.names import origin
 from shardwise.prim.arithmetic.by_element import describe
 
 griffe: Any = import_module("griffe")  # comes with the documentation tools alone
 
+HOME = "shardwise.prim.arithmetic.elementwise"
 TABLE = {"unary": ["x"], "binary": ["x1", "x2"]}  # what declares elementwise functions, and their parameters
 
 
@@ -47,5 +49,20 @@ class Table(griffe.Extension):
                 made = griffe.Function(name, lineno=member.lineno, parameters=taken, returns="Tensor", parent=mod)
                 made.docstring = griffe.Docstring(described(row), parent=made)
                 mod.set_member(name, made)
-            elif mod.name == "elementwise":
+            elif mod.path == HOME:
                 mod.del_member(name)
+
+
+class Names(griffe.Extension):
+    """Finds public functions that the stubs write as overloads alone where they are defined."""
+
+    def on_module_members(self, *, mod: Any, **kwargs: Any) -> None:
+        """Add those that a package lacks."""
+        if mod.path != "shardwise":
+            return
+        package = import_module("shardwise")
+        for name in package.__all__:
+            value = getattr(package, name)
+            home = origin(value)
+            if name not in mod.members and callable(value) and home != mod.path:
+                mod.set_member(name, griffe.Alias(name, f"{home}.{value.__name__}", parent=mod))

@@ -22,6 +22,7 @@ from shardwise.engine.current import current_engine, engine_context
 from shardwise.engine.local.engine import LocalEngine
 from shardwise.engine.log import trace_communication
 from shardwise.engine.start import init
+from shardwise.engine.steps import step
 from shardwise.errors import (
     ArgumentError,
     BindingError,

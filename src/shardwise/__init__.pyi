@@ -22,6 +22,7 @@ from shardwise.engine.current import engine_context as engine_context
 from shardwise.engine.local.engine import LocalEngine as LocalEngine
 from shardwise.engine.log import trace_communication as trace_communication
 from shardwise.engine.start import init as init
+from shardwise.engine.steps import step as step
 from shardwise.errors import ArgumentError as ArgumentError
 from shardwise.errors import BindingError as BindingError
 from shardwise.errors import CollectiveError as CollectiveError
@@ -409,6 +410,7 @@ __all__ = [
     "squeeze",
     "stack",
     "std",
+    "step",
     "stop_gradient",
     "subtract",
     "take",

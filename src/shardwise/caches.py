@@ -15,12 +15,12 @@ from collections import deque
 from collections.abc import Callable, Hashable
 from dataclasses import dataclass
 from itertools import count
-from threading import Lock
 from types import BuiltinFunctionType, FunctionType, ModuleType
 from typing import TYPE_CHECKING, Any, TypeVar
-from weakref import WeakValueDictionary
+from weakref import WeakMethod, WeakValueDictionary
 
 from shardwise.errors import seal
+from shardwise.locks import make_lock
 
 if TYPE_CHECKING:
     from functools import _lru_cache_wrapper
@@ -53,7 +53,7 @@ def cache(*, entries: int = 4096, typed: bool = False) -> Callable[[Callable[...
             samples.append(value)
             # What one cache forgets another may still hold (a program its plan), so that all are cleared or none.
             if next(_misses) % CHECKED_EVERY == 0 and cache_info().bytes > BUDGET:
-                clear_caches()
+                _forget()
             return value
 
         remembering = functools.lru_cache(maxsize=entries, typed=typed)(compute)
@@ -63,12 +63,39 @@ def cache(*, entries: int = 4096, typed: bool = False) -> Callable[[Callable[...
     return decorate
 
 
+if TYPE_CHECKING:
+    cached_property = functools.cached_property
+else:
+
+    class cached_property(functools.cached_property):
+        """A property that is worked out when it is first asked for; all threads see the same value.
+
+        Before Python 3.12 that of `functools` holds a lock meanwhile, one for all objects of a class: threads wait for
+        each other, and a forked child for one that is not there.
+
+        >>> class Range:
+        ...     @cached_property
+        ...     def items(self):
+        ...         return [1, 2]
+        >>> one = Range()
+        >>> one.items is one.items, Range.items.attrname
+        (True, 'items')
+        """
+
+        def __get__(self, instance: object, owner: type | None = None) -> Any:
+            if instance is None:
+                return self
+            return vars(instance).setdefault(self.attrname, self.func(instance))
+
+
 _caches: dict[str, tuple[_lru_cache_wrapper[Any], deque[Any]]] = {}
 _misses = count(1)
 
 
 def clear_caches() -> None:
     """Forget what earlier calls have left in caches; what is asked again is worked out again.
+
+    Engines give back the memory that they keep for their next arrays.
 
     >>> import numpy as np
     >>> from shardwise import DeviceMesh, P, cache_info, clear_caches, shard
@@ -77,9 +104,34 @@ def clear_caches() -> None:
     >>> cache_info().bytes, (x + x).numpy()
     (0, array([0., 2., 4., 6.]))
     """
+    _forget()
+    for reference in list(_followers):
+        method = reference()
+        if method is not None:
+            method()
+
+
+def _forget() -> None:
     for remembering, samples in _caches.values():
         remembering.cache_clear()
         samples.clear()
+
+
+def call_when_cleared(method: Callable[[], None]) -> None:
+    """Call a method whenever somebody clears the caches, as long as its object is there.
+
+    >>> class Kept:
+    ...     def forget(self):
+    ...         print("gone")
+    >>> kept = Kept()
+    >>> call_when_cleared(kept.forget)
+    >>> clear_caches()
+    gone
+    """
+    _followers.append(WeakMethod(method, _followers.remove))
+
+
+_followers: list[WeakMethod[Callable[[], None]]] = []
 
 
 @seal
@@ -199,11 +251,13 @@ def intern(cls: type[T], **values: Hashable) -> T:
     with _lock:
         one = _interned.get(key)
         if one is None:
-            one = _interned[key] = object.__new__(cls)
+            one = object.__new__(cls)
             for name, value in values.items():
                 object.__setattr__(one, name, value)
+            # It goes in when it is whole: a fork may come at any moment. A finalizer may have made another meanwhile.
+            one = _interned.setdefault(key, one)
     return one
 
 
 _interned: WeakValueDictionary[Hashable, Any] = WeakValueDictionary()
-_lock = Lock()
+_lock = make_lock()

@@ -7,6 +7,7 @@ from shardwise.commands.bench import bench
 from shardwise.commands.cost import cost
 from shardwise.commands.execution import exec_
 from shardwise.commands.opt import opt
+from shardwise.commands.postmortem import postmortem
 from shardwise.commands.run import run
 from shardwise.commands.transition import explain
 
@@ -31,4 +32,5 @@ main.add_command(exec_)
 main.add_command(cost)
 main.add_command(explain)
 main.add_command(run)
+main.add_command(postmortem)
 main.add_command(bench)

@@ -23,13 +23,19 @@ Texts say what was got, what was expected and what is available; further lines a
 """
 
 import dataclasses
-from collections.abc import Iterable, Mapping, Sequence, Set
+import re
+from collections.abc import Callable, Iterable, Mapping, Sequence, Set
 from difflib import get_close_matches
 from numbers import Complex, Real
 from operator import index
 from typing import Any, TypeGuard, TypeVar, cast
 
 T = TypeVar("T")
+# Controls, marks that turn the direction of text, other ends of lines, and halves of pairs, which cannot be written.
+UNPRINTABLE = re.compile("[\\x00-\\x1f\\x7f-\\x9f\\u061c\\u200e\\u200f\\u2028-\\u202e\\u2066-\\u2069\\ud800-\\udfff]")
+
+
+on_discard: "Callable[[ShardwiseError], None] | None" = None  # who is told of an error that nobody has any more
 
 
 class ShardwiseError(Exception):
@@ -44,6 +50,10 @@ class ShardwiseError(Exception):
       mesh axes: dp=2, tp=4
       did you mean 'tp'?
     """
+
+    def __del__(self) -> None:
+        if on_discard is not None:
+            on_discard(self)
 
 
 class LayoutError(ShardwiseError, ValueError):
@@ -222,6 +232,15 @@ class ArgumentError(ShardwiseError, TypeError):
     Traceback (most recent call last):
     shardwise.ArgumentError: all_reduce needs a Tensor, got int; make one with shard(x, mesh, P(...)).
     """
+
+
+def printable(text: str, keep: str = "\n\t") -> str:
+    r"""Return a text that came from elsewhere as a terminal may show it: what would control the terminal is escaped.
+
+    >>> print(printable("a name\x1b[2J"))
+    a name\x1b[2J
+    """
+    return UNPRINTABLE.sub(lambda m: m[0] if m[0] in keep else m[0].encode("unicode_escape").decode(), text)
 
 
 def did_you_mean(got: object, names: Iterable[str]) -> str:

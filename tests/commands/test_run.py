@@ -29,12 +29,15 @@ def test_what_follows_the_script_is_the_scripts(launched: list[Any]) -> None:
     )
     assert found.exit_code == 3
     script = [sys.executable, "train.py", "-n", "7", "--port", "x", "-h"]
-    assert launched == [(script, 4, {"port": None, "grace": 2.0})]
+    assert launched == [(script, 4, {"port": None, "grace": 2.0, "live": True, "exits": True})]
 
 
-def test_modules_ports_and_grace(launched: list[Any]) -> None:
-    CliRunner().invoke(main, ["run", "-n", "2", "-m", "--port", "29500", "--grace", "9", "package.train"])
-    assert launched == [([sys.executable, "-m", "package.train"], 2, {"port": 29500, "grace": 9.0})]
+def test_modules_ports_grace_and_the_live_line(launched: list[Any]) -> None:
+    words = ["run", "-n", "2", "-m", "--port", "29500", "--grace", "9", "--no-live", "package.train"]
+    CliRunner().invoke(main, words)
+    assert launched == [
+        ([sys.executable, "-m", "package.train"], 2, {"port": 29500, "grace": 9.0, "live": False, "exits": True})
+    ]
 
 
 @pytest.mark.parametrize("words", [["train.py"], ["-n", "0", "train.py"], ["-n", "2", "--engine", "mpi", "train.py"]])

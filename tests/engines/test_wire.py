@@ -15,17 +15,25 @@ class Watch:
     """A guard that writes down what it is told, and may refuse."""
 
     def __init__(self, refuse: bool = False) -> None:
-        self.refuse, self.waited = refuse, 0
+        self.refuse, self.waited, self.slot = refuse, 0, 0
         self.told: list[Any] = []
+        self.done: list[tuple[int, int, int]] = []
 
     def before(self, sequence: int, call: Any) -> None:
         self.told.append((sequence, call))
+        self.slot += 1
         if self.refuse:
             raise sw.EngineError("not this one.")
 
-    def wait(self, work: Any, sequence: int, call: Any) -> None:
+    def wait(self, work: Any, sequence: int, call: Any, rank: int | None = None) -> None:
         self.waited += 1
         work.wait()
+
+    def end(self, slot: int, received: int, sent: int) -> None:
+        self.done.append((slot, received, sent))
+
+    def give_up(self, error: BaseException) -> None:
+        raise AssertionError("nobody gives up here")
 
 
 def watched(refuse: bool) -> list[Any]:
@@ -51,6 +59,10 @@ def watched(refuse: bool) -> list[Any]:
     finally:
         wire.guard = None
     assert (watch.waited == 0) == refuse
+    assert [slot for slot, _, _ in watch.done] == ([] if refuse else list(range(1, len(watch.told) + 1)))
+    if not refuse:
+        assert sum(received for _, received, _ in watch.done) == counters.total
+        assert sum(sent for _, _, sent in watch.done) == counters.bytes_sent
     return [(sequence - start, *call) for sequence, call in watch.told]
 
 

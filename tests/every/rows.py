@@ -15,7 +15,7 @@ REASONS = {
     ),
     **dict.fromkeys(
         ("accelerator_count", "cache_info", "clear_caches", "current_engine", "current_mesh", "default_device",
-         "engine_context", "init", "mesh_context", "mode", "trace_communication"),
+         "engine_context", "init", "mesh_context", "mode", "step", "trace_communication"),
         "says or sets where things happen, and makes no tensor",
     ),
     **dict.fromkeys(

@@ -445,7 +445,7 @@ WITHOUT = {
     "what they make does not depend on a dtype": "accelerator accelerator_count as_layout axis_index cache_info"
     " clear_caches current_engine"
     " current_mesh default_device engine_context explain global_shape_from_local gpu init local_shard_shape_from_global"
-    " mesh_context picture plan_reshard shard_shape trace_communication",
+    " mesh_context picture plan_reshard shard_shape step trace_communication",
     "integers only": "bitwise_and bitwise_invert bitwise_left_shift bitwise_or bitwise_right_shift bitwise_xor",
     "whatever is there": "empty empty_like",
     "used in the cases": "grad vjp value_and_grad jvp",

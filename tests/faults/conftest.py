@@ -1,11 +1,15 @@
-"""The process that makes ranks, started once; every test gets a job, which may leave nothing behind."""
+"""The process that makes ranks, started once; every test gets a job or launches, which may leave nothing behind."""
 
-from collections.abc import Iterator
+import os
+import signal
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from tests.faults.job import Job, Zygote
+from tests.faults.job import Job, Zygote, leaked, segments
+from tests.faults.started import Started, Terminal
 
 HERE = Path(__file__).parent
 
@@ -33,3 +37,38 @@ def job(zygote: Zygote, tmp_path: Path) -> Iterator[Job]:
         job.close()
         raise
     assert job.close() == []
+
+
+@pytest.fixture
+def started(tmp_path: Path) -> Iterator[Callable[..., Started]]:
+    made: list[Started] = []
+    before = segments()
+
+    def start(script: str, *args: str, options: dict[str, Any] | None = None, **env: str) -> Started:
+        made.append(Started(tmp_path, script, args, env, options or {}))
+        return made[-1]
+
+    yield start
+    for job in made:
+        left = job.living()
+        for pid in left:
+            os.kill(pid, signal.SIGKILL)
+        job.process.wait(10)
+        for pipe in (job.process.stdout, job.process.stderr):
+            if pipe is not None:
+                pipe.close()
+        assert left == []
+    assert leaked(before) == []
+
+
+@pytest.fixture
+def terminal() -> Iterator[Callable[..., Terminal]]:
+    made: list[Terminal] = []
+
+    def open_terminal(is_read: bool = True) -> Terminal:
+        made.append(Terminal(is_read))
+        return made[-1]
+
+    yield open_terminal
+    for each in made:
+        each.close()

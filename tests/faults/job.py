@@ -20,6 +20,7 @@ from tests.engines.pool import free_port
 ROOT = Path(__file__).parent.parent.parent
 SOURCE = Path(shardwise.__file__).parent.parent
 TIMEOUT, HEARTBEAT = 5.0, 1.0
+QUICK = {"SHARDWISE_TIMEOUT": "2", "SHARDWISE_HEARTBEAT": "0.3"}  # for those that time out
 SOON = 8.0  # seconds from a call to an error that is known at once, but for a busy machine
 HARD = 90.0  # seconds after which a test is over, however busy the machine
 START = 180.0

@@ -1,14 +1,19 @@
 """Situations: what a rank does when it, or another, does something wrong."""
 
+import ctypes
 import json
+import logging
 import os
+import re
 import resource
 import signal
 import subprocess
 import sys
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import nullcontext, suppress
 from pathlib import Path
+from queue import Empty, SimpleQueue
 from time import monotonic, sleep
 from typing import Any
 
@@ -18,7 +23,8 @@ import torch.distributed as dist
 import shardwise as sw
 from shardwise import CPU, DeviceMesh, Layout, P, Tensor, all_reduce, from_shards, shard
 from shardwise.engine.execute import program_of
-from shardwise.engine.guard.channel import Channel
+from shardwise.engine.meeting import guest, host
+from shardwise.engine.meeting.channel import Channel
 from tests.engines.sockets import counts, since
 
 SIDE = 512  # a tensor of 1 MiB
@@ -36,8 +42,21 @@ def rows(side: int = SIDE) -> Tensor:
     """A tensor whose rows are spread; one call has worked, and processes are connected."""
     sw.init("torch")
     x = shard(np.arange(side * side, dtype="float32").reshape(side, side), line(), P("x"))
+    meet("the start")
     x.gather()
+    meet("the first call")
     return x
+
+
+def meet(name: str) -> None:
+    """Wait until all ranks have come here, whoever can still talk to whom."""
+    place = os.environ.get("FOLDER") or os.environ.get("MARK")
+    if place is None:
+        return
+    folder = Path(place)
+    (folder / f"{me()} is at {name}").touch()
+    while len(list(folder.glob(f"* is at {name}"))) < int(os.environ["WORLD_SIZE"]):
+        sleep(0.005)
 
 
 def report(call: Callable[[], Any], x: Tensor | None = None, **more: Any) -> None:
@@ -77,7 +96,7 @@ def killed(victim: int, inside: bool, step: str) -> None:
     if me() == victim and not inside:
         os.kill(os.getpid(), signal.SIGKILL)
     if me() == victim:
-        sw.current_engine().wire.group = lambda *given: os.kill(os.getpid(), signal.SIGKILL)  # type: ignore[attr-defined]
+        sw.current_engine().wire._start_letters = lambda *given: os.kill(os.getpid(), signal.SIGKILL)  # type: ignore[attr-defined]
     report(lambda: x.gather() if step == "all_gather" else shard(x, line(), P(None, "x")), x)
 
 
@@ -103,12 +122,12 @@ def paused(victim: int, inside: bool) -> None:
     def pause(*given: Any) -> Any:
         subprocess.Popen(["sh", "-c", f"sleep 2; kill -CONT {os.getpid()}"])
         os.kill(os.getpid(), signal.SIGSTOP)
-        return group(*given) if inside else None
+        return start(*given) if inside else None
 
     wire = sw.current_engine().wire  # type: ignore[attr-defined]
-    group = wire.group
+    start = wire._start_letters
     if me() == victim and inside:
-        wire.group = pause
+        wire._start_letters = pause
     elif me() == victim:
         pause()
     report(lambda: x.gather())
@@ -192,6 +211,14 @@ def crossed() -> None:
     x = rows()
     y = shard(np.ones((6, 6), "float32"), line(2), P("x"))
     report(lambda: y.gather() if me() == 1 else x.gather(), x)
+
+
+def circle() -> None:
+    """Every process waits for the next one, in the group of these two."""
+    x = rows()
+    pair = sorted({me(), (me() + 1) % int(os.environ["WORLD_SIZE"])})
+    y = shard(np.ones((6, 6), "float32"), DeviceMesh((2,), ("x",), [CPU(rank) for rank in pair]), P("x"))
+    report(lambda: y.gather(), x)
 
 
 def hears_late(told_killed: bool) -> None:
@@ -292,8 +319,297 @@ def starts_in_vain(victim: int) -> None:
     report(lambda: sw.init("torch") and None)
 
 
+def dies_while_all_meet(victim: int, moment: str) -> None:
+    """One process is killed when the others have come, or when all call each other."""
+
+    def die(*told: Any) -> Any:
+        os.kill(os.getpid(), signal.SIGKILL)
+
+    def look(hall: Any, when: str) -> set[int]:
+        is_time = len(hall.guests) > 0 if moment == "waits" else when == "while all were connecting"
+        return die() if is_time else hear(hall, when)
+
+    hear = host._Hall._hear
+    if me() == victim == 0:
+        setattr(host._Hall, "_hear", look)  # noqa: B010 (it says `self`)
+    elif me() == victim:
+        setattr(guest, "_await" if moment == "waits" else "_connect", die)
+    elif moment == "waits" and me() == int(os.environ["WORLD_SIZE"]) - 1:
+        sleep(1.0)  # it comes when the victim is gone
+    report(lambda: sw.init("torch") and None)
+
+
+def gathers(seconds: float = 0.0) -> None:
+    """Start, the last process so many seconds later, and send each other data."""
+    if me() == int(os.environ["WORLD_SIZE"]) - 1:
+        sleep(seconds)
+    report(lambda: rows(8).gather())
+
+
 def starts_and_waits(seconds: float) -> None:
     x = rows()
     print(json.dumps({"ready": True}), flush=True)
     sleep(seconds)
     report(lambda: x.gather())
+
+
+# -- what is known of others -----------------------------------------------------------------------------------
+
+
+def silent() -> None:
+    """Rank 1 is stopped, one long call holds the interpreter of rank 2, rank 3 sleeps; rank 0 waits for them all."""
+    x = rows()
+    if me() == 1:
+        os.kill(os.getpid(), signal.SIGSTOP)
+    if me() == 2:
+        ctypes.PyDLL(None).sleep(4)
+    if me() == 3:
+        sleep(4)
+    report(lambda: x.gather(), x)
+
+
+def stopped_inside(victim: int, seconds: float) -> None:
+    """One process is stopped when all have come and data should move, and goes on after a while."""
+    x = rows()
+    guard = sw.current_engine().wire.guard  # type: ignore[attr-defined]
+    before = guard.before
+
+    def halt(*given: Any) -> None:
+        before(*given)
+        subprocess.Popen(["sh", "-c", f"sleep {seconds}; kill -CONT {os.getpid()}"])
+        os.kill(os.getpid(), signal.SIGSTOP)
+
+    if me() == victim:
+        guard.before = halt
+    report(lambda: x.gather(), x)
+
+
+def exits(victim: int, how: str) -> None:
+    """One process leaves before it comes to a call."""
+    x = rows()
+    if me() == victim:
+        LEAVE[how]()
+        if how == "a caught sys.exit":
+            x.gather()
+    elif how == "a caught sys.exit":
+        x.gather()
+        report(lambda: x.gather(), x)
+    else:
+        report(lambda: x.gather(), x)
+
+
+def _exit_in_a_step() -> None:
+    with sw.step(4):
+        raise SystemExit(3)
+
+
+def _raise_system_exit() -> None:
+    raise SystemExit(3)
+
+
+def _exit_in_a_thread() -> None:
+    thread = threading.Thread(target=sys.exit, args=(3,))
+    thread.start()
+    thread.join()
+
+
+def _exit_and_go_on() -> None:
+    with suppress(SystemExit):
+        sys.exit(3)
+
+
+def _raise_again() -> None:
+    try:
+        with sw.step(4):
+            raise ValueError("bad luck")
+    except ValueError as error:
+        raise KeyError("worse luck") from error
+
+
+def _interrupt() -> None:
+    os.kill(os.getpid(), signal.SIGINT)
+    sleep(5)
+
+
+LEAVE = {
+    "sys.exit": lambda: sys.exit(3),
+    "sys.exit of a text": lambda: sys.exit("no data"),
+    "in a step": _exit_in_a_step,
+    "raise": _raise_system_exit,
+    "os._exit": lambda: os._exit(3),
+    "in a thread": _exit_in_a_thread,
+    "a caught sys.exit": _exit_and_go_on,
+    "raised again": _raise_again,
+    "interrupted": _interrupt,
+}
+
+
+def catches(victim: int, where: str) -> None:
+    """One process catches an error that others do not have, and comes to its end."""
+    x = rows()
+    if me() != victim:
+        report(lambda: x.gather(), x)
+    elif where == "call":
+        with suppress(sw.ShardwiseError):
+            shard(x, line(), P("y"))
+    else:
+        CATCH[where]()
+
+
+def _catch_out_of_a_step() -> None:
+    with suppress(ValueError), sw.step(4):
+        raise ValueError("bad luck")
+
+
+def _catch_an_interrupt() -> None:
+    with suppress(KeyboardInterrupt), sw.step(4):
+        _interrupt()
+
+
+def _catch_without_a_step() -> None:
+    with suppress(ValueError):
+        raise ValueError("bad luck")
+
+
+def _catch_in_a_step() -> None:
+    """What libraries raise and catch all the time."""
+    with sw.step(4):
+        for _ in iter([1, 2]):
+            with suppress(Empty):
+                SimpleQueue[int]().get_nowait()
+        assert next(iter(()), None) is None
+        assert not hasattr(sw, "no such name")
+
+
+def _catch_and_end() -> None:
+    """A loop whose data comes to its end, after an iteration that failed."""
+    _catch_out_of_a_step()
+    data = iter([1])
+    with suppress(StopIteration):
+        while True:
+            with sw.step():
+                next(data)
+
+
+CATCH = {
+    "step": _catch_out_of_a_step,
+    "interrupt": _catch_an_interrupt,
+    "no step": _catch_without_a_step,
+    "inside": _catch_in_a_step,
+    "then the end": _catch_and_end,
+}
+
+
+def skips(odd: int) -> None:
+    """An error that one process has, and catches, skips an iteration."""
+    x = rows()
+
+    def loop() -> None:
+        for i in range(1000, 1004):
+            with suppress(ValueError), sw.step(i):
+                if me() == odd and i == 1001:
+                    raise ValueError("no data")
+                x.gather()
+
+    report(loop, x)
+
+
+def disagrees_about_steps(odd: int, how: str) -> None:
+    """One process is in other steps than the others."""
+    x = rows()
+    is_odd = me() == odd
+
+    def batches() -> Iterator[int]:
+        for i in range(4):
+            if not (is_odd and i == 2):
+                with sw.step():
+                    yield i
+
+    def run() -> None:
+        if how == "one alone":
+            with sw.step(7) if is_odd else nullcontext():
+                x.gather()
+        elif how == "twice":
+            for i in (7, 7, 8) if is_odd else (7, 8, 8):
+                with sw.step(i):
+                    x.gather()
+        elif how == "inner":
+            for i in range(2):
+                with sw.step(i):
+                    for j in range(3):
+                        if not (is_odd and (i, j) == (1, 1)):
+                            with sw.step(j):
+                                x.gather()
+        else:
+            for i in batches():
+                if is_odd or i != 1:
+                    x.gather()
+
+    report(run, x)
+
+
+def agrees_about_steps() -> None:
+    """Steps in a generator, nested ones, ones that errors leave, and ones that have the same number: all alike."""
+    x = rows()
+
+    def batches() -> Iterator[int]:
+        for i in range(3):
+            with sw.step(5):
+                yield i
+
+    def run() -> Tensor:
+        y = x.gather()
+        for i in batches():
+            with suppress(ValueError), sw.step(i):
+                y = x.gather()
+                raise ValueError("everybody has it")
+            with sw.step(), sw.step():
+                y = x.gather()
+        return y
+
+    report(run)
+
+
+def late(victim: int, seconds: float) -> None:
+    """One process takes much longer than it usually does."""
+    logging.basicConfig(level=logging.INFO, format="%(levelname)s %(message)s")
+    x = rows()
+
+    def loop() -> Tensor:
+        y = x
+        for i in range(5):
+            if me() == victim and i == 4:
+                sleep(seconds)
+            y = x.gather()
+        sleep(1)  # so that the watchdog sees that it has come, and says so
+        return y
+
+    report(loop)
+
+
+def sends_nonsense(victim: int) -> None:
+    x = rows()
+    dog = sw.current_engine().wire.guard.watchdog  # type: ignore[attr-defined]
+    if me() == victim:
+        with dog.changed:
+            for channel in dog._channels.values():
+                channel.send(b"\x1b[2J")
+        sleep(1)
+    report(lambda: x.gather(), x)
+
+
+def rescues(victim: int) -> None:
+    """One process is killed while all train; the others do what docs/faults.md says."""
+    x = rows()
+    page = (Path(__file__).parent.parent.parent / "docs" / "faults.md").read_text(encoding="utf-8")
+    (block,) = [text for text in re.findall(r"^```python\n(.*?)^```$", page, re.M | re.S) if "rescued" in text]
+    os.chdir(os.environ["FOLDER"])
+
+    def train(weights: dict[str, Tensor]) -> None:
+        if me() == victim:
+            os.kill(os.getpid(), signal.SIGKILL)
+        while True:
+            weights["rows"].gather()
+
+    weights = {"rows": x, "all": shard(np.arange(6.0).reshape(2, 3), line(), P())}
+    report(lambda: exec(block, {"train": train, "weights": weights, "sw": sw, "np": np}), x)

@@ -1,80 +1,17 @@
 """`shardwise run`: what is printed, who is stopped and how soon, and that nobody is left behind."""
 
-import os
 import signal
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
-from time import monotonic, sleep
+from time import monotonic
 
 import pytest
 
-from tests.faults.job import environment, leaked, segments
-
-COMMAND = [sys.executable, "-c", "from shardwise.cli import main; main()", "run"]
-BUSY = 10.0  # seconds that a busy machine may add
-
-
-class Started:
-    """A launcher, and all that it started."""
-
-    def __init__(self, folder: Path, script: str, args: tuple[str, ...], env: dict[str, str]) -> None:
-        path = folder / "script.py"
-        path.write_text(script)
-        self.mark = str(folder)
-        self.process = subprocess.Popen(
-            [*COMMAND, *args[:-1], str(path), *args[-1].split()],
-            env=environment(MARK=self.mark, **env),
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
-            start_new_session=True,
-        )
-
-    def end(self, seconds: float = 60.0) -> tuple[int, str, str]:
-        out, err = self.process.communicate(timeout=seconds)
-        return self.process.returncode, out, err
-
-    def living(self) -> list[int]:
-        """The processes whose environment has the mark of this test, the launcher's sentinel among them."""
-        out = []
-        for name in os.listdir("/proc"):
-            try:
-                environ = Path(f"/proc/{name}/environ").read_bytes() if name.isdecimal() else b""
-            except OSError:
-                continue
-            if f"MARK={self.mark}".encode() in environ.split(b"\0"):
-                out.append(int(name))
-        return out
-
-    def wait_for(self, check: Callable[[], bool], seconds: float) -> bool:
-        end = monotonic() + seconds
-        while not check() and monotonic() < end:
-            sleep(0.05)
-        return check()
-
-
-@pytest.fixture
-def started(tmp_path: Path) -> Iterator[Callable[..., Started]]:
-    made: list[Started] = []
-    before = segments()
-
-    def start(script: str, *args: str, **env: str) -> Started:
-        made.append(Started(tmp_path, script, args, env))
-        return made[-1]
-
-    yield start
-    for job in made:
-        left = job.living()
-        for pid in left:
-            os.kill(pid, signal.SIGKILL)
-        job.process.wait(10)
-        for pipe in (job.process.stdout, job.process.stderr):
-            if pipe is not None:
-                pipe.close()
-        assert left == []
-    assert leaked(before) == []
+from tests.faults.job import environment
+from tests.faults.rows import note
+from tests.faults.started import BUSY, COMMAND, Started
 
 
 def test_lines_have_their_rank_and_scripts_their_arguments(started: Callable[..., Started]) -> None:
@@ -106,14 +43,14 @@ if rank == 2:
     (folder / "failure is ready").touch()
     raise ValueError("bad luck")
 if rank == 1:
-    time.sleep(0.3)
+    time.sleep(0.2)
     raise RankLost("rank 2 was lost")
 time.sleep(600)
 """
 
 
 def test_the_first_failure_comes_first_and_all_are_stopped(started: Callable[..., Started], tmp_path: Path) -> None:
-    job = started(FAILS, "-n", "4", "")
+    job = started(FAILS, "-n", "4", "--grace", "0.6", "")
     assert job.wait_for((tmp_path / "failure is ready").exists, 60)
     start = monotonic()
     code, out, err = job.end()
@@ -140,7 +77,9 @@ def test_a_traceback_of_a_process_that_goes_on_is_printed(started: Callable[...,
     assert job.end()[0] == 143
 
 
-@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+@pytest.mark.parametrize(
+    ("number", "code"), [(signal.SIGINT, 130), pytest.param(signal.SIGTERM, 143, marks=pytest.mark.long)]
+)
 def test_ctrl_c_stops_all(started: Callable[..., Started], number: int, code: int) -> None:
     script = (
         "import os, signal, time\n"
@@ -155,6 +94,7 @@ def test_ctrl_c_stops_all(started: Callable[..., Started], number: int, code: in
     start = monotonic()
     job.process.send_signal(number)
     found, out, err = job.end()
+    note("interrupted", monotonic() - start)
     assert monotonic() - start < 5 + BUSY
     assert found == code
     assert sorted(out.splitlines()) == ["[1] saved", "[2] saved"]
@@ -168,9 +108,11 @@ def test_a_launcher_that_is_killed_leaves_nobody(started: Callable[..., Started]
     assert [job.process.stdout.readline()[4:] for _ in range(2)] == ["ready\n"] * 2
     # The launcher, its sentinel, and two ranks with a child each; one that becomes another program has no environment.
     assert job.wait_for(lambda: len(job.living()) == 6, 5 + BUSY), job.living()
+    start = monotonic()
     job.process.kill()
     job.process.wait()
     assert job.wait_for(lambda: not job.living(), 5 + BUSY), job.living()
+    note("launcher killed", monotonic() - start)
 
 
 def test_what_a_rank_leaves_behind_is_ended(started: Callable[..., Started]) -> None:
@@ -210,6 +152,7 @@ getattr(situations, sys.argv[1])(*map(int, sys.argv[2:]))
 """
 
 
+@pytest.mark.long
 def test_one_rank_raises_and_the_others_are_told(started: Callable[..., Started], tmp_path: Path) -> None:
     job = started(PROGRAM, "-n", "2", "--grace", "20", "raises 1")
     assert job.wait_for(lambda: (tmp_path / "ready").exists(), 90)

@@ -7,6 +7,7 @@ import signal
 import pytest
 
 from tests.faults.job import SOON, Job, Rank, check_saved
+from tests.faults.rows import note
 from tests.faults.situations import SIDE
 
 
@@ -26,6 +27,7 @@ def check(ranks: list[Rank], odd: int, different: set[str]) -> None:
         assert said["received"] < SIDE * SIDE  # of 4 bytes each: less than a shard
         assert said["received"] < 20_000
         assert said["seconds"] < SOON
+    note("mismatch", max(rank.said["seconds"] for rank in ranks))
     check_saved(ranks, "CollectiveMismatch", SIDE)
 
 

@@ -8,13 +8,14 @@ import os
 import signal
 import sys
 from contextlib import suppress
+from importlib import import_module
 from pathlib import Path
 
 import numpy  # noqa: F401
 import torch
 
 import shardwise  # noqa: F401
-from tests.faults import situations
+from tests.faults import situations, sub_groups  # noqa: F401
 
 torch.set_num_threads(1)
 
@@ -67,4 +68,5 @@ if __name__ == "__main__":
     if task is not None:
         # Nothing catches what a rank raises: it ends the rank as it would end any program.
         become(task)
-        getattr(situations, task["situation"])(*task["args"])
+        module, _, name = task["situation"].rpartition(".")
+        getattr(import_module(f"tests.faults.{module or 'situations'}"), name)(*task["args"])

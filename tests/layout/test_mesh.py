@@ -656,3 +656,17 @@ def test_offset_and_walk_are_arithmetic_of_device_indices() -> None:
     assert walk(mesh, [x, sub]) == [0, 3, 12, 15]
     assert walk(mesh, [sub, x]) == [0, 12, 3, 15]
     assert walk(mesh, [], 5) == [5]
+
+
+def test_names_that_would_control_a_terminal_are_shown_escaped() -> None:
+    name = "a\x1bc\u202e\x9b"
+    mesh = DeviceMesh((2,), (name,), name="m\x1b]0")
+    layout = P(name).to_layout(1, mesh)
+    partial = Layout(mesh, [None], [name])
+    cut = Layout(mesh, [Cut(name, halo=1)])
+    for value in (mesh, mesh.axis(name), layout, partial, cut):
+        for text in (repr(value), *[str(value)] * (value is not mesh.axis(name))):
+            assert text.isprintable(), ascii(text)
+            assert "a\\x1bc\\u202e\\x9b" in text
+    assert mesh.axis(str(mesh.axis(name))) is mesh.axis(name)
+    assert repr(layout).startswith("Layout(m\\x1b]0(a")

@@ -53,7 +53,7 @@ ELSEWHERE = frozenset(
     reduce_scatter reshard shard shift to_device transfer_to broadcast gather reduce scatter send_recv axis_index
     local_call
     accelerator_count cache_info clear_caches current_engine current_mesh default_device engine_context init
-    mesh_context mode trace_communication from_dtensor to_dtensor from_torch to_torch""".split()
+    mesh_context mode step trace_communication from_dtensor to_dtensor from_torch to_torch""".split()
 )
 
 

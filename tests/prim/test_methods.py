@@ -179,7 +179,7 @@ NO_METHOD = {
     **dict.fromkeys(["accelerator_count", "as_layout", "axis_index", "cache_info", "clear_caches", "current_engine",
     "current_mesh", "default_device",
     "engine_context", "global_shape_from_local", "init", "local_shard_shape_from_global", "mesh_context",
-    "picture", "plan_reshard", "shard_shape", "trace_communication"], "is not of tensors"),
+    "picture", "plan_reshard", "shard_shape", "step", "trace_communication"], "is not of tensors"),
 }  # fmt: skip
 
 

@@ -12,7 +12,7 @@ from weakref import finalize
 import numpy as np
 
 from shardwise.caches import cache
-from shardwise.engine.counters import Counters, add_up
+from shardwise.engine.counters import Counters, SharedCounters, add_up
 from shardwise.engine.execute import Program, Stage, notes
 from shardwise.engine.job import Job
 from shardwise.engine.local_shards import SoleProcess
@@ -21,6 +21,7 @@ from shardwise.engine.storage import Storage, storage_of
 from shardwise.errors import seal
 from shardwise.layout.device import Device
 from shardwise.layout.layout import Layout, Shape
+from shardwise.locks import make_lock
 from shardwise.names import Renamed
 from shardwise.plan.record import StepNote
 from shardwise.plan.steps import Step
@@ -102,7 +103,8 @@ class AbstractEngine(SoleProcess):
 
     def __init__(self) -> None:
         """Start with all counters at zero."""
-        self.counters = Counters()
+        self.counters: Counters = SharedCounters()
+        self._lock = make_lock()
         self.live = 0  # bytes that the device with the largest shards holds
         self.peak = 0  # and the most that it ever held
 
@@ -113,7 +115,7 @@ class AbstractEngine(SoleProcess):
     def empty(self, shape: Sequence[int], dtype: np.dtype, like: Any = None) -> AbstractArray:
         """Return an array that is not there."""
         out = AbstractArray(tuple(shape), dtype)
-        self.counters.bytes_allocated += out.nbytes
+        self.counters.own.bytes_allocated += out.nbytes
         return out
 
     work = Renamed("run_kernel")
@@ -122,7 +124,7 @@ class AbstractEngine(SoleProcess):
         self, kernel: Callable[..., Any], operands: Sequence[Sequence[Any]], job: Job, dtype: np.dtype | None = None
     ) -> AbstractArrays:
         """Return the arrays that a kernel would make; their dtype by asking it about single elements."""
-        self.counters.kernel_calls += job.out.count
+        self.counters.own.kernel_calls += job.out.count
         return self._make_arrays(job.out, dtype or self._ask_dtype(kernel, [arrays[0] for arrays in operands]))
 
     def each(
@@ -145,17 +147,19 @@ class AbstractEngine(SoleProcess):
         # refer to it is gone.
         out = AbstractArrays(storage, dtype)
         size = prod(storage.tiling.largest) * dtype.itemsize
-        self.live += size
-        self.peak = max(self.peak, self.live)
+        with self._lock:
+            self.live += size
+            self.peak = max(self.peak, self.live)
         finalize(out, self._free, size)
         return out
 
     def _free(self, size: int) -> None:
-        self.live -= size
+        with self._lock:
+            self.live -= size
 
     def apply(self, kernel: Callable[..., Any], arrays: Sequence[Any], shape: Sequence[int]) -> AbstractArray:
         """Return the shape and dtype of what a kernel would make; the dtype by asking it about single elements."""
-        self.counters.kernel_calls += 1
+        self.counters.own.kernel_calls += 1
         return AbstractArray(tuple(shape), self._ask_dtype(kernel, arrays))
 
     def _ask_dtype(self, kernel: Callable[..., Any], arrays: Sequence[Any]) -> np.dtype:
@@ -180,7 +184,7 @@ class AbstractEngine(SoleProcess):
         return self._make_arrays(program.target, program.dtype)
 
     def _count(self, stage: Stage, itemsize: int) -> None:
-        counters, traffic = self.counters, dict(stage.view_traffic)
+        counters, traffic = self.counters.own, dict(stage.view_traffic)
         for job in (*stage.joins, *stage.reduces):
             add_up(traffic, job.traffic)
         counters.copies += sum(len(join.terms) for join in stage.joins)
@@ -190,9 +194,9 @@ class AbstractEngine(SoleProcess):
         self._record(stage.steps, traffic)
 
     def _record(self, steps: Sequence[StepNote], traffic: dict[str, int]) -> None:
-        add_up(self.counters.bytes_moved, ((kind, size) for kind, size in traffic.items() if size))
+        self.counters.count_traffic(((kind, size) for kind, size in traffic.items() if size))
         if active_logs():
-            log_steps(steps, {}, traffic, perf_counter(), 0.0)
+            log_steps(steps, traffic, perf_counter(), 0.0)
 
 
 @cache()

@@ -9,14 +9,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
-from functools import cached_property
 from itertools import accumulate
 from math import gcd, prod
 from typing import NamedTuple
 
 import numpy as np
 
-from shardwise.caches import cache
+from shardwise.caches import cache, cached_property
 from shardwise.engine.boxes import PlacedBox, group_rows, make_disjoint, merge_neighbours
 from shardwise.engine.counters import add_up
 from shardwise.engine.grid import Regrid, grid_shape_of, regrid_of

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import cached_property
 
+from shardwise.caches import cached_property
 from shardwise.engine.storage import Storage
 from shardwise.layout.tiling import Box
 

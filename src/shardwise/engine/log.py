@@ -107,20 +107,12 @@ def active_logs() -> tuple[CommunicationLog, ...]:
     return _active.get()
 
 
-def log_steps(
-    notes: Iterable[StepNote],
-    before: Mapping[str, int],
-    after: Mapping[str, int],
-    start: float,
-    seconds: float,
-    rank: int = 0,
-) -> None:
-    """Write steps that were run as one, with the bytes of each kind before and after, into all active logs."""
+def log_steps(notes: Iterable[StepNote], moved: Mapping[str, int], start: float, seconds: float, rank: int = 0) -> None:
+    """Write steps that were run as one, with the bytes of each kind that they moved, into all active logs."""
     line = user_line()
     for note in notes:
-        size = after.get(note.kind, 0) - before.get(note.kind, 0)
         for log in active_logs():
-            log.records.append(Record(*note, size, seconds, line, start, rank))
+            log.records.append(Record(*note, moved.get(note.kind, 0), seconds, line, start, rank))
         start, seconds = start + seconds, 0.0  # they take their time together
 
 

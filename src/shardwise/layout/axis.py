@@ -6,7 +6,7 @@ from itertools import product
 from math import gcd, lcm
 from typing import NamedTuple
 
-from shardwise.errors import LayoutError
+from shardwise.errors import LayoutError, printable
 
 SUB_AXIS = re.compile(r"(?P<name>[^:()\s,]+):\((?P<pre>[0-9]{1,18})\)(?P<size>[0-9]{1,18})")
 
@@ -46,7 +46,7 @@ class Axis(NamedTuple):
         return self.name if self.is_whole else f"{self.name}:({self.pre}){self.size}"
 
     def __repr__(self) -> str:
-        return str(self)
+        return printable(str(self), keep="")
 
 
 def merge(axes: Iterable[Axis]) -> tuple[Axis, ...]:

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
-from functools import cached_property
 from itertools import chain
 from math import prod
 from typing import Any, cast
 
-from shardwise.caches import Interned, cache, intern
+from shardwise.caches import Interned, cache, cached_property, intern
 from shardwise.errors import (
     ArgumentError,
     BindingError,
@@ -18,6 +17,7 @@ from shardwise.errors import (
     check_int,
     check_sizes,
     is_sequence_of,
+    printable,
     seal,
 )
 from shardwise.layout.axis import Axis, check_disjoint, merge
@@ -99,13 +99,13 @@ class Layout(Interned, Drawable):
         """Return the short form used in tables: axes per dim between bars, then what is pending."""
         dims = "|".join(" ".join(map(str, cut.axes)) + _marks(cut) or "-" for cut in self.dims)
         pending = f" {self.reduce_op}({', '.join(map(str, self.partial))})" if self.partial else ""
-        return f"[{dims}]{pending}"
+        return printable(f"[{dims}]{pending}", keep="")
 
     def __repr__(self) -> str:
         dims = ", ".join(_entry_text(cut) for cut in self.dims)
         pending = f", partial={[str(a) for a in self.partial]}" if self.partial else ""
         op = f", reduce_op={str(self.reduce_op)!r}" if self.reduce_op not in (None, ReduceOp.SUM) else ""
-        return f"Layout({self.mesh.name}({self.mesh}), [{dims}]{pending}{op})"
+        return f"Layout({printable(self.mesh.name, keep='')}({self.mesh}), [{dims}]{pending}{op})"
 
     @property
     def rank(self) -> int:

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from functools import cached_property
 from itertools import product
 from math import prod
 from typing import Any
 
-from shardwise.caches import Interned, intern
+from shardwise.caches import Interned, cached_property, intern
 from shardwise.errors import (
     ArgumentError,
     LayoutError,
@@ -19,6 +18,7 @@ from shardwise.errors import (
     check_sizes,
     did_you_mean,
     is_sequence_of,
+    printable,
     seal,
 )
 from shardwise.layout.axis import SUB_AXIS, Axis, check_disjoint, gaps
@@ -88,7 +88,8 @@ class DeviceMesh(Interned, Drawable):
         return _intern, (type(self), self.mesh_shape, self.axis_names, self._order, self.name)
 
     def __str__(self) -> str:
-        return ", ".join(f"{n}={s}" for n, s in zip(self.axis_names, self.mesh_shape, strict=True))
+        pairs = zip(self.axis_names, self.mesh_shape, strict=True)
+        return printable(", ".join(f"{name}={size}" for name, size in pairs), keep="")
 
     def __repr__(self) -> str:
         devices = "" if self._order == virtual_order(self.mesh_shape) else f", devices={_brief(self)}"

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cached_property
 from itertools import islice, product
 from math import prod
 
+from shardwise.caches import cached_property
 from shardwise.errors import BindingError
 from shardwise.layout.axis import Axis
 from shardwise.layout.device_order import virtual_order

@@ -5,10 +5,10 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
+from shardwise.caches import cached_property
 from shardwise.errors import ArgumentError
 from shardwise.layout.conversion import HasLayout, as_layout
 from shardwise.layout.layout import Layout

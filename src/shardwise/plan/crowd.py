@@ -8,10 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-from functools import cached_property
 from itertools import combinations
 from typing import TypeVar
 
+from shardwise.caches import cached_property
 from shardwise.layout.axis import Axis
 from shardwise.layout.mesh import offset
 from shardwise.layout.tiling import Box, box_size, intersect, subtract

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cached_property
 from hashlib import sha256
 from math import prod
 from typing import Any
 
 import numpy as np
 
-from shardwise.caches import cache
+from shardwise.caches import cache, cached_property
 from shardwise.errors import PlanError, check_int
 from shardwise.layout.context import current_mesh
 from shardwise.layout.conversion import LayoutLike, as_layout

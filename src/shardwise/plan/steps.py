@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
-from functools import cached_property
 from math import prod
 
 import numpy as np
 
+from shardwise.caches import cached_property
 from shardwise.errors import PlanError, as_int, check_int
 from shardwise.layout.axis import Axis, without
 from shardwise.layout.device import Device

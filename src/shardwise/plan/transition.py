@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from functools import cached_property
 
 import numpy as np
 
+from shardwise.caches import cached_property
 from shardwise.layout.layout import Layout
 from shardwise.layout.placement import ReduceOp, accumulator
 from shardwise.plan.holders import Holders

@@ -1,5 +1,6 @@
 """What processes tell each other about their calls."""
 
+import json
 import os
 import subprocess
 import sys
@@ -9,7 +10,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from shardwise.engine.call import Call
-from shardwise.engine.guard.fingerprint import Fingerprint, _ranks_text, agree, decode, differences, encode, sequence_in
+from shardwise.engine.guard.fingerprint import (
+    HEAD,
+    Fingerprint,
+    _ranks_text,
+    agree,
+    decode,
+    differences,
+    encode,
+    sequence_in,
+)
+from shardwise.engine.steps import Place
 
 WORDS = st.text(st.characters(codec="utf-8", exclude_characters="\n"), max_size=8)
 SOME = st.none() | st.integers(0, 9)
@@ -26,7 +37,15 @@ CALLS = st.builds(
     plan=WORDS,
     meshes=WORDS,
 )
-MARKS = st.builds(Fingerprint, CALLS, number=st.integers(1, 1 << 40), sequence=st.integers(1, 1 << 40), line=WORDS)
+PLACES = st.builds(Place, st.integers(-(1 << 63), 1 << 63), st.integers(1, 9))
+MARKS = st.builds(
+    Fingerprint,
+    CALLS,
+    number=st.integers(1, 1 << 40),
+    sequence=st.integers(1, 1 << 40),
+    line=WORDS,
+    path=st.lists(PLACES, max_size=2).map(tuple),
+)
 
 
 @given(MARKS)
@@ -41,7 +60,9 @@ def test_they_agree_where_call_and_number_are_equal(a: Fingerprint, b: Fingerpri
     moved = a._replace(sequence=b.sequence, line=b.line)
     assert agree(encode(a), encode(moved))
     assert differences(a, moved) == []
-    assert agree(encode(a), encode(b)) == ((a.call, a.number) == (b.call, b.number)) == (not differences(a, b))
+    same = (a.call, a.number, a.path) == (b.call, b.number, b.path)
+    assert agree(encode(a), encode(b)) == same == (not differences(a, b))
+    assert agree(encode(b), encode(a)) == same
 
 
 @pytest.mark.parametrize("field", Call._fields)
@@ -53,6 +74,46 @@ def test_every_field_counts(field: str) -> None:
     words = {"ranks": "group", "meshes": "mesh", "before": "layout before", "after": "layout after"}
     assert differences(a, b) == [words.get(field, field)]
     assert differences(a, b._replace(number=2))[1:] == ["number of calls of the group"]
+
+
+def test_iterations_count_with_their_number_and_their_entry() -> None:
+    mark = Fingerprint(Call("all_gather", (0, 1), (8,), "float32", "[x]", "[-]", None, None, "ab12"), 1, 1, "a.py:1")
+    paths = [(), (Place(5, 1),), (Place(5, 2),), (Place(6, 1),), (Place(5, 1), Place(0, 1)), (Place(0, 1), Place(5, 1))]
+    for one in paths:
+        for other in paths:
+            a, b = mark._replace(path=one), mark._replace(path=other, line="b.py:2", sequence=3)
+            assert agree(encode(a), encode(b)) == (one == other)
+            assert differences(a, b) == ["iteration"] * (one != other)
+    assert "; in iteration 5 (entry 2), sequence 1, at a.py:1" in str(mark._replace(path=paths[2]))
+    assert "; sequence 1, at a.py:1" in str(mark)
+
+
+def test_whatever_comes_is_read_or_refused() -> None:
+    mark = Fingerprint(Call("all_gather", (0, 1), (8,), "float32", "[x]", "[-]", None, None, "ab12"), 1, 1, "a.py:1")
+    body = encode(mark._replace(path=(Place(5, 1),)))
+    for size in range(len(body) - len(b"\na.py:1")):
+        with pytest.raises(ValueError, match=r"\w"):
+            decode(body[:size])
+    head, texts = body[: HEAD.size - 4] + bytes(4), [*mark.call]
+    wrong = [[*texts[:i], {}, *texts[i + 1 :]] for i in range(len(texts))]
+    wrong += [[], None, 3, {}, texts[:-1], [*texts, ""], ["x", [None], *texts[2:]], ["x", [0], ["a"], *texts[3:]]]
+    for values in wrong:
+        with pytest.raises(ValueError, match=r"\w"):
+            decode(head + json.dumps(values).encode() + b"\na.py:1")
+    for rest in (b"[" * 100_000, b"\xff\n", json.dumps(texts).encode() + b"\n\xff"):
+        with pytest.raises(ValueError, match=r"\w"):
+            decode(head + rest)
+    assert decode(head + json.dumps(texts).encode() + b"\na.py:1") == mark
+
+
+def test_what_controls_a_terminal_is_escaped_where_it_is_shown_and_still_counts() -> None:
+    call = Call("all_gather", (0, 1), (8,), "float32", "[x\x1b]", "[-]", None, None, "ab12", "DeviceMesh(a\x1b[2J=2)")
+    mark = Fingerprint(call, 1, 1, "a\r\n.py:1")
+    assert str(mark).isprintable()
+    assert "[x\\x1b] -> [-]" in str(mark)
+    assert "on DeviceMesh(a\\x1b[2J=2)" in str(mark)
+    escaped = mark._replace(call=call._replace(before="[x\\x1b]"))
+    assert differences(mark, escaped) == ["layout before"]
 
 
 def test_the_text_names_everything() -> None:

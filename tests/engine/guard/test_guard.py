@@ -1,24 +1,33 @@
 """The guard of several ranks in one process: threads that talk over real connections."""
 
 import os
+import re
 import socket
+import sys
 import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from inspect import signature
 from time import monotonic, sleep
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, cast
 
 import pytest
 
-from shardwise import CollectiveError, CollectiveMismatch, CollectiveTimeout, EngineError, RankLost
+import shardwise as sw
+from shardwise import CollectiveError, CollectiveMismatch, CollectiveTimeout, EngineError, RankLost, errors
+from shardwise.engine import farewell
 from shardwise.engine.call import Call
 from shardwise.engine.guard import guard as guarding
 from shardwise.engine.guard import watchdog as watching
-from shardwise.engine.guard.channel import Channel
 from shardwise.engine.guard.fingerprint import Fingerprint, decode, encode
 from shardwise.engine.guard.guard import CollectiveGuard
+from shardwise.engine.guard.vital_signs import VitalSigns
 from shardwise.engine.guard.watchdog import Peer
+from shardwise.engine.launch.launcher import launch
+from shardwise.engine.meeting.channel import Channel
 from shardwise.engine.settings import Settings
+from shardwise.engine.steps import Place
 
 CALL = Call("all_gather", (0, 1, 2), (8,), "float32", "[x]", "[-]", None, None, "ab12")
 QUICK = Settings(timeout=1.0, heartbeat=0.1)
@@ -170,7 +179,7 @@ class Line:
 
     def __init__(self, rank: int) -> None:
         self.rank, self.fd, self.closed, self.ended = rank, 1000 + rank, False, False
-        self.sent, self.came = list[bytes](), list[bytes]()
+        self.sent, self.came, self.is_garbled = list[bytes](), list[bytes](), False
 
     def send(self, body: bytes) -> None:
         self.sent.append(body)
@@ -185,7 +194,9 @@ class Line:
 class Dog:
     """What stands in for the watchdog: it knows what the test says, and keeps what it is told."""
 
-    def __init__(self, channels: dict[int, Line], heartbeat: float) -> None:
+    def __init__(self, channels: dict[int, Line], heartbeat: float, signs: VitalSigns, listens: bool) -> None:
+        self.signs, self.stragglers, self.changed = signs, SimpleNamespace(wait=None), threading.Condition()
+        self.waits, self.troubles, self.refused = list[Any](), list[str](), list[int]()
         self.peers = {rank: Peer(rank, 0.0) for rank in channels}
         self.heartbeat, self.sequence, self.owner = heartbeat, 0, 0
         self.stopped: dict[str, Any] | None = None
@@ -205,8 +216,18 @@ class Dog:
         self.asked.append((list(ranks), patience))
         return [self.peers[rank] for rank in ranks if self.peers[rank].gone is not None]
 
+    def refuse(self, rank: int) -> None:
+        self.peers[rank].gone = watching.UNREADABLE
+        self.refused.append(rank)
+
     def silent(self, rank: int) -> bool:
         return rank in self.quiet
+
+    def state(self, rank: int) -> str:
+        return "stopped, or cut off" if rank in self.quiet else "busy elsewhere"
+
+    def tell_trouble(self, text: str) -> None:
+        self.troubles.append(text)
 
 
 class Alone:
@@ -219,6 +240,9 @@ class Alone:
         monkeypatch.setattr(guarding, "monotonic", lambda: self.now)
         monkeypatch.setattr(watching, "monotonic", lambda: self.now)  # by which peers say when they were heard
         monkeypatch.setattr(guarding, "user_line", lambda: "train.py:3")
+        for place, name, value in ((farewell, "notes", farewell.Notes()), (sys, "exit", sys.exit)):
+            monkeypatch.setattr(place, name, value)
+        monkeypatch.setattr(errors, "on_discard", None)
         channels: Any = {"calls": self.lines, "beats": self.lines}
         self.guard = CollectiveGuard(0, channels, Settings(timeout=4.0, heartbeat=0.25))
         self.dog: Any = self.guard.watchdog
@@ -227,6 +251,7 @@ class Alone:
 
     def _look(self, waiting: Any, seconds: float) -> None:
         self.looks.append(([line.rank for line in waiting], seconds))
+        self.dog.waits.append(self.dog.stragglers.wait and list(self.dog.stragglers.wait.ranks))
         self.steps.pop(0)()
 
     def at(self, now: float, **came: Call) -> Callable[[], None]:
@@ -313,7 +338,6 @@ def test_who_went_is_lost_and_the_first_that_went_badly_is_to_blame(monkeypatch:
     assert isinstance(found, RankLost)
     assert (found.ranks, found.step, found.sequence) == ((2,), "all_gather", 7)
     assert alone.dog.asked == [([1, 2, 3], guarding.NEWS)]
-    assert guarding.NEWS == 5.0
 
 
 def test_who_left_cleanly_has_no_output_worth_a_look(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -332,7 +356,7 @@ def test_a_connection_that_closes_without_news_is_a_loss_too(monkeypatch: pytest
     with pytest.raises(RankLost, match=r"rank 2: its connection closed; its last sequence was 0") as found:
         alone.guard.before(7, FOUR)
     assert found.value.ranks == (2,)
-    assert alone.dog.asked == [([2], 5.0)]
+    assert alone.dog.asked == [([2], guarding.NEWS)]
 
 
 def test_what_came_before_the_connection_closed_counts(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -407,6 +431,85 @@ def test_a_timeout_of_the_library_blames_the_silent_then_those_behind_then_all(m
         assert f"waited 4 s for rank{'s' if len(ranks) > 1 else ''} {', '.join(map(str, ranks))}.\n" in str(found)
 
 
+def test_a_timeout_names_the_rank_that_the_work_was_with_and_waits_for_no_news(monkeypatch: pytest.MonkeyPatch) -> None:
+    for quiet, state in [(set[int](), "busy elsewhere"), ({2}, "stopped, or cut off")]:
+        alone = Alone(monkeypatch)
+        alone.dog.quiet = quiet | {3}
+        with pytest.raises(CollectiveTimeout) as found:
+            alone.guard.wait(Work("Timed out waiting 4000ms for recv"), 7, FOUR, 2)
+        assert found.value.ranks == (2,)
+        assert str(found.value).splitlines()[:2] == [
+            "all_gather (sequence 7, at train.py:3) waited 4 s for rank 2.",
+            f"  {alone.dog.peers[2]}: {state}",
+        ]
+        assert alone.dog.asked == [([1, 2, 3], 0.0)]
+
+
+@pytest.mark.parametrize(
+    ("awaits", "quiet", "blamed"),
+    [
+        ({1: (3,), 2: (3,)}, set[int](), (3,)),  # one that all others wait for, directly or not
+        ({1: (2,), 2: (3,)}, set[int](), (3,)),
+        ({1: (3,), 3: (2,)}, {3}, (2, 3)),  # what 3 waited for when it was heard last may have come since
+        ({1: (3,), 2: (0,)}, set[int](), (3,)),
+        ({1: (2,), 2: (1,)}, set[int](), (1, 2)),  # a circle
+        ({2: (1,)}, set[int](), (1,)),
+        ({}, set[int](), (1, 2)),
+    ],
+)
+def test_who_is_late_because_of_others_is_not_to_blame(
+    monkeypatch: pytest.MonkeyPatch, awaits: dict[int, tuple[int, ...]], quiet: set[int], blamed: tuple[int, ...]
+) -> None:
+    """Ranks 1 and 2 do not come; rank 3 is of another group."""
+    alone, call = Alone(monkeypatch), CALL._replace(ranks=(0, 1, 2))
+    alone.steps, alone.dog.quiet = [alone.at(54.1)], quiet
+    for rank, others in awaits.items():
+        alone.dog.peers[rank].awaits = others
+    with pytest.raises(CollectiveTimeout) as found:
+        alone.guard.before(7, call)
+    lines = str(found.value).splitlines()
+    assert tuple(found.value.ranks) == blamed
+    assert lines[0].endswith("waited 4 s for ranks 1, 2.")
+    shown = sorted({1, 2, *blamed})
+    assert [line.partition(":")[0] for line in lines[1 : 1 + len(shown)]] == [f"  rank {rank}" for rank in shown]
+    names = f"rank{'s' * (len(blamed) > 1)} {', '.join(map(str, blamed))}"
+    assert (f"  in the end all of them wait for {names}." in lines) == (blamed != (1, 2))
+
+
+def test_a_connection_with_what_is_not_ours_is_of_one_that_is_lost(monkeypatch: pytest.MonkeyPatch) -> None:
+    alone = Alone(monkeypatch)
+    alone.lines[2].closed = alone.lines[2].is_garbled = True
+    with pytest.raises(RankLost, match="rank 2: it sent what cannot be read") as found:
+        alone.guard.before(7, FOUR)
+    assert found.value.ranks == (2,)
+    assert alone.dog.refused == [2]
+
+
+def test_what_is_known_of_a_late_one_is_of_the_moment_of_the_timeout(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The one that was stopped comes back while the others are asked about."""
+    alone = Alone(monkeypatch)
+    alone.dog.quiet = {3}
+    monkeypatch.setattr(alone.dog, "find_gone", lambda ranks, patience: alone.dog.quiet.clear() or [])
+    found = alone.guard.failure(RuntimeError("Timed out"), 7, FOUR)
+    assert isinstance(found, CollectiveTimeout)
+    assert found.ranks == (3,)
+    assert "stopped, or cut off" in str(found)
+
+
+def test_news_come_sooner_than_a_launcher_ends_those_that_stay() -> None:
+    grace = signature(launch).parameters["grace"].default
+    assert grace > guarding.NEWS + 0.5
+
+
+def test_a_failure_names_the_rank_that_the_work_was_with(monkeypatch: pytest.MonkeyPatch) -> None:
+    alone = Alone(monkeypatch)
+    found = alone.guard.failure(RuntimeError("Connection reset"), 7, FOUR, 2)
+    assert f"failed in torch.distributed with {alone.dog.peers[2]}:\n  Connection reset" in str(found)
+    assert isinstance(found, CollectiveError)
+    assert found.ranks == (2,)
+    assert alone.dog.asked == [([1, 2, 3], guarding.NEWS)]
+
+
 def test_other_failures_of_the_library_are_told_with_the_place(monkeypatch: pytest.MonkeyPatch) -> None:
     alone = Alone(monkeypatch)
     found = alone.guard.failure(RuntimeError("no memory"), 7, FOUR)
@@ -426,7 +529,7 @@ def test_what_never_came_tells_why(monkeypatch: pytest.MonkeyPatch) -> None:
     found = alone.guard.explain_unfinished(6)
     assert (type(found), str(found)) == (CollectiveError, begins + "NCCL was stopped.")
     assert (found.ranks, found.step, found.sequence) == ((0,), "", 6)
-    assert alone.dog.asked == [([1, 2, 3], 5.0)]
+    assert alone.dog.asked == [([1, 2, 3], guarding.NEWS)]
     alone.dog.peers[2].gone, alone.dog.sequence = "it crashed", 8
     found = alone.guard.explain_unfinished(6)
     assert isinstance(found, RankLost)
@@ -461,7 +564,7 @@ def test_long_texts_are_cut_before_they_are_told(monkeypatch: pytest.MonkeyPatch
 @pytest.mark.parametrize(
     ("error", "said"),
     [
-        (None, ("it left, cleanly", True)),
+        (None, ("it came to the end of its program, or raised SystemExit", True)),
         (KeyboardInterrupt(), ("it left with KeyboardInterrupt", False)),
         (ValueError("bad luck"), ("it left with ValueError: bad luck", False)),
     ],
@@ -533,3 +636,215 @@ def test_a_wait_ends_when_something_comes_or_the_watchdog_wakes_it() -> None:
     made.close()
     channel.close()
     other.close()
+
+
+# -- who is late, what is recorded, and iterations -------------------------------------------------------------
+
+
+def test_for_whom_it_waits_is_said_to_the_watchdog_only_when_it_takes_long(monkeypatch: pytest.MonkeyPatch) -> None:
+    alone = Alone(monkeypatch)
+    waits: list[Any] = []
+
+    def late() -> None:
+        waits.append(alone.dog.stragglers.wait)
+        alone.at(51.0, r2=FOUR)()
+
+    alone.steps = [alone.at(50.01), alone.at(50.5, r1=FOUR), late, alone.at(51.5, r3=FOUR)]
+    alone.guard.before(7, FOUR)
+    assert alone.dog.waits == [None, None, [2, 3], [3]]
+    (wait,) = waits
+    assert (wait.call, wait.sequence, wait.line, wait.since, wait.due, wait.end) == (
+        *(FOUR, 7, "train.py:3", 50.0),
+        *(51.0, 54.0),
+    )
+    assert wait.tells  # of ranks 0 and 1, who wait, it is the first
+    assert alone.dog.stragglers.wait is None
+    for now in (52.0, 53.0):
+        for rank in (1, 2, 3):
+            alone.comes(rank, FOUR, number=int(now - 50))
+        alone.now = now
+        alone.guard.before(int(now), FOUR)
+    assert alone.guard._pace.usual("train.py:3", "ab12") == pytest.approx(0.5 + 0.25 * 0.5)
+
+
+def test_of_those_who_wait_the_first_tells(monkeypatch: pytest.MonkeyPatch) -> None:
+    alone = Alone(monkeypatch)
+    alone.guard.rank = 2
+    alone.lines[0] = alone.guard._channels[0] = Line(0)  # type: ignore[assignment]
+    alone.dog.peers[0] = Peer(0, 0.0)
+    tells: list[bool] = []
+
+    def come(rank: int) -> None:
+        tells.append(alone.dog.stragglers.wait.tells)
+        alone.comes(rank, FOUR)
+
+    alone.steps = [alone.at(50.5), lambda: come(1), lambda: come(0), lambda: come(3)]
+    alone.guard.before(7, FOUR)
+    assert tells == [True, False, False]  # until rank 1 has come, which then waits too
+
+
+def test_a_wait_that_ends_with_an_error_is_no_wait_any_more(monkeypatch: pytest.MonkeyPatch) -> None:
+    alone = Alone(monkeypatch)
+
+    def interrupt() -> None:
+        raise KeyboardInterrupt
+
+    alone.steps = [alone.at(50.5), interrupt]
+    with pytest.raises(KeyboardInterrupt):
+        alone.guard.before(7, FOUR)
+    assert alone.dog.stragglers.wait is None
+
+
+def test_work_with_one_rank_is_a_wait_for_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    alone = Alone(monkeypatch)
+    waits: list[Any] = []
+    work = SimpleNamespace(wait=lambda: waits.append(alone.dog.stragglers.wait))
+    alone.guard.wait(work, 7, FOUR, 2)
+    alone.guard.wait(work, 7, FOUR)
+    assert (waits[0].ranks, waits[0].since, waits[0].due, waits[0].end, waits[0].tells) == (
+        (2,),
+        50.0,
+        51.0,
+        54.0,
+        True,
+    )
+    assert waits[1] is None
+    assert alone.dog.stragglers.wait is None
+
+
+class Book:
+    """A recorder that keeps what it is told."""
+
+    def __init__(self) -> None:
+        self.said: list[Any] = []
+
+    def begin(self, *call: Any) -> int:
+        self.said.append(("begin", *call))
+        return 40 + len(self.said)
+
+    def __getattr__(self, name: str) -> Any:
+        return lambda *what: self.said.append((name, *what))
+
+
+def test_calls_and_events_are_recorded(monkeypatch: pytest.MonkeyPatch) -> None:
+    alone, book = Alone(monkeypatch), cast("Any", Book())
+    alone.guard.recorder = book
+    assert alone.guard.recorder is book
+    alone.steps = [alone.at(50.5, r1=FOUR), alone.at(51.0, r2=FOUR), alone.at(51.5, r3=FOUR)]
+    alone.guard.before(7, FOUR)
+    what = "all_gather of float32[8] [x] -> [-]; plan ab12"
+    assert book.said == [
+        ("begin", 7, 1, what, "train.py:3", None, (0, 1, 2, 3)),
+        ("wait_for", 41, [2, 3]),
+        ("wait_for", 41, [3]),
+        ("agree", 41),
+    ]
+    assert alone.guard.slot == 41
+    book.said.clear()
+    alone.lines[2].closed = True
+    alone.dog.peers[2].gone = "it crashed"
+    with sw.step(12), pytest.raises(RankLost) as found:
+        alone.guard.before(8, FOUR)
+    assert book.said == [
+        ("begin", 8, 2, what, "train.py:3", 12, (0, 1, 2, 3)),
+        ("fail", 41, f"RankLost: {found.value}", (2,)),
+        ("dump", "rank 2 was lost: rank 0 came to all_gather (sequence 8) at train.py:3."),
+    ]
+    alone.dog.on_event("rank 2: it crashed")
+    alone.dog.on_beat("train.py:4")
+    assert book.said[3:] == [("note", "rank 2: it crashed"), ("beat", "train.py:4")]
+
+
+def test_what_another_says_is_recorded_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    alone, book = Alone(monkeypatch), cast("Any", Book())
+    alone.guard.recorder = book
+    alone.steps = [lambda: setattr(alone.dog, "stopped", SAID | {"by": 3})]
+    with pytest.raises(RankLost):
+        alone.guard.before(7, FOUR)
+    assert book.said[-2:] == [("fail", 41, "RankLost: rank 3 was lost", (3,)), ("dump", "rank 3 was lost")]
+
+
+@pytest.mark.parametrize(("clock", "ranks"), [(50.0, (1,)), (50.5, ())], ids=["has just come", "has waited"])
+def test_who_waits_in_vain_itself_keeps_for_whom(
+    monkeypatch: pytest.MonkeyPatch, clock: float, ranks: tuple[int, ...]
+) -> None:
+    said = SAID | {"by": 3, "error": "CollectiveTimeout", "text": "waited 5 s for rank 1", "ranks": (1,)}
+    alone, book = Alone(monkeypatch), cast("Any", Book())
+    alone.guard.recorder = book
+    alone.steps = [alone.at(clock, r1=FOUR), lambda: setattr(alone.dog, "stopped", said)]
+    with pytest.raises(CollectiveTimeout):
+        alone.guard.before(7, FOUR)
+    assert book.said[-2] == ("fail", 41, "CollectiveTimeout: waited 5 s for rank 1", ranks)
+
+
+def test_a_start_is_recorded_as_a_call(monkeypatch: pytest.MonkeyPatch) -> None:
+    alone, book = Alone(monkeypatch), cast("Any", Book())
+    alone.guard.begin_start(3)
+    alone.guard.end_start()
+    alone.guard.recorder = book
+    alone.guard.begin_start(3)
+    alone.guard.end_start()
+    assert book.said == [("begin", 0, 0, "init", "train.py:3", None, (0, 1, 2)), ("agree", 41), ("end", 41, 0, 0)]
+
+
+def test_a_call_that_cannot_be_read_is_of_one_that_is_lost(monkeypatch: pytest.MonkeyPatch) -> None:
+    for body in (b"", b"\xff" * 99, b"GET / HTTP/1.1"):
+        alone = Alone(monkeypatch)
+        alone.lines[2].came.append(body)
+        with pytest.raises(RankLost, match="rank 2: it sent what cannot be read; its last sequence was 0") as found:
+            alone.guard.before(7, FOUR)
+        assert found.value.ranks == (2,)
+        assert alone.dog.refused == [2]
+
+
+def test_calls_of_different_iterations_do_not_pair(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(guarding, "RUMOUR", 0.01)
+    alone = Alone(monkeypatch)
+    alone.dog.peers[1].trouble = "ValueError: bad luck at train.py:2, out of iteration 5 (entry 6)"
+    farewell.note_error(KeyError("mine"))
+    there = Fingerprint(FOUR, 1, 9, "other.py:5", (Place(6, 7),))
+    alone.lines[1].came.append(encode(there))
+    with sw.step(5), pytest.raises(CollectiveMismatch) as found:
+        alone.guard.before(7, FOUR)
+    text = str(found.value)
+    assert re.search(r"\n  rank 0: all_gather .*; in iteration 5 \(entry \d+\), sequence 7, at train.py:3\n", text)
+    assert "; in iteration 6 (entry 7), sequence 9, at other.py:5\n  different: iteration\n" in text
+    assert (
+        "\n  one of them skipped an iteration, or entered it again."
+        "\n  rank 0 had gone on after KeyError: 'mine'"
+        "\n  rank 1 had gone on after ValueError: bad luck at train.py:2, out of iteration 5 (entry 6)\n"
+    ) in text
+    assert text.endswith(guarding.KEPT)
+    assert found.value.ranks == (0, 1)
+
+
+def test_a_call_outside_of_iterations_does_not_pair_with_one_inside(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(guarding, "RUMOUR", 0.01)
+    alone = Alone(monkeypatch)
+    alone.comes(1, FOUR)
+    with sw.step(5), pytest.raises(CollectiveMismatch, match="different: iteration\n") as found:
+        alone.guard.before(7, FOUR)
+    assert "\n  one of them is in a step that the other is not in.\n" in str(found.value)
+
+
+def test_equal_iterations_pair(at_once: Any) -> None:
+    def loop(guard: CollectiveGuard) -> None:
+        for i in range(1000, 1005):
+            with sw.step(i):
+                guard.before(i, CALL)
+
+    assert at_once(*[loop] * 3) == [None] * 3
+
+
+def test_one_that_skips_an_iteration_is_told_from_the_others(at_once: Any) -> None:
+    def loop(*numbers: int) -> Callable[[CollectiveGuard], None]:
+        def run(guard: CollectiveGuard) -> None:
+            for i in numbers:
+                with sw.step(i):
+                    guard.before(i, CALL)
+
+        return run
+
+    found = at_once(loop(0, 1, 2), loop(0, 2), loop(0, 1, 2))
+    assert [type(error) for error in found] == [CollectiveMismatch] * 3
+    assert all("different: iteration\n" in str(error) for error in found)

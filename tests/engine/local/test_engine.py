@@ -311,7 +311,7 @@ def test_what_threads_do_is_counted_once() -> None:
             counters.copies += 1
             counters.kernel_calls += 2
 
-        engine._share(verb, [(k,) for k in range(parts)])
+        engine._share(verb, [(k,) for k in range(parts)], engine.counters)
         assert sorted(done) == list(range(parts))
         assert (engine.counters.copies, engine.counters.kernel_calls) == (parts, 2 * parts)
 
@@ -354,7 +354,7 @@ def test_reductions_above_a_block_are_made_in_blocks(monkeypatch: pytest.MonkeyP
 def test_arrays_of_one_result_share_a_block_when_they_are_large() -> None:
     for shape, shared in [((256, 64), True), ((128, 64), False)]:
         stage = stage_of(Layout(LINE, [(), ("x",)]), Layout(LINE, [("x",), ()]), shape)
-        made = LocalEngine()._several(stage, np.dtype("float32"), np.zeros(1))
+        made = LocalEngine()._several(stage, np.dtype("float32"), np.zeros(1), Counters())
         assert [array.shape for array in made] == [(shape[0] // 4, shape[1])] * 4
         assert all((array.base is made[0].base and array.base is not None) == shared for array in made)
     size, offsets = stage_of(ROWS, Layout(LINE, [(), ("x",)]), (5, 5), "int8").memory
@@ -383,7 +383,7 @@ def test_small_arrays_are_joined_to_the_same_values_and_counted_alike(
     (stage,) = program.stages
     assert stage.is_joined
     small, plain = (
-        engine._by_parts(replace(stage, is_small=flag), arrays, program.dtype)
+        engine._by_parts(replace(stage, is_small=flag), arrays, program.dtype, engine.counters)
         for engine, flag in zip(engines, (True, False), strict=True)
     )
     for one, other in zip(small, plain, strict=True):
@@ -402,15 +402,15 @@ def test_a_lone_array_is_taken_as_it_is_and_torchs_each_by_itself(monkeypatch: p
     engine, asked = LocalEngine(), list[Any]()
     real = engine.empty
 
-    def empty(shape: Any, dtype: np.dtype, like: Any = None) -> Any:
+    def empty(shape: Any, dtype: np.dtype, like: Any, counters: Counters) -> Any:
         asked.append((tuple(shape), dtype))
-        return real(shape, dtype, like)
+        return real(shape, dtype, like, counters)
 
     monkeypatch.setattr(engine, "empty", empty)
     single, four = np.dtype("float32"), stage_of(COLUMNS, ROWS, (256, 64))
-    engine._several(stage_of(ROWS, ALL, (256, 64)), single, np.zeros(1))
-    engine._several(four, single, torch.zeros(1))
-    engine._several(four, single, np.zeros(1))
+    engine._several(stage_of(ROWS, ALL, (256, 64)), single, np.zeros(1), engine.counters)
+    engine._several(four, single, torch.zeros(1), engine.counters)
+    engine._several(four, single, np.zeros(1), engine.counters)
     assert asked == [((256, 64), single), *[((64, 64), single)] * 4, ((256 * 64 * 4,), np.dtype("uint8"))]
 
 
@@ -469,16 +469,18 @@ def test_steps_are_logged_with_what_they_alone_bring(monkeypatch: pytest.MonkeyP
     notes = tuple(StepNote(kind, ("x",), "a", "b", 3) for kind in ("one", "two", "none"))
     stage = replace(stage_of(ROWS, COLUMNS, (16, 16)), steps=notes)
 
-    def moves(stage: Any, arrays: Any, dtype: Any) -> Any:
-        engine.counters.count_moved("one", 7)
-        engine.counters.count_moved("two", 9)
+    def moves(stage: Any, arrays: Any, dtype: Any, counters: Counters) -> Any:
+        engine.counters.count_moved("one", 50)  # meanwhile, by another thread or a finalizer
+        counters.count_moved("one", 7)
+        counters.count_moved("two", 9)
         return arrays
 
     monkeypatch.setattr(local, "perf_counter", lambda: next(times))
     monkeypatch.setattr(engine, "_run", moves)
     engine.counters.count_moved("two", 100)
     with trace_communication() as outer, trace_communication() as log:
-        engine._run_logged(stage, [], np.dtype("float32"))
+        engine._run_logged(stage, [], np.dtype("float32"), engine.counters.own)
+    assert engine.counters.bytes_moved == {"one": 57, "two": 109}
     assert outer.records == log.records
     assert [(r.kind, r.busiest, r.bytes, r.seconds, r.start, r.rank) for r in log] == [
         ("one", 3, 7, 2.5, 10.0, 0),  # steps that are run as one take their time together

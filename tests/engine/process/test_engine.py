@@ -22,6 +22,7 @@ from shardwise import (
     trace_communication,
 )
 from shardwise.engine.arrays import to_numpy
+from shardwise.engine.counters import Counters
 from shardwise.engine.execute import permutation, program_of
 from shardwise.engine.job import RESULT, Job
 from shardwise.engine.process import engine as distributed
@@ -161,11 +162,11 @@ def test_reductions_are_done_in_blocks_and_in_order(monkeypatch: pytest.MonkeyPa
     terms = [rng.standard_normal((7, 5)).astype("float32") for _ in range(4)]
     want = ((terms[0] + terms[1]) + terms[2]) + terms[3]
     out = np.empty((7, 5), "float32")
-    engine.reduce(out, terms, ReduceOp.SUM)
+    engine.reduce(out, terms, ReduceOp.SUM, engine.counters)
     assert out.tobytes() == want.tobytes()
     assert engine.counters.kernel_calls == 1
     pushed = torch.empty((7, 5))
-    engine.reduce(pushed, [torch.from_numpy(t) for t in terms], ReduceOp.MAX)
+    engine.reduce(pushed, [torch.from_numpy(t) for t in terms], ReduceOp.MAX, engine.counters)
     assert np.array_equal(pushed.numpy(), np.maximum.reduce(terms))
 
 
@@ -237,9 +238,9 @@ def test_memory_comes_from_the_pool_and_is_counted_once() -> None:
 def test_copies_between_libraries_are_counted() -> None:
     (engine,) = engines(1)
     ours, theirs = np.arange(4.0), torch.zeros(4, dtype=torch.float64)
-    engine.copy(theirs, ours)
+    engine.copy(theirs, ours, engine.counters)
     back = np.zeros(4)
-    engine.copy(back, theirs)
+    engine.copy(back, theirs, engine.counters)
     assert back.tolist() == [0, 1, 2, 3]
     assert (engine.counters.copies, engine.counters.bytes_copied) == (2, 64)
 
@@ -390,19 +391,22 @@ def test_steps_are_logged_with_what_they_alone_bring(monkeypatch: pytest.MonkeyP
         engine.run(program_of(plan), given)
     assert [(record.kind, record.bytes, record.rank) for record in log] == [("slice", 0, 0)] * 2
 
-    def twice(leg: Any, arrays: Any, dtypes: Any, like: Any) -> Any:
-        engine.counters.count_moved("one", 7)
-        engine.counters.count_moved("two", 9)
+    def moves(leg: Any, arrays: Any, dtypes: Any, like: Any, counters: Counters) -> Any:
+        engine.counters.count_moved("one", 50)  # meanwhile, by another thread or a finalizer
+        counters.count_moved("one", 7)
+        counters.count_moved("two", 9)
         return arrays
 
     times = iter([10.0, 12.5])
     monkeypatch.setattr(distributed, "perf_counter", lambda: next(times))
-    monkeypatch.setattr(engine, "_run", twice)
+    monkeypatch.setattr(engine, "_run", moves)
+    engine.counters.reset()
     engine.counters.count_moved("two", 100)
     notes = tuple(StepNote(kind, ("x",), "a", "b", 3) for kind in ("one", "two", "none"))
     leg = Leg(notes, (), (), (), (), (), None, None)
     with trace_communication() as log:
-        engine._run_logged(leg, {}, (INT, INT, INT), np.zeros(1))
+        engine._run_logged(leg, {}, (INT, INT, INT), np.zeros(1), engine.counters.own)
+    assert engine.counters.bytes_moved == {"one": 57, "two": 109}
     assert [(r.kind, r.busiest, r.bytes, r.seconds, r.start) for r in log] == [
         ("one", 3, 7, 2.5, 10.0),  # steps that are run as one take their time together
         ("two", 3, 9, 0.0, 12.5),
@@ -484,15 +488,15 @@ def test_fresh_arrays_are_in_the_memory_of_their_device(monkeypatch: pytest.Monk
     dtype = np.dtype("float32")
     there, here = Out(0, Accelerator(0), (2, 3), False), Out(0, CPU(0), (2, 3), False)
     for like in (np.ones(1), torch.ones(1)):
-        made = engine._fresh(there, dtype, like)  # where nothing is there yet
+        made = engine._fresh(there, dtype, like, engine.counters)  # where nothing is there yet
         assert isinstance(made, torch.Tensor)
         assert (tuple(made.shape), made.dtype) == ((2, 3), torch.float32)
     assert engine.counters.bytes_allocated == 48
-    assert engine._fresh(there, dtype, Cuda()) == ("cuda", (2, 3), torch.float32)
+    assert engine._fresh(there, dtype, Cuda(), engine.counters) == ("cuda", (2, 3), torch.float32)
     assert engine.counters.bytes_allocated == 72
-    assert isinstance(engine._fresh(here, dtype, Cuda()), torch.Tensor)
-    assert isinstance(engine._fresh(here, dtype, torch.ones(1)), torch.Tensor)
-    assert isinstance(engine._fresh(here, dtype, np.ones(1)), np.ndarray)
+    assert isinstance(engine._fresh(here, dtype, Cuda(), engine.counters), torch.Tensor)
+    assert isinstance(engine._fresh(here, dtype, torch.ones(1), engine.counters), torch.Tensor)
+    assert isinstance(engine._fresh(here, dtype, np.ones(1), engine.counters), np.ndarray)
     assert engine.counters.bytes_allocated == 144
 
 

@@ -37,14 +37,38 @@ def groups(monkeypatch: pytest.MonkeyPatch) -> Groups:
 
 
 def test_groups_are_made_once(groups: Groups) -> None:
-    assert groups.get((0, 1), "cpu") is groups.get((0, 1), "cpu")
     assert not groups.on_accelerators
-    assert groups.get((0, 1), "cuda") is not groups.get((0, 1), "cpu")
+    assert groups.get((0, 1), "cuda") is groups.get((0, 1), "cuda")
     assert groups.on_accelerators
+    assert groups.get((0, 1), "cuda") is not groups.get((0, 2), "cuda")
+
+
+def test_one_that_could_not_be_made_is_given_up() -> None:
+    """Whoever waits for its members in a library waits without end, so that nobody may wait for its end."""
+
+    def fail(ranks: Any, device: Any) -> Any:
+        raise RuntimeError("rank 1 was lost")
+
+    groups = Groups(fail)
+    with pytest.raises(RuntimeError, match="rank 1 was lost"):
+        groups.get((0, 1), "cuda")
+    assert (groups.abandoned, groups.on_accelerators) == ({(0, 1)}, False)
+
+
+def test_a_process_that_runs_out_of_files_says_so(groups: Groups, monkeypatch: pytest.MonkeyPatch) -> None:
+    said = list[str]()
+    monkeypatch.setattr(module, "log", lambda write, text: said.append(text))
+    groups.get((0, 1), "cuda")
+    assert said == []
+    monkeypatch.setattr(module, "keep_room", lambda: "900 files are open")
+    groups.get((0, 1), "cuda")
+    assert said == []  # nothing was made
+    groups.get((0, 2), "cuda")
+    assert said == ["900 files are open; each group of NCCL, of which there are 2 now, keeps some until the end"]
 
 
 def made(groups: Groups) -> dict[str, Any]:
-    names = {"host": ((0, 1), "cpu"), "pair": ((0, 1), "cuda"), "others": ((0, 2), "cuda")}
+    names = {"pair": ((0, 1), "cuda"), "others": ((0, 2), "cuda")}
     return {name: groups.get(*key) for name, key in names.items()}
 
 
@@ -52,9 +76,9 @@ def test_those_of_a_lost_rank_are_abandoned_once_and_others_later(groups: Groups
     some = made(groups)
     for _ in range(2):
         groups.abandon([1])
-        assert [group.done for group in some.values()] == [[], ["abort"], []]
+        assert [group.done for group in some.values()] == [["abort"], []]
     groups.abandon()
-    assert [group.done for group in some.values()] == [[], ["abort"], ["abort"]]
+    assert [group.done for group in some.values()] == [["abort"], ["abort"]]
     assert groups.torn == float("inf")  # nothing was under way
 
 
@@ -88,13 +112,13 @@ def test_groups_that_were_abandoned_are_not_given_back(groups: Groups) -> None:
     some = made(groups)
     groups.abandon([2])
     groups.close(keep=lambda ranks: False)
-    assert [group.done for group in some.values()] == [[], ["shutdown"], ["abort"]]
+    assert [group.done for group in some.values()] == [["shutdown"], ["abort"]]
 
 
 def test_groups_of_accelerators_are_given_back_except_those_that_others_see_to(groups: Groups) -> None:
     some = made(groups)
     groups.close(keep=lambda ranks: ranks == (0, 2))
-    assert [group.done for group in some.values()] == [[], ["shutdown"], []]
+    assert [group.done for group in some.values()] == [["shutdown"], []]
     assert groups.get((0, 1), "cuda") is not some["pair"]
 
 

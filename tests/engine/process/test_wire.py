@@ -1,16 +1,13 @@
 """The wire, with groups that only write down what they are asked: the order of things, and who is told of what."""
 
-from collections.abc import Callable
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
 import torch
-import torch.distributed as dist
 
 from shardwise.engine.call import Call
-from shardwise.engine.process import wire as module
-from shardwise.engine.process.wire import Pending, Wire
+from shardwise.engine.process.groups import Groups
+from shardwise.engine.process.wire import TAG, Pending, Wire
 from shardwise.errors import CollectiveError, EngineError
 
 CALL = Call("all_gather", (0, 2), (4,), "int8", "[x]", "[-]", None, None, "digest")
@@ -56,15 +53,15 @@ class Watch:
     """A guard that writes down what it is told, and may refuse."""
 
     def __init__(self, seen: list[Any], refuses: Exception | None = None) -> None:
-        self.seen, self.refuses = seen, refuses
+        self.seen, self.refuses, self.slot = seen, refuses, 5
 
     def before(self, sequence: int, call: Call) -> None:
         self.seen.append(("before", sequence, call))
         if self.refuses is not None:
             raise self.refuses
 
-    def wait(self, work: Any, sequence: int, call: Call) -> None:
-        self.seen.append(("guarded", work.name, sequence))
+    def wait(self, work: Any, sequence: int, call: Call, rank: int | None = None) -> None:
+        self.seen.append(("guarded", work.name, sequence, rank))
 
     def failure(self, error: Exception, sequence: int, call: Call) -> Exception:
         return EngineError(f"call {sequence} failed: {error}.")
@@ -75,6 +72,9 @@ class Watch:
     def give_up(self, error: BaseException) -> None:
         self.seen.append(("give up", error))
 
+    def end(self, slot: int, received: int, sent: int) -> None:
+        self.seen.append(("end", slot, received, sent))
+
 
 @pytest.fixture
 def seen() -> list[Any]:
@@ -82,20 +82,16 @@ def seen() -> list[Any]:
 
 
 @pytest.fixture
-def wire(monkeypatch: pytest.MonkeyPatch, seen: list[Any]) -> Any:
-    monkeypatch.setattr(dist, "get_rank", lambda: 2)
-    monkeypatch.setattr(dist, "get_world_size", lambda: 3)
-    monkeypatch.setattr(dist.distributed_c10d, "_get_default_store", lambda: "store")
-    monkeypatch.setattr(module, "PrefixStore", lambda name, store: (name, store))
-    made: Any = Wire(timeout=7.0)
-    made.asked = []
+def wire(seen: list[Any]) -> Any:
+    asked: list[Any] = []
 
-    def group(ranks: tuple[int, ...], device: str) -> Group:
-        made.asked.append((ranks, device))
+    def make(ranks: tuple[int, ...], device: Any) -> Group:
+        asked.append((ranks, device))
         return Group(seen)
 
-    made.groups._make = group
-    return made
+    out: Any = Wire(2, 3, Group(seen), Groups(make))
+    out.asked = asked
+    return out
 
 
 def bytes_(*values: int) -> torch.Tensor:
@@ -103,31 +99,39 @@ def bytes_(*values: int) -> torch.Tensor:
 
 
 def test_a_wire_knows_its_rank_and_numbers_its_calls_from_one(wire: Any, seen: list[Any]) -> None:
-    assert (wire.rank, wire.size, wire.sequence, wire.timeout.total_seconds()) == (2, 3, 0, 7.0)
+    assert (wire.rank, wire.size, wire.sequence) == (2, 3, 0)
     assert wire.guard is None
-    assert wire.store[1] == "store"
-    wire.gather(CALL, bytes_(0, 0), bytes_(1))
+    wire.send(CALL, [], [])
     wire.send(CALL, [], [])
     assert wire.sequence == 2
-    assert seen == [("allgather", [0, 0], [1])]
+    assert seen == []
 
 
-def test_an_exchange_is_one_call_of_the_library(wire: Any, seen: list[Any]) -> None:
-    pending = wire.exchange(CALL, bytes_(0, 0), (2, 0), bytes_(1, 2, 3), (3, 0))
-    assert seen == [("alltoall_base", [0, 0], [1, 2, 3], [2, 0], [3, 0])]
-    assert wire.asked == [((0, 2), "cpu")]
+def test_an_exchange_is_messages_to_and_from_those_who_have_some(wire: Any, seen: list[Any]) -> None:
+    call = CALL._replace(ranks=(0, 1, 2))
+    pending = wire.exchange(call, bytes_(0, 0), (2, 0, 0), bytes_(1, 2, 3), (1, 2, 0))
+    assert seen == [("recv", [0, 0], 0, TAG), ("send", [1], 0, TAG), ("send", [2, 3], 1, TAG)]
+    assert wire.asked == []  # there is no group but that of all
     pending.arrive()
-    assert seen[1:] == [("wait", "alltoall_base")]
+    assert seen[3:] == [("wait", "recv")]
     pending.wait()
-    assert len(seen) == 2  # nothing is waited for twice
+    assert seen[4:] == [("wait", "send")] * 2
+    pending.wait()
+    assert len(seen) == 6  # nothing is waited for twice
+
+
+def test_who_gathers_sends_to_all_others_and_keeps_its_own(wire: Any, seen: list[Any]) -> None:
+    out = bytes_(0, 0, 0, 0)
+    wire.gather(CALL, out, bytes_(7, 8)).wait()
+    assert seen == [("recv", [0, 0], 0, TAG), ("send", [7, 8], 0, TAG), ("wait", "recv"), ("wait", "send")]
+    assert out.tolist() == [0, 0, 7, 8]
 
 
 def test_messages_are_received_before_others_are_sent_and_all_is_waited_for_in_time(wire: Any, seen: list[Any]) -> None:
     pending = wire.send(CALL, [(0, bytes_(0)), (1, bytes_(0, 0))], [(1, bytes_(5))])
     assert [s[0] for s in seen] == ["recv", "recv", "send"]
-    assert seen[2] == ("send", [5], 1, 0)
-    assert seen[1] == ("recv", [0, 0], 1, 0)
-    assert wire.asked == [((0, 1, 2), "cpu")]  # gloo needs no group of its own for that
+    assert seen[2] == ("send", [5], 1, TAG)
+    assert seen[1] == ("recv", [0, 0], 1, TAG)
     pending.arrive()
     assert seen[3:] == [("wait", "recv")] * 2
     pending.wait()
@@ -136,14 +140,35 @@ def test_messages_are_received_before_others_are_sent_and_all_is_waited_for_in_t
     assert len(seen) == 6
 
 
-def test_a_guard_is_told_before_anything_is_started_and_waits_itself(wire: Any, seen: list[Any]) -> None:
+def test_a_guard_is_told_before_anything_is_started_and_waits_itself_for_known_ranks(
+    wire: Any, seen: list[Any]
+) -> None:
     wire.guard = Watch(seen)
-    wire.gather(CALL, bytes_(0), bytes_(1)).wait()
-    assert seen == [("before", 1, CALL), ("allgather", [0], [1]), ("guarded", "allgather", 1)]
+    wire.exchange(CALL, bytes_(0), (1, 0), bytes_(1), (1, 0)).wait()
+    assert seen[:3] == [("before", 1, CALL), ("recv", [0], 0, TAG), ("send", [1], 0, TAG)]
+    assert seen[3:] == [("guarded", "recv", 1, 0), ("guarded", "send", 1, 0), ("end", 5, 1, 1)]
     wire.send(CALL, [(0, bytes_(0))], [(0, bytes_(0))]).arrive()
     assert wire.sequence == 2
-    assert seen[3] == ("before", 2, CALL)
-    assert seen[-1] == ("guarded", "recv", 2)
+    assert seen[6] == ("before", 2, CALL)
+    assert seen[-1] == ("guarded", "recv", 2, 0)
+
+
+def test_a_call_is_done_once_with_the_bytes_that_came_and_went_for_others(wire: Any, seen: list[Any]) -> None:
+    """What a process keeps for itself is not sent; the place in the records is that of when the call began."""
+    wire.guard = Watch(seen)
+    calls = [
+        (wire.exchange(CALL, bytes_(0, 0), (2, 0), bytes_(1, 2, 3), (3, 0)), (2, 3)),
+        (wire.gather(CALL._replace(ranks=(0, 1, 2)), bytes_(*[0] * 6), bytes_(7, 8)), (4, 4)),
+        (wire.send(CALL, [(0, bytes_(0))], [(0, bytes_(5, 6)), (1, bytes_(5, 6))]), (1, 4)),
+    ]
+    wire.guard.slot = 9
+    for pending, sizes in calls:
+        pending.arrive()
+        assert not [s for s in seen if s[0] == "end"]
+        pending.wait()
+        pending.wait()
+        assert [s for s in seen if s[0] == "end"] == [("end", 5, *sizes)]
+        seen.clear()
 
 
 @pytest.mark.parametrize(("error", "abandons"), [(CollectiveError("no."), True), (EngineError("no."), False)])
@@ -158,7 +183,7 @@ def test_a_guard_that_refuses_stops_it(wire: Any, seen: list[Any], error: Except
 
 
 def test_what_the_library_cannot_start_is_explained_by_the_guard(wire: Any, seen: list[Any]) -> None:
-    wire.groups._make = lambda ranks, device: Group(seen, fails=True)
+    wire.world = Group(seen, fails=True)
     with pytest.raises(RuntimeError, match="connection reset"):
         wire.gather(CALL, bytes_(0), bytes_(1))
     wire.guard = Watch(seen)
@@ -181,8 +206,8 @@ def test_what_may_depend_on_something_that_never_came_is_refused(wire: Any, seen
 
 def test_pending_tells_once_that_all_has_come(seen: list[Any]) -> None:
     told: list[str] = []
-    works = [Work("one", seen)], [Work("two", seen)]
-    pending = Pending(works, None, 1, CALL, lambda: told.append("come"))
+    works = [(Work("one", seen), 0)], [(Work("two", seen), None)]
+    pending = Pending(works, None, 1, CALL, (0, 0), lambda: told.append("come"))
     pending.arrive()
     pending.arrive()
     assert (seen, told) == ([("wait", "one")], ["come"])
@@ -210,7 +235,7 @@ def test_a_call_on_an_accelerator_is_one_of_all_its_group(
     wire.guard = Watch(seen)
     pending = wire.send(CALL, [(0, bytes_(7, 7))], [(2, bytes_(8))], device)
     assert seen[1:] == [("alltoall", [[7, 7], []], [[], [8]])]  # in the order of the ranks, empty where nothing goes
-    assert wire.asked == [((0, 2), "cuda")]
+    assert wire.asked == [((0, 2), device)]
     assert tracked == []
     pending.arrive()
     assert tracked == [("stream", device), (1, (0, 2))]
@@ -221,56 +246,6 @@ def test_a_call_on_an_accelerator_is_one_of_all_its_group(
     wire.guard = None  # without one nothing is tracked
     wire.send(CALL, [], [], device).arrive()
     assert len(tracked) == 2
-
-
-def test_the_group_of_all_is_that_of_torch_and_smaller_ones_are_made_by_their_members(
-    wire: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    made: list[Any] = []
-
-    class World:
-        def _get_backend(self, device: torch.device) -> str:
-            return f"world on {device}"
-
-    def gloo(store: Any, rank: int, size: int, timeout: Any) -> str:
-        made.append((rank, size, timeout.total_seconds()))
-        return "gloo"
-
-    monkeypatch.setattr(dist, "group", SimpleNamespace(WORLD=World()))
-    monkeypatch.setattr(dist, "ProcessGroupGloo", gloo)
-    make: Callable[..., Any] = wire._make_group
-    assert make((0, 1, 2), "cpu") == "world on cpu"
-    assert make((0, 1, 2), "cuda") == "world on cuda"
-    assert make((0, 2), "cpu") == "gloo"
-    assert make((2,), "cpu") == "gloo"
-    assert made == [(1, 2, 7.0), (0, 1, 7.0)]
-
-
-def test_groups_on_accelerators_are_of_nccl_and_have_the_time_of_the_wire(
-    wire: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    class Nccl:
-        class Options: ...
-
-        def __init__(self, store: Any, rank: int, size: int, options: Any) -> None:
-            self.made = (store[0], rank, size, options._timeout.total_seconds())
-
-    monkeypatch.setattr(dist, "ProcessGroupNCCL", Nccl, raising=False)
-    assert wire._make_group((0, 2), "cuda").made == ("cuda/0_2", 1, 2, 7.0)
-    assert wire._make_group((2,), "cuda").made == ("cuda/2", 0, 1, 7.0)
-
-
-def test_groups_of_some_have_places_of_their_own_in_the_store(wire: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    names: list[str] = []
-    monkeypatch.setattr(module, "PrefixStore", lambda name, store: names.append(name))
-    monkeypatch.setattr(dist, "ProcessGroupGloo", lambda *args: None)
-    for ranks in ((0, 2), (1, 2)):
-        wire._make_group(ranks, "cpu")
-    Wire()
-    Wire()
-    assert names[:2] == ["cpu/0_2", "cpu/1_2"]
-    assert names[2].startswith("shardwise/")
-    assert names[2] != names[3]
 
 
 def test_closing_keeps_the_group_of_all(wire: Any) -> None:

@@ -12,6 +12,7 @@ from shardwise.engine.local.engine import LocalEngine
 from shardwise.engine.local_shards import LocalShards
 from shardwise.engine.storage import Storage
 from shardwise.layout.mesh import DeviceMesh
+from shardwise.locks import make_lock
 
 
 class StrictEngine(LocalEngine):
@@ -64,4 +65,10 @@ class StrictEngine(LocalEngine):
         return LocalShards(storage, {i: tiles[i] for i in sorted(here)}, rank)
 
     def _meet(self, mesh: DeviceMesh) -> None:
-        self.size = max(self.size, 1 + max(device.id for device in mesh.devices))
+        size = 1 + max(device.id for device in mesh.devices)
+        if size > self.size:
+            with _lock:
+                self.size = max(self.size, size)
+
+
+_lock = make_lock()

@@ -27,7 +27,7 @@ from shardwise.engine.arrays import (
     torch_of,
     torch_view,
 )
-from shardwise.engine.counters import Counters
+from shardwise.engine.counters import Counters, SharedCounters
 from shardwise.engine.execute import Program
 from shardwise.engine.job import Job
 from shardwise.engine.local_shards import LocalShards, sample
@@ -63,7 +63,7 @@ class DistributedEngine:
         """Use this wire to the other processes, and this pool of buffers on the host."""
         self.wire, self.rank, self.size = wire, wire.rank, wire.size
         self.pool = pool or Pool()
-        self.counters = Counters()
+        self.counters: Counters = SharedCounters()
         self.library_gathers: bool | None = None  # None: where that is faster, which it is not with gloo
 
     def __repr__(self) -> str:
@@ -100,14 +100,16 @@ class DistributedEngine:
             )
         return torch.device("cuda", local)
 
-    def empty(self, shape: Sequence[int], dtype: np.dtype, like: Array | None = None) -> Array:
-        """Return an array with arbitrary contents, of the library and on the device of `like`."""
+    def empty(
+        self, shape: Sequence[int], dtype: np.dtype, like: Array | None = None, counters: Counters | None = None
+    ) -> Array:
+        """Return an array with arbitrary contents, of the library and on the device of `like`, and count its bytes."""
+        counters = counters or self.counters.own
         if like is not None and is_torch(like) and like.is_cuda:
-            self.counters.bytes_allocated += prod(shape) * dtype.itemsize
+            counters.bytes_allocated += prod(shape) * dtype.itemsize
             return like.new_empty(tuple(shape), dtype=torch_dtype(dtype))
-        before = self.pool.allocated
-        out = self.pool.empty(shape, dtype)
-        self.counters.bytes_allocated += self.pool.allocated - before
+        out, fresh = self.pool.take(shape, dtype)
+        counters.bytes_allocated += fresh
         return torch_view(out) if is_torch(like) else out  # torch on the host uses the pool too
 
     # -- kernels --------------------------------------------------------------------------------------
@@ -121,7 +123,7 @@ class DistributedEngine:
         outs: dict[int, Array] = {}
         for index, sources, boxes in _own_calls(job, self.rank, self.size):
             outs[index] = as_array(kernel(*boxes, *map(getitem, operands, sources)))
-        self.counters.kernel_calls += len(outs)
+        self.counters.own.kernel_calls += len(outs)
         if outs:
             return self._shards(job.out, outs)
         if dtype is not None:
@@ -153,7 +155,7 @@ class DistributedEngine:
 
     def apply(self, kernel: Callable[..., Array], arrays: Sequence[Array], shape: Sequence[int]) -> Array:
         """Return what a kernel makes of local arrays: an array of this shape."""
-        self.counters.kernel_calls += 1
+        self.counters.own.kernel_calls += 1
         return kernel(*arrays)
 
     # -- programs ----------------------------------------------------------------------------------
@@ -161,14 +163,14 @@ class DistributedEngine:
     def run(self, program: Program, arrays: Sequence[Array]) -> LocalShards:
         """Return the arrays of the target layout that are here."""
         self.addressable(program.target.layout.mesh)
-        route, like = route_of(program, self.rank), sample(arrays)
+        route, like, counters = route_of(program, self.rank), sample(arrays), self.counters.own
         state: Arrays = {slot: arrays[index] for slot, index in route.starts}
         run = self._run_logged if active_logs() else self._run
         try:
             before = program.dtype
             for leg in route.legs:
                 after = leg.dtype or program.dtype
-                state = run(leg, state, (program.dtype, before, after), like)
+                state = run(leg, state, (program.dtype, before, after), like, counters)
                 before = after
         except ShardwiseError:
             raise
@@ -179,63 +181,66 @@ class DistributedEngine:
         outs = {index: state[slot] for index, slot in route.ends}
         return self._shards(program.target, outs, program.dtype, like)
 
-    def _run_logged(self, leg: Leg, arrays: Arrays, dtypes: Dtypes, like: Array) -> Arrays:
-        before, start = dict(self.counters.bytes_moved), perf_counter()
-        out = self._run(leg, arrays, dtypes, like)
-        log_steps(leg.notes, before, self.counters.bytes_moved, start, perf_counter() - start, self.rank)
+    def _run_logged(self, leg: Leg, arrays: Arrays, dtypes: Dtypes, like: Array, counters: Counters) -> Arrays:
+        own, start = Counters(), perf_counter()
+        try:
+            out = self._run(leg, arrays, dtypes, like, own)
+        finally:
+            counters.add(own)
+        log_steps(leg.notes, own.bytes_moved, start, perf_counter() - start, self.rank)
         return out
 
-    def _run(self, leg: Leg, arrays: Arrays, dtypes: Dtypes, like: Array) -> Arrays:
+    def _run(self, leg: Leg, arrays: Arrays, dtypes: Dtypes, like: Array, counters: Counters) -> Arrays:
         counted, before, dtype = dtypes
         out: Arrays = {slot: _cut(arrays, part) for slot, part in leg.views}
         for new in leg.outs:
-            out[new.slot] = self._fresh(new, dtype, like)
+            out[new.slot] = self._fresh(new, dtype, like, counters)
             if new.blank:
                 out[new.slot][...] = 0 if leg.filling is None else identity(leg.filling, dtype)
         for kind, count in leg.near:
-            self.counters.count_moved(kind, count * counted.itemsize)
+            counters.count_moved(kind, count * counted.itemsize)
         trips: list[_Trip] = []
         for round_ in leg.rounds:
-            trip = _Trip(self, round_, dtype if round_.spreads else before, arrays, out)
+            trip = _Trip(self, round_, dtype if round_.spreads else before, arrays, out, counters)
             trip.start()
             if not trips:  # what is here is copied while the first messages are under way
-                self._copy(leg, arrays, out)
+                self._copy(leg, arrays, out, counters)
             trips.append(trip)
             trip.finish(leg.op or ReduceOp.SUM)
         for trip in trips:
             trip.leave()
         if not trips:
-            self._copy(leg, arrays, out)
+            self._copy(leg, arrays, out, counters)
         return out
 
-    def _copy(self, leg: Leg, arrays: Arrays, out: Arrays) -> None:
+    def _copy(self, leg: Leg, arrays: Arrays, out: Arrays, counters: Counters) -> None:
         for into, source in leg.copies:
-            self.copy(_cut(out, into), _cut(arrays, source))
+            self.copy(_cut(out, into), _cut(arrays, source), counters)
 
-    def copy(self, out: Array, source: Array) -> None:
-        """Copy one array into another of the same shape."""
+    def copy(self, out: Array, source: Array, counters: Counters) -> None:
+        """Copy one array into another of the same shape, and count it."""
         if is_torch(out) != is_torch(source):
             source = torch_of(source) if is_torch(out) else to_numpy(source)
         copy_into(out, source)
-        self.counters.copies += 1
-        self.counters.bytes_copied += out.nbytes
+        counters.copies += 1
+        counters.bytes_copied += out.nbytes
 
-    def reduce(self, out: Array, terms: Sequence[Array], op: ReduceOp) -> None:
-        """Reduce arrays into one, in the order given."""
-        self.counters.kernel_calls += 1
+    def reduce(self, out: Array, terms: Sequence[Array], op: ReduceOp, counters: Counters) -> None:
+        """Reduce arrays into one, in the order given, and count it."""
+        counters.kernel_calls += 1
         if is_torch(out):
             reduce_into(out, terms, op)
             return
         for into, *some in pieces([out, *terms], BLOCK):
             reduce_into(into, some, op)
 
-    def _fresh(self, out: Out, dtype: np.dtype, like: Array) -> Array:
+    def _fresh(self, out: Out, dtype: np.dtype, like: Array, counters: Counters) -> Array:
         if isinstance(out.device, Accelerator) and not (is_torch(like) and like.is_cuda):
-            self.counters.bytes_allocated += prod(out.shape) * dtype.itemsize
+            counters.bytes_allocated += prod(out.shape) * dtype.itemsize
             return torch.empty(out.shape, dtype=torch_dtype(dtype), device=self.accelerator(out.device))
         if not isinstance(out.device, Accelerator) and is_torch(like) and like.is_cuda:
             like = like.new_empty(0, device="cpu")
-        return self.empty(out.shape, dtype, like)
+        return self.empty(out.shape, dtype, like, counters)
 
 
 @cache()
@@ -271,12 +276,18 @@ def _cut(arrays: Arrays, part: Part) -> Array:
 class _Trip:
     """One round under way: what is packed, sent, received, unpacked and summed."""
 
-    __slots__ = ("arrays", "arrived", "dtype", "engine", "landing", "outs", "pending", "round")
+    __slots__ = ("arrays", "arrived", "counters", "dtype", "engine", "landing", "outs", "pending", "round")
 
     def __init__(
-        self, engine: DistributedEngine, round_: MessageRound, dtype: np.dtype, arrays: Arrays, outs: Arrays
+        self,
+        engine: DistributedEngine,
+        round_: MessageRound,
+        dtype: np.dtype,
+        arrays: Arrays,
+        outs: Arrays,
+        counters: Counters,
     ) -> None:
-        self.engine, self.round, self.dtype, self.outs = engine, round_, dtype, outs
+        self.engine, self.round, self.dtype, self.outs, self.counters = engine, round_, dtype, outs, counters
         self.arrays = outs if round_.spreads else arrays
         self.pending: Pending | None = None
         self.arrived: ByteBuffer | None = None  # all that is received, in one piece
@@ -286,11 +297,11 @@ class _Trip:
         """Start sending and receiving."""
         engine, round_, size = self.engine, self.round, self.dtype.itemsize
         for into, source in round_.local_copies:
-            engine.copy(_cut(self.outs, into), _cut(self.outs, source))
+            engine.copy(_cut(self.outs, into), _cut(self.outs, source), self.counters)
         if not round_.talks:
             return
-        engine.counters.count_moved(round_.call.step, round_.received * size)
-        engine.counters.bytes_sent += round_.sent * size
+        self.counters.count_moved(round_.call.step, round_.received * size)
+        self.counters.bytes_sent += round_.sent * size
         if not round_.straight:
             self._exchange()
         elif (
@@ -365,7 +376,7 @@ class _Trip:
         at = 0
         for part in parts:
             array = _cut(self.arrays, part)
-            self.engine.copy(buffer.view(at, part.shape, array), array)
+            self.engine.copy(buffer.view(at, part.shape, array), array, self.counters)
             at += prod(part.shape)
 
     def finish(self, op: ReduceOp) -> None:
@@ -388,7 +399,7 @@ class _Trip:
         at = 0
         for part in parts:
             into = _cut(self.outs, part)
-            self.engine.copy(into, buffer.view(at, part.shape, into))
+            self.engine.copy(into, buffer.view(at, part.shape, into), self.counters)
             at += prod(part.shape)
 
     def _sum(self, op: ReduceOp) -> None:
@@ -401,4 +412,4 @@ class _Trip:
                 else:
                     assert self.arrived is not None
                     values.append(self.arrived.view(term, part.shape, into))
-            self.engine.reduce(into, values, op)
+            self.engine.reduce(into, values, op, self.counters)

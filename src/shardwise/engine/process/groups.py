@@ -1,6 +1,6 @@
-"""Process groups: made once per set of ranks, and what accelerators have not finished in them.
+"""Groups of NCCL: made once per set of ranks, and what accelerators have not finished in them.
 
-With NCCL a call returns when its work is queued. Work that waits for a process which is gone never ends, and whatever
+A call returns when its work is queued. Work that waits for a process which is gone never ends, and whatever
 reads the accelerator would wait with it: such groups are abandoned, and what was not finished by then never came.
 """
 
@@ -9,9 +9,12 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Collection
 from contextlib import suppress
-from threading import Lock
 from time import monotonic, sleep
 from typing import Any
+
+from shardwise.engine.guard.stragglers import log, logger
+from shardwise.engine.meeting.files import keep_room
+from shardwise.locks import make_lock
 
 DRAIN = 1.0  # seconds in which work that does not wait for anybody ends
 PAUSE = 0.01
@@ -20,33 +23,38 @@ Ranks = tuple[int, ...]
 
 
 class Groups:
-    """The groups that this process has made, by device and ranks.
+    """The groups that this process has made, by their ranks.
 
-    >>> groups = Groups(lambda ranks, device: f"{device} {ranks}")
-    >>> groups.get((0, 2), "cpu")
-    'cpu (0, 2)'
-    >>> groups.on_accelerators
-    False
+    >>> groups = Groups(lambda ranks, device: f"{ranks} on {device}")
+    >>> groups.get((0, 2), "cuda:0"), groups.on_accelerators
+    ('(0, 2) on cuda:0', True)
     """
 
-    def __init__(self, make: Callable[[Ranks, str], Any]) -> None:
-        """Make groups with this function."""
-        self.on_accelerators = False  # whether any of them is one of NCCL
+    def __init__(self, make: Callable[[Ranks, Any], Any]) -> None:
+        """Make groups with this function of ranks and the accelerator of this process."""
+        self.on_accelerators = False  # whether there is any
         self.abandoned: set[Ranks] = set()
         self.torn = float("inf")  # the sequence number of the first call that was abandoned
         self._make = make
-        self._groups: dict[tuple[str, Ranks], Any] = {}
+        self._groups: dict[Ranks, Any] = {}
         self._flying: deque[tuple[int, Ranks, Any]] = deque()  # in the order of their sequence numbers
-        self._lock = Lock()  # the watchdog abandons groups too
+        self._lock = make_lock()  # the watchdog abandons groups too
 
-    def get(self, ranks: Ranks, device: str) -> Any:
+    def get(self, ranks: Ranks, device: Any) -> Any:
         """Return the group of some ranks, in order."""
-        group = self._groups.get((device, ranks))
+        group = self._groups.get(ranks)
         if group is None:
-            group = self._make(ranks, device)
+            try:
+                group = self._make(ranks, device)
+            except RuntimeError:
+                self.abandoned.add(ranks)  # whatever is left of it waits for somebody who is gone
+                raise
             with self._lock:
-                self._groups[device, ranks] = group
-                self.on_accelerators |= device != "cpu"
+                self._groups[ranks] = group
+                self.on_accelerators = True
+            if warning := keep_room():
+                text = f"each group of NCCL, of which there are {len(self._groups)} now, keeps some until the end"
+                log(logger.warning, f"{warning}; {text}")
         return group
 
     def track(self, sequence: int, ranks: Ranks, event: Any) -> None:
@@ -64,7 +72,7 @@ class Groups:
         What can still end is given a moment to do so.
         """
         with self._lock:
-            some = {ranks: group for (device, ranks), group in self._groups.items() if device != "cpu"}
+            some = dict(self._groups)
             for ranks in list(some):
                 if ranks in self.abandoned or (lost is not None and set(lost).isdisjoint(ranks)):
                     del some[ranks]
@@ -84,10 +92,10 @@ class Groups:
         return [sequence for sequence, ranks, event in self._flying if ranks in some and not event.query()]
 
     def close(self, keep: Callable[[Ranks], bool]) -> None:
-        """Give back the groups of NCCL, except those that others see to, or that were abandoned."""
+        """Give back the groups, except those that others see to, or that were abandoned."""
         with self._lock:
-            for (device, ranks), group in self._groups.items():
-                if device != "cpu" and ranks not in self.abandoned and not keep(ranks):
+            for ranks, group in self._groups.items():
+                if ranks not in self.abandoned and not keep(ranks):
                     group.shutdown()
-            self._groups = {key: group for key, group in self._groups.items() if key[1] in self.abandoned}
+            self._groups = {ranks: group for ranks, group in self._groups.items() if ranks in self.abandoned}
             self._flying.clear()

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import cached_property
 from typing import NamedTuple
 
 import numpy as np
 
+from shardwise.caches import cached_property
 from shardwise.engine.call import Call
 from shardwise.engine.storage import Region
 from shardwise.layout.device import Device

@@ -9,12 +9,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-from functools import cached_property
 from itertools import islice
 from math import prod
 from typing import TypeVar
 
-from shardwise.caches import cache
+from shardwise.caches import cache, cached_property
 from shardwise.engine.call import Call, meshes_text
 from shardwise.engine.execute import Program, notes
 from shardwise.engine.routes.permutation import permutation_route

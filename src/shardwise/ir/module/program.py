@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cached_property
 from math import prod
 from typing import Any
 
@@ -13,6 +12,7 @@ from xdsl.dialects.builtin import ModuleOp
 from xdsl.dialects.func import FuncOp
 from xdsl.ir import Block, Operation, SSAValue
 
+from shardwise.caches import cached_property
 from shardwise.errors import ArgumentError, ProgramError, did_you_mean, seal
 from shardwise.ir.module.values import DYNAMIC, Poisoned
 from shardwise.ir.place import place_of

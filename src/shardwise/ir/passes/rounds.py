@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
-from functools import cached_property
 from itertools import product
 from math import prod
 from typing import cast
@@ -17,6 +16,7 @@ from xdsl.dialects import arith, scf
 from xdsl.dialects.builtin import AnyFloat, IntegerType, TensorType, f32
 from xdsl.ir import Attribute, Block, Operation, Region, SSAValue
 
+from shardwise.caches import cached_property
 from shardwise.engine.arrays import ADDING, identity, is_low
 from shardwise.errors import ProgramError
 from shardwise.ir.module.groups import group_of, multi_index

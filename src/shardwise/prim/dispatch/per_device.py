@@ -73,7 +73,7 @@ def make_arrays(
         kernel = of_one_library(kernel, dtype)
     if operands and engine.holds_all:  # often, so what is done where is worked out once
         works, sources = _works(storage, tuple([x.storage for x in operands])), [x.arrays for x in operands]
-        engine.counters.kernel_calls += len(works)
+        engine.counters.own.kernel_calls += len(works)
         if len(sources) == 1:
             (source,) = sources
             arrays = [kernel(place, source[i]) for place, (i,) in works]
