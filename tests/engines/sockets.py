@@ -8,12 +8,17 @@ TCP_INFO = 11
 ACKED, RECEIVED = 120, 128  # where in the kernel's struct tcp_info the counts of bytes are
 
 
-def counts() -> dict[int, tuple[int, int]]:
-    """Per open TCP connection: the bytes that the other end has acknowledged, and those received."""
+def counts() -> dict[str, tuple[int, int]]:
+    """Per open TCP connection: the bytes that the other end has acknowledged, and those received.
+
+    A connection is known by what the system calls it. Its file may have a copy for a moment, when a thread that ends
+    connections looks at it, and is not counted twice for that.
+    """
     out = {}
     for name in os.listdir("/proc/self/fd"):
         try:
-            if not os.readlink(f"/proc/self/fd/{name}").startswith("socket:"):
+            connection = os.readlink(f"/proc/self/fd/{name}")
+            if not connection.startswith("socket:"):
                 continue
             with socket.socket(fileno=os.dup(int(name))) as s:
                 if s.family not in (socket.AF_INET, socket.AF_INET6) or s.type != socket.SOCK_STREAM:
@@ -23,14 +28,14 @@ def counts() -> dict[int, tuple[int, int]]:
             continue
         if len(info) >= RECEIVED + 8:
             (acked,), (received,) = (struct.unpack_from("Q", info, at) for at in (ACKED, RECEIVED))
-            out[int(name)] = acked, received
+            out[connection] = acked, received
     return out
 
 
-def since(before: dict[int, tuple[int, int]]) -> tuple[int, int]:
+def since(before: dict[str, tuple[int, int]]) -> tuple[int, int]:
     """The bytes acknowledged and received since then, over all connections."""
     sent = received = 0
-    for name, (acked, got) in counts().items():
-        old = before.get(name, (0, 0))
+    for connection, (acked, got) in counts().items():
+        old = before.get(connection, (0, 0))
         sent, received = sent + acked - old[0], received + got - old[1]
     return sent, received

@@ -33,6 +33,7 @@ from shardwise import (
     vjp,
 )
 from shardwise.engine.pool import HUGE
+from shardwise.engine.threads import thread_count
 from shardwise.layout.placement import reductions_of
 from shardwise.ops import random
 from shardwise.ops.random import bernoulli, bits, dropout, fold_in, integers, key, normal, split, uniform
@@ -127,7 +128,7 @@ def test_values_do_not_depend_on_the_instructions_that_the_processor_has():
 
 
 def test_what_is_needed_beside_the_tensor_is_bounded():
-    normal(KEY, 2**13, "float32")  # what is made or loaded once
+    normal(KEY, 2**18, "float32")  # what is made or loaded once
     extra = []
     for count in (2**18, 2**22):
         with engine_context(LocalEngine()):
@@ -136,8 +137,9 @@ def test_what_is_needed_beside_the_tensor_is_bounded():
             extra.append(tracemalloc.get_traced_memory()[1] - 4 * count)
             tracemalloc.stop()
     small, large = extra
-    assert small < 3 * 2**19  # bytes
-    assert large - HUGE < 3 * 2**19  # large blocks are aligned within a little more
+    most = thread_count() * 2**20  # bytes: the work space of each is two thirds of that, and other threads take some
+    assert small < most
+    assert large - HUGE < most < 4 * count  # large blocks are aligned within a little more
 
 
 # -- beside JAX ------------------------------------------------------------------------------------------
