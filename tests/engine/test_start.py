@@ -17,6 +17,7 @@ from shardwise.engine import start
 from shardwise.engine.meeting import guest, host
 from shardwise.engine.process import connection
 from shardwise.engine.settings import Settings
+from tests.engines.pool import port_of, reserve_port
 
 WORLD = {"RANK": "0", "WORLD_SIZE": "1", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": "0"}
 
@@ -102,11 +103,10 @@ print(x.gather())
 
 
 def test_under_torchrun_it_is_the_torch_engine() -> None:
-    from tests.engines.pool import free_port
-
-    env = os.environ | WORLD | {"MASTER_PORT": str(free_port()), "GLOO_SOCKET_IFNAME": "lo"}
-    env["PYTHONPATH"] = os.path.dirname(os.path.dirname(shardwise.__file__))
-    done = subprocess.run([sys.executable, "-c", PROGRAM], env=env, capture_output=True, text=True, timeout=120)
+    with reserve_port() as reserved:
+        env = os.environ | WORLD | {"MASTER_PORT": str(port_of(reserved)), "GLOO_SOCKET_IFNAME": "lo"}
+        env["PYTHONPATH"] = os.path.dirname(os.path.dirname(shardwise.__file__))
+        done = subprocess.run([sys.executable, "-c", PROGRAM], env=env, capture_output=True, text=True, timeout=120)
     assert done.returncode == 0, done.stderr
     first, second, *rest = done.stdout.splitlines()
     assert first == "Tensor([1., 2.], float64[2] on x=1) torch"

@@ -18,10 +18,16 @@ ROOT = Path(__file__).parent.parent.parent
 START = 120.0  # seconds until all processes must have started: imports take most of it, on a busy machine
 
 
-def free_port() -> int:
-    with socket.socket() as s:
-        s.bind(("127.0.0.1", 0))
-        return s.getsockname()[1]
+def reserve_port() -> socket.socket:
+    """A socket that has a port, so that the system gives it to nobody else; a program can still listen there."""
+    out = socket.socket()
+    out.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    out.bind(("127.0.0.1", 0))
+    return out
+
+
+def port_of(reserved: socket.socket) -> int:
+    return reserved.getsockname()[1]
 
 
 class Pool:
@@ -54,27 +60,28 @@ class Pool:
         self._workers = []
 
     def _start(self) -> None:
-        port = free_port()
-        source = Path(shardwise.__file__).parent.parent
-        for rank in range(self.size):
-            ours, theirs = Pipe()
-            env = os.environ | {
-                "RANK": str(rank),
-                "WORLD_SIZE": str(self.size),
-                "LOCAL_RANK": str(rank),
-                "MASTER_ADDR": "127.0.0.1",
-                "MASTER_PORT": str(port),
-                "GLOO_SOCKET_IFNAME": "lo",
-                "OMP_NUM_THREADS": "1",
-                "PYTHONPATH": os.pathsep.join(
-                    [str(source), str(ROOT), *os.environ.get("PYTHONPATH", "").split(os.pathsep)]
-                ),
-            }
-            command = [sys.executable, "-W", "error::FutureWarning", "-m", "tests.engines.worker", str(theirs.fileno())]
-            process = subprocess.Popen(command, cwd=ROOT, env=env, pass_fds=[theirs.fileno()])
-            theirs.close()
-            self._workers.append((process, ours))
-        self._collected(START)
+        with reserve_port() as reserved:
+            for rank in range(self.size):
+                self._workers.append(self._make_worker(rank, port_of(reserved)))
+            self._collected(START)
+
+    def _make_worker(self, rank: int, port: int) -> tuple["subprocess.Popen[bytes]", Connection]:
+        ours, theirs = Pipe()
+        paths = [str(Path(shardwise.__file__).parent.parent), str(ROOT)]
+        env = os.environ | {
+            "RANK": str(rank),
+            "WORLD_SIZE": str(self.size),
+            "LOCAL_RANK": str(rank),
+            "MASTER_ADDR": "127.0.0.1",
+            "MASTER_PORT": str(port),
+            "GLOO_SOCKET_IFNAME": "lo",
+            "OMP_NUM_THREADS": "1",
+            "PYTHONPATH": os.pathsep.join([*paths, *os.environ.get("PYTHONPATH", "").split(os.pathsep)]),
+        }
+        command = [sys.executable, "-W", "error::FutureWarning", "-m", "tests.engines.worker", str(theirs.fileno())]
+        process = subprocess.Popen(command, cwd=ROOT, env=env, pass_fds=[theirs.fileno()])
+        theirs.close()
+        return process, ours
 
     def _asked(self, message: Any, timeout: float) -> list[Any]:
         for _, connection in self._workers:

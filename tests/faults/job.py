@@ -4,6 +4,7 @@ import json
 import os
 import re
 import signal
+import socket
 import subprocess
 import sys
 from contextlib import suppress
@@ -15,7 +16,7 @@ from typing import Any
 import numpy as np
 
 import shardwise
-from tests.engines.pool import free_port
+from tests.engines.pool import port_of, reserve_port
 
 ROOT = Path(__file__).parent.parent.parent
 SOURCE = Path(shardwise.__file__).parent.parent
@@ -151,8 +152,12 @@ class Job:
 
     zygote: Zygote
     folder: Path
-    port: int = field(default_factory=free_port)
+    port: int = 0
     ranks: list[Rank] = field(default_factory=list)
+    reserved: socket.socket = field(default_factory=reserve_port)
+
+    def __post_init__(self) -> None:
+        self.port = port_of(self.reserved)
 
     def start(self, situation: str, *args: Any, size: int = 3, only: list[dict[str, str]] | None = None) -> list[Rank]:
         """Make the ranks of a situation; `only` changes the environments of those that are made."""
@@ -197,6 +202,7 @@ class Job:
 
     def close(self) -> list[str]:
         """Kill what is left; return what should not have been."""
+        self.reserved.close()
         self._look()
         ended = {rank.pid for rank in self.ranks if rank.code is not None}
         wrong = [f"process {pid} was left behind" for pid in left_behind(ended)]

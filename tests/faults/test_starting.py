@@ -20,7 +20,7 @@ from torch._C._distributed_c10d import TCPStore
 from shardwise.engine.meeting.credentials import CONTROL, SECRET, TLS, TRANSPORT, Credentials
 from shardwise.engine.meeting.handshake import StrangerError, call
 from tests.engine.meeting.certificates import Authority
-from tests.engines.pool import free_port
+from tests.engines.pool import port_of, reserve_port
 from tests.faults.job import TIMEOUT, Job, Rank, environment
 from tests.faults.rows import note
 
@@ -392,9 +392,10 @@ def test_under_run_all_listen_on_loopback_and_the_secret_is_in_no_argument(tmp_p
 @pytest.mark.parametrize("own", ["", "a secret of twenty bytes"])
 def test_torchrun_publishes_a_secret_to_all_who_reach_its_store(tmp_path: Path, own: str) -> None:
     """Unless the environment has one; processes listen where they are told all the same."""
-    port = free_port()
+    reserved = reserve_port()
+    port = port_of(reserved)
     command = ["-m", "torch.distributed.run", "--nproc-per-node=2", f"--master-port={port}"]
-    with launched(tmp_path, *command, SHARDWISE_SECRET=own) as process:
+    with reserved, launched(tmp_path, *command, SHARDWISE_SECRET=own) as process:
         assert process.stdout is not None
         # A stranger reads the store, which nobody asks for anything.
         end, word = monotonic() + 60, b""

@@ -32,6 +32,7 @@ from tests.engine.meeting.meetings import (
     take,
     write,
 )
+from tests.engines.pool import reserve_port
 
 
 @pytest.fixture(autouse=True)
@@ -52,35 +53,32 @@ def coming(address: Address, *ranks: int, size: int = 2, seconds: float = LONG) 
         yield [threads.submit(come, address, rank, size, seconds) for rank in ranks]
 
 
-def free_address() -> Address:
-    with listener_of() as listener:
-        return address_of(listener)
+@contextmanager
+def nowhere() -> Iterator[Address]:
+    """An address where nobody listens, which the system gives to nobody else; rank 0 can still listen there."""
+    with reserve_port() as reserved:
+        yield address_of(reserved)
 
 
 def test_a_guest_may_come_long_before_rank_0() -> None:
-    with nothing_stays():
-        address = free_address()
-        with coming(address, 1) as (guest,):
-            sleep(0.3)
-            meeting = receive_others(card(0, 2), listen(*address, 2), OURS, LONG)
-            check_meetings([meeting, guest.result(SOON)])
+    with nothing_stays(), nowhere() as address, coming(address, 1) as (guest,):
+        sleep(0.3)
+        meeting = receive_others(card(0, 2), listen(*address, 2), OURS, LONG)
+        check_meetings([meeting, guest.result(SOON)])
 
 
 def test_a_guest_counts_from_when_rank_0_is_there(monkeypatch: pytest.MonkeyPatch) -> None:
     """It came early, and rank 0 waits for one who is late: the guest does not give up before rank 0 does."""
     monkeypatch.setattr(module, "LINGER", 1.0)
-    with nothing_stays():
-        address = free_address()
-        with coming(address, 1, size=3, seconds=1.5) as (guest,):
-            sleep(1.0)
-            with pytest.raises(EngineError, match=r"rank 2 of 3 did not come within 1\.8 s"):
-                receive_others(card(0), listen(*address, 2), OURS, 1.8)
-            assert "rank 2 of 3 did not come within 1.8 s" in str(guest.result(SOON))
+    with nothing_stays(), nowhere() as address, coming(address, 1, size=3, seconds=2.0) as (guest,):
+        sleep(1.0)
+        with pytest.raises(EngineError, match=r"rank 2 of 3 did not come within 1\.8 s"):
+            receive_others(card(0), listen(*address, 2), OURS, 1.8)
+        assert "rank 2 of 3 did not come within 1.8 s" in str(guest.result(SOON))
 
 
 def test_an_absent_rank_0_is_named_with_what_the_system_says() -> None:
-    address = free_address()
-    with nothing_stays():
+    with nothing_stays(), nowhere() as address:
         start = monotonic()
         error = come(address, seconds=0.3)
         assert 0.25 < monotonic() - start < SOON
@@ -170,7 +168,8 @@ def test_a_process_that_meets_itself_has_not_met_rank_0(monkeypatch: pytest.Monk
         met.append(end.fileno())
         return end
 
-    address = free_address()
+    with nowhere() as address:
+        pass  # its own end is to have the port
     with nothing_stays():
         with monkeypatch.context() as patch:
             patch.setattr(socket, "create_connection", meet_itself)
@@ -234,12 +233,16 @@ def test_what_rank_0_says_is_read_with_care(say: Callable[[Channel], Any], text:
 
 
 def test_who_cannot_reach_another_says_so_to_rank_0() -> None:
-    nowhere = free_address()
-    with nothing_stays(), hosting(3) as (gate, address), coming(address, 2, size=3, seconds=0.5) as (guest,):
+    with (
+        nothing_stays(),
+        nowhere() as empty,
+        hosting(3) as (gate, address),
+        coming(address, 2, size=3, seconds=0.5) as (guest,),
+    ):
         channel = admit(gate)
-        tell(channel, address, nowhere, nowhere)
+        tell(channel, address, empty, empty)
         error = guest.result(SOON)
-        text = f"rank 2 cannot reach rank 1 at 127.0.0.1:{nowhere.port}: [Errno 111] Connection refused."
+        text = f"rank 2 cannot reach rank 1 at 127.0.0.1:{empty.port}: [Errno 111] Connection refused."
         assert str(error) == text
         assert json.loads(take(channel) or b"") == {"failed": text}
         channel.close()
@@ -248,10 +251,14 @@ def test_who_cannot_reach_another_says_so_to_rank_0() -> None:
 
 
 def test_who_is_not_called_by_another_says_so_to_rank_0() -> None:
-    nowhere = free_address()
-    with nothing_stays(), hosting(3) as (gate, address), coming(address, 1, size=3, seconds=0.5) as (guest,):
+    with (
+        nothing_stays(),
+        nowhere() as empty,
+        hosting(3) as (gate, address),
+        coming(address, 1, size=3, seconds=0.5) as (guest,),
+    ):
         channel = admit(gate)
-        tell(channel, address, nowhere, nowhere)
+        tell(channel, address, empty, empty)
         text = "rank 2 did not connect in 0.5 s, though they had started."
         assert str(guest.result(SOON)) == text
         assert json.loads(take(channel) or b"") == {"failed": text}
@@ -264,10 +271,9 @@ def test_who_is_not_called_by_another_says_so_to_rank_0() -> None:
 @pytest.mark.parametrize("how", ["refused", "ended", "nonsense"])
 def test_who_connects_heeds_rank_0(rank: int, how: str) -> None:
     """One that calls another in vain, or waits for its call, and rank 0 knows more, or is gone."""
-    nowhere = free_address()
-    with nothing_stays(), hosting(3) as (gate, address), coming(address, rank, size=3) as (guest,):
+    with nothing_stays(), nowhere() as empty, hosting(3) as (gate, address), coming(address, rank, size=3) as (guest,):
         channel = admit(gate)
-        tell(channel, address, nowhere, nowhere)
+        tell(channel, address, empty, empty)
         start = monotonic()
         if how == "refused":
             channel.send(encode(refused="rank 1 ended \x1b"))
