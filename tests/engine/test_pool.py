@@ -30,6 +30,12 @@ SHAPE = (256, 256)  # 256 KiB
 SIZE = 256 * 256 * 4
 
 
+@pytest.fixture(autouse=True)
+def memory(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Memory is not short, whatever other programs of this machine leave of it."""
+    monkeypatch.setattr(pool_module, "memory_shares", lambda: [Share(1 << 35, 1 << 35)])
+
+
 def address(array: np.ndarray) -> int:
     return array.__array_interface__["data"][0]
 

@@ -65,14 +65,18 @@ def segments() -> set[str]:
     return set(os.listdir("/dev/shm"))
 
 
-def leaked(before: set[str]) -> list[str]:
-    """The segments that were made since, by processes that have ended."""
-    out = []
+def leaked(before: set[str], first: int) -> list[str]:
+    """The segments that were made since, by processes that began after a first one and have ended.
+
+    Names tell whose they are: on this machine others make segments too.
+    """
+    out, last = list[str](), int(Path("/proc/sys/kernel/pid_max").read_text())
     for name in segments() - before:
         numbers = [int(word) for word in re.findall(r"\d+", name)]
-        if not any(Path(f"/proc/{number}").exists() for number in numbers):
+        lives = any(Path(f"/proc/{number}").exists() for number in numbers)
+        if not lives and any(first <= number <= last for number in numbers):
             out.append(name)
-    return out
+    return sorted(segments() & set(out))  # one that ended just now may have removed its own
 
 
 def check_saved(ranks: list["Rank"], error: str, side: int) -> None:

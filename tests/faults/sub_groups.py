@@ -145,8 +145,8 @@ def settled_files() -> tuple[int, int]:
 def all_groups() -> None:
     """Use every group of two or more processes; print how many files and threads there are at first, and at last."""
     rows()
-    start = monotonic()
-    size, before, wrong = int(os.environ["WORLD_SIZE"]), settled_files(), list[Any]()
+    size, wrong = int(os.environ["WORLD_SIZE"]), list[Any]()
+    before, start = settled_files(), monotonic()
     groups = [ranks for count in range(2, size + 1) for ranks in combinations(range(size), count)]
     for ranks in groups:
         x = rows_on(ranks)
