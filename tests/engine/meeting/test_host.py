@@ -146,10 +146,10 @@ def test_who_is_absent_is_named_with_who_is_here_and_who_was_turned_away() -> No
 
     with nothing_stays():
         start = monotonic()
-        error = receive_with(act, seconds=0.5, size=5)
-        assert 0.4 < monotonic() - start < SOON
+        error = receive_with(act, seconds=1.0, size=5)
+        assert 0.9 < monotonic() - start < SOON
     assert str(error) == (
-        "ranks 1, 3, 4 of 5 did not come within 0.5 s.\n"
+        "ranks 1, 3, 4 of 5 did not come within 1 s.\n"
         "  here: rank 0 (host:0), 2 (host:2)\n"
         "  turned away: 127.0.0.1: it does not know the secret of this job\n"
         "  WORLD_SIZE is how many processes are started, over all hosts; SHARDWISE_START_TIMEOUT gives more time."
@@ -212,7 +212,8 @@ def test_who_fails_while_all_connect_is_named_to_all(does: Callable[[Guest], Non
 
     def act(address: Address) -> None:
         one, two = Guest(address, greet(1)), Guest(address, greet(2))
-        assert [row[:2] for row in two.hear()["cards"]] == [[0, "host:0"], [1, "host:1"], [2, "host:2"]]
+        # Each was heard by a thread of its own, and they may come in any order.
+        assert sorted(row[:2] for row in two.hear()["cards"]) == [[0, "host:0"], [1, "host:1"], [2, "host:2"]]
         one.hear()
         does(one)
         told.append(two.hear())
@@ -239,13 +240,13 @@ def test_who_does_not_connect_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
         ]
         guests[1].channel.send(encode(ready=True))
         guests[0].hear()
-        assert "rank 1 did not connect in 0.5 s" in guests[0].hear()["refused"]
+        assert "rank 1 did not connect in 1 s" in guests[0].hear()["refused"]
         for end in [*ends, *guests]:
             end.close()
 
     with nothing_stays():
-        error = receive_with(act, seconds=0.5)
-    assert str(error) == "rank 1 did not connect in 0.5 s, though they had started."
+        error = receive_with(act, seconds=1.0)
+    assert str(error) == "rank 1 did not connect in 1 s, though they had started."
 
 
 def test_rank_0_does_not_wait_for_ever_for_those_who_do_not_read_why(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -314,9 +315,9 @@ def test_who_knows_the_secret_but_is_of_another_start_is_sent_away() -> None:
 
 def test_guests_with_another_secret_do_not_come_and_both_say_why() -> None:
     with nothing_stays():
-        results = hold([card(0, 2), card(1, 2)], [OURS, OTHERS], seconds=0.6)
+        results = hold([card(0, 2), card(1, 2)], [OURS, OTHERS], seconds=1.0)
     check_errors(
-        results[:1], "rank 1 of 2 did not come within 0.6 s", "turned away: 127.0.0.1: it does not know the secret"
+        results[:1], "rank 1 of 2 did not come within 1 s", "turned away: 127.0.0.1: it does not know the secret"
     )
     check_errors(results[1:], "rank 1 cannot reach rank 0", "it does not know us: SHARDWISE_SECRET is another there")
 
@@ -325,8 +326,8 @@ def test_guests_with_a_certificate_of_another_authority_do_not_come_and_both_say
     encrypted: dict[str, Credentials],
 ) -> None:
     with nothing_stays():
-        results = hold([card(0, 2), card(1, 2)], [encrypted["job"], encrypted["other"]], seconds=0.6)
-    check_errors(results[:1], "rank 1 of 2 did not come within 0.6 s", "turned away: 127.0.0.1: ", "unknown ca")
+        results = hold([card(0, 2), card(1, 2)], [encrypted["job"], encrypted["other"]], seconds=1.0)
+    check_errors(results[:1], "rank 1 of 2 did not come within 1 s", "turned away: 127.0.0.1: ", "unknown ca")
     check_errors(results[1:], "rank 1 cannot reach rank 0", "certificate verify failed")
 
 

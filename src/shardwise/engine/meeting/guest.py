@@ -81,7 +81,8 @@ def _reach(
             connection, offset = call(connection, greeting, credentials, min(end, monotonic() + PATIENCE))
         except (StrangerError, OSError, ValueError) as error:
             listener.close()
-            refusal = str(error)  # tells more than that nobody listens any more
+            if not (refusal and isinstance(error, TimeoutError)):  # the time may just be over: that tells less
+                refusal = str(error)  # tells more than that nobody listens any more
             sleep(AGAIN)
             continue
         return connection, Gate(listener, credentials, card.size), (host, there), offset
