@@ -1,10 +1,8 @@
 """Meshes: coordinates, groups and derived meshes against NumPy, identity, cost, and errors."""
 
 import copy
-import gc
 import pickle
 import random
-import sys
 import tracemalloc
 from concurrent.futures import ThreadPoolExecutor
 from math import prod
@@ -36,6 +34,7 @@ from shardwise import (
 )
 from shardwise.layout.axis import Axis
 from shardwise.layout.mesh import offset, walk
+from tests.function_calls import calls_of
 from tests.layout.oracle import digit, grouped, unfolded
 from tests.layout.strategies import axis_lists, factors, meshes
 
@@ -335,24 +334,6 @@ def derive_from_sub_axes(mesh: DeviceMesh) -> list[DeviceMesh]:
     ]
 
 
-def calls_of(action) -> int:
-    count = 0
-
-    def counted(frame, event, arg):
-        nonlocal count
-        count += event == "call"
-
-    gc.collect()
-    gc.disable()  # what others left behind would be counted when it goes
-    sys.setprofile(counted)
-    try:
-        action()
-    finally:
-        sys.setprofile(None)
-        gc.enable()
-    return count
-
-
 def mesh_of(shape: tuple[int, ...], mark: str) -> DeviceMesh:
     return DeviceMesh(shape, [f"{mark}{i}" for i in range(len(shape))])
 
@@ -377,9 +358,8 @@ def test_a_million_devices_take_no_more_memory_than_eight():
     ("action", "few"),
     [(ask, 2), (derive, 2), (ask_about_sub_axes, 4), (derive_from_sub_axes, 4)],
 )
-def test_a_million_devices_take_exactly_the_calls_of_a_few(action, few, monkeypatch):
+def test_a_million_devices_take_exactly_the_calls_of_a_few(action, few):
     clear_caches()  # which hold meshes that other tests have asked before
-    monkeypatch.setattr("shardwise.caches.CHECKED_EVERY", 1 << 60)  # their bytes are counted now and then
     action(mesh_of((few, few, few), "first"))
     small = calls_of(lambda: action(mesh_of((few, few, few), "small")))
     large = calls_of(lambda: action(mesh_of(BIG, "large")))

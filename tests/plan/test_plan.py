@@ -1,6 +1,5 @@
 """Plans move the least that can do it, the same in every process, at a cost that does not grow with the mesh."""
 
-import gc
 import subprocess
 import sys
 import tracemalloc
@@ -26,6 +25,7 @@ from shardwise import (
     mesh_context,
     plan_reshard,
 )
+from tests.function_calls import calls_of
 from tests.plan import oracle
 from tests.plan.cases import Transition, all_transitions, mesh_of, transitions
 
@@ -242,24 +242,13 @@ TYPICAL = [
 
 def calls(src: Layout, dst: Layout, shape: tuple[int, ...]) -> tuple[int, int]:
     """How many Python calls a cold plan takes, and how many bytes it leaves allocated at most."""
-    count = 0
-
-    def counted(frame, event, arg) -> None:
-        nonlocal count
-        count += event == "call"
-
     plan_reshard(src, dst, tuple(n * 2 for n in shape), "int8")
-    gc.collect()
-    gc.disable()  # what others left behind would be counted when it goes
     tracemalloc.start()
-    sys.setprofile(counted)
     try:
-        plan_reshard(src, dst, shape, "int8")
-    finally:
-        sys.setprofile(None)
+        count = calls_of(lambda: plan_reshard(src, dst, shape, "int8"))
         peak = tracemalloc.get_traced_memory()[1]
+    finally:
         tracemalloc.stop()
-        gc.enable()
     return count, peak
 
 

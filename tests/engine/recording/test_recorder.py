@@ -1,7 +1,6 @@
 """The recorder: what is written survives the process, never harms it, and is not written by others."""
 
 import errno
-import gc
 import os
 import signal
 import subprocess
@@ -17,6 +16,7 @@ from shardwise.engine.recording import recorder as recording
 from shardwise.engine.recording import slots as at
 from shardwise.engine.recording.record import RankRecord, process_of, read_record
 from shardwise.engine.recording.recorder import Recorder, read_plain, ticks_of
+from tests.function_calls import calls_of
 
 RECORD = "rank-0.record"
 
@@ -341,24 +341,6 @@ def test_a_signal_that_the_user_handles_stays_theirs(tmp_path):
 # -- what it costs -----------------------------------------------------------------------------------------
 
 
-def count_calls(act: Callable[[], object]) -> int:
-    """Return how many functions are entered, those of C too."""
-    entered = [0]
-
-    def profile(frame: object, event: str, arg: object) -> None:
-        entered[0] += event in ("call", "c_call")
-
-    gc.collect()
-    gc.disable()  # what others left behind would be counted when it goes
-    sys.setprofile(profile)
-    try:
-        act()
-    finally:
-        sys.setprofile(None)
-        gc.enable()
-    return entered[0] - 2  # `act`, and the last `setprofile`
-
-
 def test_a_call_enters_few_functions_and_writes_no_file(tmp_path):
     recorder = Recorder(tmp_path, 0, 2)
     slot = one_call(recorder)
@@ -367,7 +349,8 @@ def test_a_call_enters_few_functions_and_writes_no_file(tmp_path):
         recorder.begin(2, 2, "all_gather of float32[8]", "train.py:3", 5, (0, 1))
 
     counted = [begin, lambda: recorder.agree(slot), lambda: recorder.end(slot, 8, 8)]
-    counts = [count_calls(act) for act in [*counted, lambda: recorder.wait_for(slot, (1,))]]
+    acts = [*counted, lambda: recorder.wait_for(slot, (1,))]
+    counts = [calls_of(act, "call", "c_call") - 1 for act in acts]  # without the act itself
     assert counts[0] <= 8, counts
     assert max(counts[1:]) <= 6, counts
     assert sum(counts) <= 22, counts
