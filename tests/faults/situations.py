@@ -115,6 +115,15 @@ def asleep(victim: int, seconds: float) -> None:
     report(lambda: x.gather(), x)
 
 
+def asleep_until_told(victim: int) -> None:
+    """One process sleeps until a file is there."""
+    x = rows()
+    if me() == victim:
+        while not (Path(os.environ["FOLDER"]) / "wake").exists():
+            sleep(0.01)
+    report(lambda: x.gather(), x)
+
+
 def paused(victim: int, inside: bool) -> None:
     """One process is stopped for two seconds."""
     x = rows()

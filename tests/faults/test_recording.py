@@ -29,10 +29,10 @@ CALLED = "all_gather (sequence 1)"
 FIRST_CALL = line_with("x.gather()", "def rows(")
 
 
-def record(job: Job, situation: str, *args: Any, **more: Any) -> Path:
+def record(job: Job, situation: str, *args: Any, **env: str) -> Path:
     """Start the ranks of a situation, which record into a folder; return it."""
     folder = job.folder / "records"
-    job.start(situation, *args, only=[{"SHARDWISE_RECORD": str(folder)}] * 3, **more)
+    job.start(situation, *args, only=[{"SHARDWISE_RECORD": str(folder)} | env] * 3)
     return folder
 
 
@@ -73,25 +73,31 @@ def test_a_process_that_is_killed_is_named_by_a_command(job: Job) -> None:
 
 
 def test_a_job_that_runs_is_asked_and_leaves_nothing_behind_when_it_ends_well(job: Job) -> None:
-    folder = record(job, "asleep", 1, 4.0)
+    folder = record(job, "asleep_until_told", 1, SHARDWISE_TIMEOUT=str(HARD))
     ranks = job.ranks
-    waiting = line_with("report(", "def asleep(")
+    waiting = line_with("report(", "def asleep_until_told(")
     number = waiting.rpartition(":")[2]
     stacks = [folder / f"rank-{rank}.stacks" for rank in range(3)]
-    assert wait_for(lambda: all(path.exists() for path in stacks))
+    # Who has come here heeds the signal, which would end it before.
+    assert wait_for(lambda: all((job.folder / f"{rank} is at the first call").exists() for rank in range(3)), 60)
 
     def is_written(rank: Rank, what: str) -> bool:
         os.kill(rank.pid, signal.SIGUSR2)
         return what in stacks[int(rank.name)].read_text()
 
     # One waits for another in C, and one sleeps: both write where they are, meanwhile.
-    assert wait_for(lambda: is_written(ranks[0], f'situations.py", line {number} in <lambda>'), 3.5)
-    assert wait_for(lambda: is_written(ranks[1], "in asleep"), 3.5)
-    assert "in _look" in stacks[0].read_text()
-    verdict = json.loads(ask(folder, "--json"))["verdict"]
-    if verdict["kind"] != "running":  # a slow machine may come to it when all is over
-        assert (verdict["kind"], verdict["first"], verdict["waiters"]) == ("waiting", [1], [0, 2])
-        assert f"wait for it in all_gather at {waiting} for " in verdict["sentence"]
+    assert wait_for(lambda: is_written(ranks[0], f'situations.py", line {number} in <lambda>'))
+    assert wait_for(lambda: is_written(ranks[0], "in _look"))
+    assert wait_for(lambda: is_written(ranks[1], "in asleep_until_told"))
+
+    def verdict() -> dict[str, Any]:
+        return json.loads(ask(folder, "--json"))["verdict"]
+
+    assert wait_for(lambda: verdict()["waiters"] == [0, 2])
+    said = verdict()
+    assert (said["kind"], said["first"], said["waiters"]) == ("waiting", [1], [0, 2])
+    assert f"wait for it in all_gather at {waiting} for " in said["sentence"]
+    (job.folder / "wake").touch()
     job.wait()
     assert [rank.code for rank in ranks] == [0, 0, 0]
     assert [rank.said["error"] for rank in ranks] == [None] * 3
