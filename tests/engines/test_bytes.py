@@ -71,7 +71,7 @@ def _counted(call: Any, sent: int) -> tuple[int, int, int, int]:
     counters.reset()
     before = counts()
     call()
-    end = monotonic() + 5
+    end = monotonic() + 20
     while since(before)[0] < sent and monotonic() < end:  # until the other ends have said that they have it
         sleep(0.01)
     found = since(before)

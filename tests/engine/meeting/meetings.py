@@ -19,8 +19,8 @@ from shardwise.errors import EngineError
 
 SECRET = b"a secret of twenty bytes"
 OURS, OTHERS = Credentials(SECRET), Credentials(b"another secret of others")
-LONG = 30.0  # seconds to start
-SOON = 10.0  # seconds within which what is known is said, on a busy machine
+LONG = 60.0  # seconds to start
+SOON = 20.0  # seconds within which what is known is said, on a busy machine
 
 
 def card(rank: int, size: int = 3, **changed: Any) -> Card:
