@@ -35,7 +35,7 @@ def test_what_the_system_knows_of_those_who_say_nothing(job: Job) -> None:
 
 def test_one_that_is_stopped_while_data_moves_and_comes_back(job: Job) -> None:
     """The others blame it, and nobody else, when the seconds that were asked for are over."""
-    ranks = job.run("stopped_inside", 1, 2.4, only=[QUICK | {"RANK": str(rank)} for rank in range(3)])
+    ranks = job.run("stopped_inside", 1, 2.8, only=[QUICK | {"RANK": str(rank)} for rank in range(3)])
     for rank in (ranks[0], ranks[2]):
         said = rank.said
         assert said["error"] == "CollectiveTimeout", said

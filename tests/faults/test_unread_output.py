@@ -151,9 +151,11 @@ def test_when_a_rank_fails_the_others_are_ended_though_nobody_reads(
 
 TALKS = """
 import os, pathlib, sys, time
+left = pathlib.Path(os.environ["MARK"], "the reader has left")
 for k in range(500):
     print(f"line {k} of all that this rank says")
     time.sleep(0.0005)
+    while "LEAVES" in os.environ and not left.exists(): time.sleep(0.01)
 print("this too", file=sys.stderr)
 sys.exit(int(sys.argv[1]) if os.environ["RANK"] == "1" else 0)
 """
@@ -197,14 +199,15 @@ def test_neither_output_can_be_written_and_the_code_is_that_of_the_program(start
 
 
 @pytest.mark.parametrize("code", [0, pytest.param(4, marks=pytest.mark.long)])
-def test_a_reader_that_leaves_does_not_end_the_job(started: Callable[..., Started], code: int) -> None:
+def test_a_reader_that_leaves_does_not_end_the_job(started: Callable[..., Started], tmp_path: Path, code: int) -> None:
     """As in `shardwise run ... | head -1`."""
     start = monotonic()
-    job = started(TALKS, "-n", "2", str(code))
+    job = started(TALKS, "-n", "2", str(code), LEAVES="yes")
     assert job.process.stdout is not None
     assert job.process.stdout.readline()[4:] == "line 0 of all that this rank says\n"
     job.process.stdout.close()
     job.process.stdout = None
+    (tmp_path / "the reader has left").touch()
     found, _, err = job.end()
     note("reader gone", monotonic() - start)
     assert found == code

@@ -163,7 +163,7 @@ def test_whoever_is_missing_when_nccl_connects_is_named(
                 never.wait()
 
     monkeypatch.setattr(dist, "ProcessGroupNCCL", Nccl, raising=False)
-    timeout = SOON if how == "lost" else 1.0
+    timeout = SOON if how == "lost" else 2.0  # in which they connect, too
     with connected(3, True, timeout) as links, ThreadPoolExecutor(1) as threads:
         guard: Any = links[2].guard
         waiting = threads.submit(links[2].wire.groups.get, (1, 2), torch.device("cuda", 0))
