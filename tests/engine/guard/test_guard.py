@@ -1,5 +1,6 @@
 """The guard of several ranks in one process: threads that talk over real connections."""
 
+import gc
 import os
 import re
 import socket
@@ -809,6 +810,7 @@ def test_calls_of_different_iterations_do_not_pair(monkeypatch: pytest.MonkeyPat
     monkeypatch.setattr(guarding, "RUMOUR", 0.01)
     alone = Alone(monkeypatch)
     alone.dog.peers[1].trouble = "ValueError: bad luck at train.py:2, out of iteration 5 (entry 6)"
+    gc.collect()  # errors of other tests, which are noted when they go
     farewell.note_error(KeyError("mine"))
     there = Fingerprint(FOUR, 1, 9, "other.py:5", (Place(6, 7),))
     alone.lines[1].came.append(encode(there))
