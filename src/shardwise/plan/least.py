@@ -2,39 +2,85 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from math import prod
 
 from shardwise.errors import seal
-from shardwise.layout.axis import Axis
+from shardwise.layout.axis import Axis, common, has_crossing
 from shardwise.layout.tiling import box_size
+from shardwise.plan.agreement import count_agreeing
 from shardwise.plan.holders import Holders
 
 
 @seal
 @dataclass(frozen=True, slots=True)
 class Option:
-    """One way to treat partial axes: those reduced, those that become partial, those left as they are."""
+    """One way to treat partial axes: those reduced, those that become partial, those left as they are.
+
+    With `keeps`, a contribution stays where it is if that is where a new one is to be.
+    """
 
     pending: tuple[Axis, ...]
     fresh: tuple[Axis, ...]
     batch: tuple[Axis, ...]
+    keeps: bool = False
+
+
+def count_messages(src: Holders, dst: Holders, option: Option) -> tuple[int, int] | None:
+    """Return the messages that an element takes: one that some device has before and after, and one that none has.
+
+    None where axes cross, so that elements differ in other ways. With c contributors and t targets an element takes
+    c + t - 2 messages, one more where no contributor is a target: each contribution but one must leave its device, and
+    each target but one must receive it. Where nothing is reduced it takes one message for each target that does not hold
+    it. Contributions that stay take none, and what is left is combined with one of them.
+
+    >>> from shardwise import DeviceMesh, Layout
+    >>> mesh = DeviceMesh((2, 3), ("x", "y"))
+    >>> whole = Holders(Layout(mesh, [None]), (6,))
+    >>> count_messages(whole, whole, Option((mesh.axis("x"),), (), ()))
+    (6, 7)
+    """
+    old, new, mesh = src.layout.sharded_axes, dst.layout.sharded_axes, src.layout.mesh
+    before, after = (*old, *option.pending, *option.batch), (*new, *option.fresh, *option.batch)
+    if has_crossing(before, after):
+        return None
+    replicated = mesh.rest(after)
+    contributions, targets = _product(option.pending), _product(replicated)
+    holders = _product(common(mesh.rest(before), replicated))  # of those that need an element, if one holds it
+    times = _product(option.batch)
+    if contributions == 1:
+        return times * (targets - holders), times * targets
+    near = contributions + targets - 2
+    if option.keeps and holders == targets:
+        left = contributions - _product(common(option.pending, option.fresh))
+        near = left and left + targets - 1
+    return times * near, times * (contributions + targets - 1)
+
+
+def _product(axes: Sequence[Axis]) -> int:
+    return prod([axis.size for axis in axes])
 
 
 def least(src: Holders, dst: Holders, option: Option) -> int:
-    """Return the least number of elements that must travel in all.
+    """Return the least number of elements that must travel in all."""
+    counts = None
+    if src.is_on_common_mesh and dst.is_on_common_mesh:
+        counts = count_messages(src, dst, option)
+    if counts is None:
+        return _add_cells(src, dst, option)
+    agreeing = count_agreeing(src, dst)
+    return counts[0] * agreeing + counts[1] * (prod(src.shape) - agreeing)
 
-    With c contributors and t targets an element takes c + t - 2 messages, one more where no contributor is
-    a target: each contribution but one must leave its device, and each target but one must receive it. Where
-    nothing is reduced it takes one message for each target that does not hold it.
-    """
+
+def _add_cells(src: Holders, dst: Holders, option: Option) -> int:
     total = 0
     takers = {tile: _by_position(dst, tile, option) for tile in dst.tiling.tiles()}
     for tile in src.tiling.tiles():
         givers = set(src.slots(tile, option.batch))
         for target, box in dst.tiling.cells(src.tiling.tile_box(tile)):
-            total += box_size(box) * min(_count_messages(givers, slots, option) for slots in takers[target])
-    return total * prod(axis.size for axis in option.batch)
+            total += box_size(box) * _count_of_cell(src, tile, givers, takers[target], option)
+    return total * _product(option.batch)
 
 
 def _by_position(dst: Holders, tile: tuple[int, ...], option: Option) -> list[list[int]]:
@@ -44,7 +90,22 @@ def _by_position(dst: Holders, tile: tuple[int, ...], option: Option) -> list[li
     return list(positions.values())
 
 
-def _count_messages(givers: set[int], takers: list[int], option: Option) -> int:
-    if not option.pending:
-        return sum(slot not in givers for slot in takers)
-    return prod(axis.size for axis in option.pending) + len(takers) - 2 + givers.isdisjoint(takers)
+def _count_of_cell(
+    src: Holders, tile: tuple[int, ...], givers: set[int], takers: list[list[int]], option: Option
+) -> int:
+    contributions = _product(option.pending)
+    if contributions == 1:
+        return min(sum(slot not in givers for slot in slots) for slots in takers)
+    targets = len(takers[0])
+    terms = [{src.position(slot, option.pending) for slot in givers.intersection(slots)} for slots in takers]
+    homes = set(_homes(terms, givers, takers)) if option.keeps else set[int]()
+    left = contributions - len(homes)
+    is_near = any(some - homes for some in terms)  # a device that needs the element has a contribution that is left
+    return left and left + targets - 1 - is_near
+
+
+def _homes(terms: Sequence[set[int]], givers: set[int], takers: Sequence[list[int]]) -> Iterator[int]:
+    # The contributions that all who are to hold one new contribution hold already.
+    for some, slots in zip(terms, takers, strict=True):
+        if len(some) == 1 and givers.issuperset(slots):
+            yield from some

@@ -11,9 +11,10 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from heapq import heappop, heappush
 from itertools import product
+from math import prod
 
 from shardwise.caches import cached_property
-from shardwise.layout.axis import Axis, common, overlap
+from shardwise.layout.axis import Axis, common, has_crossing, overlap, without
 from shardwise.layout.tiling import Box, box_size, intersect, subtract
 from shardwise.plan.crowd import CrowdMove
 from shardwise.plan.holders import Holders, Tile
@@ -29,7 +30,12 @@ class Shares(Handover):
 
     Each element is reduced by one device that needs it; by one that also contributes to it, if there is
     one. The devices that could do it share each box evenly.
+
+    With `keeps`, where both layouts are partial, the contribution of a device is its new one wherever all devices that
+    are to hold the same new one hold it already: they are at home there. What is left is combined into one of those.
     """
+
+    keeps: bool = False
 
     def cells(self, tile: Tile) -> Iterator[tuple[Tile, Box]]:
         """Yield the source tiles that a target tile meets, with the common box."""
@@ -40,6 +46,9 @@ class Shares(Handover):
         key = (source, target, self.dst.position(like, self.batch) if self.batch else 0)
         if key not in self._reducers:
             contributors = set(self.src.slots(source, self.batch, like))
+            if homes := self.homes(source, target, like):
+                self._reducers[key] = self._choose_beside(homes, self.dst.slots(target, self.batch, like), contributors)
+                return self._reducers[key]
             candidates = self._nearest(self.dst.slots(target, self.batch, like), contributors)
             both = [slot for slot in candidates if slot in contributors]
             self._reducers[key] = both or self._choose(candidates, source, target)
@@ -73,6 +82,79 @@ class Shares(Handover):
     def _reducers(self) -> dict[tuple[Tile, Tile, int], list[int]]:
         return {}
 
+    def _choose_beside(self, homes: dict[int, int], candidates: list[int], contributors: set[int]) -> list[int]:
+        # Who combines what does not stay: those that need it and have some of it, or else those that keep something.
+        kept = set(homes.values())
+        if len(kept) == self._count:
+            return []
+        near = [slot for slot in candidates if slot in contributors and slot not in homes]
+        return [slot for slot in near if self.src.position(slot, self.pending) not in kept] or list(homes)
+
+    def homes(self, source: Tile, target: Tile, like: int) -> dict[int, int]:
+        """Return the slots that keep what they have of a cell, each with the position of that contribution."""
+        if not self.keeps or not self._can_keep:
+            return {}
+        key = (source, target, self.dst.position(like, self.batch) if self.batch else 0)
+        if key not in self._homes:
+            self._homes[key] = self._find_homes(source, target, like)
+        return self._homes[key]
+
+    def _find_homes(self, source: Tile, target: Tile, like: int) -> dict[int, int]:
+        by_position: dict[int, list[int]] = {}
+        for slot in self.dst.slots(target, self.batch, like):
+            by_position.setdefault(self.dst.position(slot, self.fresh), []).append(slot)
+        out: dict[int, int] = {}
+        for slots in by_position.values():
+            terms = {self.src.position(slot, self.pending) for slot in slots if self.src.tile(slot) == source}
+            is_home = len(terms) == 1 and all(self.src.tile(slot) == source for slot in slots)
+            if is_home and not terms <= set(out.values()):  # each contribution counts once
+                out |= dict.fromkeys(slots, terms.pop())
+        return out
+
+    @cached_property
+    def _homes(self) -> dict[tuple[Tile, Tile, int], dict[int, int]]:
+        return {}
+
+    @cached_property
+    def _can_keep(self) -> bool:
+        # On one mesh, whoever is to hold equal data must hold equal data already.
+        if not self.src.is_on_common_mesh or not self.dst.is_on_common_mesh:
+            return True
+        before, after = (holders.layout for holders in (self.src, self.dst))
+        if has_crossing((*before.sharded_axes, *before.partial), (*after.sharded_axes, *after.partial)):
+            return True
+        return not without(after.replicated_axes, before.replicated_axes)
+
+    @cached_property
+    def _count(self) -> int:
+        # How many contributions an element has.
+        return prod(axis.size for axis in self.pending)
+
+    def sources(self, source: Tile, target: Tile, reducer: int) -> list[int]:
+        """Return the slots whose contributions to a cell a slot reduces, in the order in which they are."""
+        slots, homes = self.src.sources(source, reducer, self.pending), self.homes(source, target, reducer)
+        if not homes:
+            return slots
+        others = {at for at in homes.values() if at != homes.get(reducer)}
+        return [slot for slot in slots if self.src.position(slot, self.pending) not in others]
+
+    def boxes_to_leave(self, slot: int) -> Iterator[Box]:
+        """Yield the boxes of which a slot keeps what it has, with nothing added to it."""
+        tile = self.dst.tile(slot)
+        if tile is None or not self.keeps:
+            return
+        for source, cell in self.cells(tile):
+            homes = self.homes(source, tile, slot)
+            if slot not in homes:
+                continue
+            reducers = self.reducers(source, tile, slot)
+            if not reducers:
+                yield cell
+            for index, reducer in enumerate(reducers):
+                box = portion(cell, len(reducers), index)
+                if homes.get(reducer) != homes[slot] and box_size(box):
+                    yield box
+
     def boxes_to_reduce(self, slot: int) -> Iterator[tuple[Tile, Box]]:
         """Yield the boxes that a slot reduces, each with the source tile it lies in."""
         tile = self.dst.tile(slot)
@@ -91,6 +173,9 @@ class Shares(Handover):
         if tile is None:
             return
         for source, cell in self.cells(tile):
+            if slot in self.homes(source, tile, slot):
+                yield cell
+                continue
             reducers = self.reducers(source, tile, slot)
             for index, reducer in enumerate(reducers):
                 if self.dst.position(reducer, self.fresh) == self.dst.position(slot, self.fresh):
@@ -270,9 +355,12 @@ class ReduceMove(SharesMove):
         return self.shares.boxes_to_reduce(slot)
 
     def contributions(self, slot: int) -> Iterator[tuple[list[int], Box]]:
-        """Yield the boxes that a slot reduces, each with the slots that contribute to it."""
+        """Yield the boxes that a slot reduces, or keeps, each with the slots that contribute to it."""
+        shares, target = self.shares, self.shares.dst.tile(slot)
         for tile, box in self.boxes_to_reduce(slot):
-            yield self.shares.src.sources(tile, slot, self.shares.pending), box
+            yield shares.sources(tile, target or (), slot), box
+        for box in shares.boxes_to_leave(slot):
+            yield [slot], box
 
     def _own_boxes(self, slot: int) -> Iterator[Box]:
         return (box for sources, box in self.contributions(slot) if slot in sources)
@@ -294,7 +382,7 @@ class ReduceMove(SharesMove):
             reducers = shares.reducers(tile, target, slot)
             for index, reducer in enumerate(reducers):
                 box = portion(cell, len(reducers), index)
-                if reducer != slot and box_size(box) and slot in shares.src.sources(tile, reducer, shares.pending):
+                if reducer != slot and box_size(box) and slot in shares.sources(tile, target, reducer):
                     yield Transfer(slot, reducer, box)
 
     def reductions(self, target: int) -> Iterator[Reduction]:

@@ -15,11 +15,10 @@ from shardwise.plan.cost import Links, move_time
 from shardwise.plan.crowd import Crowd, CrowdMove
 from shardwise.plan.holders import Holders
 from shardwise.plan.kinds import Change, Kind, change_of, is_nested, remainder
-from shardwise.plan.least import Option, least
+from shardwise.plan.least import Option, count_messages, least
 from shardwise.plan.moves import DirectMove, Move, ReduceMove, Shares, SpreadMove
 from shardwise.plan.steps import Slots, State, Step
 
-EXACT = 64  # devices up to which the totals of options are counted cell by cell rather than estimated
 
 
 @dataclass(frozen=True)
@@ -67,10 +66,25 @@ class Search:
 
     def direct(self, src: Layout, dst: Layout) -> list[Step]:
         """Return the steps of one transition in as few rounds as it needs."""
-        candidates = [(option, self._steps(src, dst, option)) for option in self.options(src, dst)]
-        if len(candidates) == 1:
-            return candidates[0][1]
-        return min(candidates, key=lambda candidate: (self._total(src, dst, *candidate), len(candidate[1])))[1]
+        options = list(self.options(src, dst))
+        if len(options) > 1:
+            options = self._cheapest(src, dst, options)
+        return min([self._steps(src, dst, option) for option in options], key=len)
+
+    def _cheapest(self, src: Layout, dst: Layout, options: Sequence[Option]) -> list[Option]:
+        # Those that move the fewest elements, which mostly can be told without counting elements.
+        a, b = self.holders(src.without_halo(), 0), self.holders(dst.without_halo(), 1)
+        counts = {option: count for option in options if (count := self._count_messages(a, b, option)) is not None}
+        if len(counts) == len(options):
+            near, far = (min(count[i] for count in counts.values()) for i in range(2))
+            options = [option for option in options if counts[option][0] == near or counts[option][1] == far]
+            if len({counts[option] for option in options}) == 1:
+                return options
+        totals = [least(a, b, option) for option in options]
+        return [option for option, total in zip(options, totals, strict=True) if total == min(totals)]
+
+    def _count_messages(self, src: Holders, dst: Holders, option: Option) -> tuple[int, int] | None:
+        return count_messages(src, dst, option) if self.numbers is None else None
 
     def options(self, src: Layout, dst: Layout) -> Iterator[Option]:
         """Yield the ways to treat the partial axes of a transition."""
@@ -78,10 +92,13 @@ class Search:
         # The mean of equal copies is the copy: an average becomes pending along an axis by replicating, and
         # has no identity element that could stand elsewhere.
         is_average = dst.reduce_op is ReduceOp.AVG
-        first = Option(without(src.partial, batch), () if is_average else without(dst.partial, batch), batch)
-        options = [first]
-        if batch and not is_average and (first.pending or first.fresh or not self._is_local(src, dst)):
-            options.append(Option(src.partial, dst.partial, ()))
+        options = [Option(without(src.partial, batch), () if is_average else without(dst.partial, batch), batch)]
+        if src.partial and dst.partial and src.reduce_op is dst.reduce_op and not is_average:
+            keeping = Option(src.partial, dst.partial, (), keeps=True)
+            if not batch:
+                options = [keeping]
+            elif options[0].pending or options[0].fresh or not self._is_local(src, dst):
+                options.append(keeping)
         for option in options:
             yield option
             both = common(src.replicated_axes, dst.replicated_axes) if self.numbers is None else ()
@@ -97,9 +114,19 @@ class Search:
         start, end = src.without_halo(), dst.without_halo()
         steps = [self._step("slice", (), src, start)] if start is not src else []
         a, b = self.holders(start, 0), self.holders(end, 1)
-        shares = Shares(a, b, option.pending, option.fresh, option.batch)
-        steps += self._reduce(start, end, shares) if option.pending else self._move_and_fill(start, end, shares)
+        shares = Shares(a, b, option.pending, option.fresh, option.batch, option.keeps)
+        if option.keeps and self._keeps_all(a, b, option):
+            steps.append(self._fill(start, end, shares))
+        elif option.pending:
+            steps += self._reduce(start, end, shares)
+        else:
+            steps += self._move_and_fill(start, end, shares)
         return steps + (self._move_boxes(end, dst, dst.partial, 1) if end is not dst else [])
+
+    def _keeps_all(self, src: Holders, dst: Holders, option: Option) -> bool:
+        # Whether every contribution stays where it is.
+        counts = self._count_messages(src, dst, option)
+        return (counts is None or counts[0] == 0) and least(src, dst, option) == 0
 
     def _move_boxes(self, src: Layout, dst: Layout, batch: tuple[Axis, ...], mesh: int | None = None) -> list[Step]:
         # No reduction: slice what can be sliced, then one round. After a reduction both are on one mesh.
@@ -225,11 +252,6 @@ class Search:
             return 0
         levels = self.links.on(self.src.mesh, axes) if self.numbers is None else []
         return sum(move_time(levels or [(self.slots.count, self.links.default)], size) for size in each)
-
-    def _total(self, src: Layout, dst: Layout, option: Option, steps: list[Step]) -> float:
-        if self.slots.count > EXACT:
-            return sum(sum(step.estimates) for step in steps) * self.slots.count
-        return least(self.holders(src.without_halo(), 0), self.holders(dst.without_halo(), 1), option)
 
 
 def volume(holders: Holders) -> int:
