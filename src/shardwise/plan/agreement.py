@@ -39,6 +39,31 @@ def count_agreeing(src: Holders, dst: Holders) -> int:
     return int(np.einsum(*operands, [], optimize=True)) if operands else 1
 
 
+def largest_common(src: Holders, dst: Holders) -> int:
+    """Return how many elements the device that has most of them in common holds before and after.
+
+    An upper bound where an axis splits different dims.
+
+    >>> from shardwise import DeviceMesh, Layout
+    >>> mesh = DeviceMesh((2, 2), ("x", "y"))
+    >>> x, y = Layout(mesh, ["x"]), Layout(mesh, ["y"])
+    >>> largest_common(Holders(x, (8,)), Holders(y, (8,))), largest_common(Holders(x, (8,)), Holders(x, (8,)))
+    (4, 4)
+    """
+    axes = common(src.layout.sharded_axes, dst.layout.sharded_axes)
+    out = 1
+    for old, new, s, d in zip(src.layout.dims, dst.layout.dims, src.tiling.dims, dst.tiling.dims, strict=True):
+        if s.parts == 1 or d.parts == 1:
+            out *= min(s.largest, d.largest)
+            continue
+        before, after, lengths = _cells(s, d)
+        ours, theirs = _digits(old.axes, before, axes), _digits(new.axes, after, axes)
+        for axis in ours.keys() & theirs.keys():
+            lengths = np.where(ours[axis] == theirs[axis], lengths, 0)
+        out *= int(lengths.max(initial=0))
+    return out
+
+
 def _cells(s: DimTiling, d: DimTiling) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     # The pieces between all boundaries of two cuts of a dim: the part of either that each lies in, and its length.
     starts = [_starts(tiling) for tiling in (s, d)]

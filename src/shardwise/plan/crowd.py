@@ -266,6 +266,10 @@ class CrowdMove(Movement):
             Transfer(src.numbers[i], dst.numbers[j], box) for i, j, box in filter(self._is_far, self._between_arrays)
         )
 
+    def count_moved(self) -> int:
+        """Return how many elements travel in all."""
+        return sum(transfer.size for transfer in self.transfers)
+
     def incoming(self, slot: int) -> Iterator[Transfer[int]]:
         """Yield the transfers whose target is the device with number `slot`."""
         return (t for t in self.transfers if t.target == slot)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from math import prod
+from typing import NamedTuple
 
 from shardwise.errors import seal
 from shardwise.layout.axis import Axis, common, has_crossing
@@ -27,7 +28,23 @@ class Option:
     keeps: bool = False
 
 
-def count_messages(src: Holders, dst: Holders, option: Option) -> tuple[int, int] | None:
+class Messages(NamedTuple):
+    """How many messages an element takes: to where it is reduced, or needed, and from there to all who need it."""
+
+    first: int
+    second: int = 0
+
+    @property
+    def total(self) -> int:
+        """All of them."""
+        return self.first + self.second
+
+    def times(self, count: int) -> Messages:
+        """Return those of several elements."""
+        return Messages(self.first * count, self.second * count)
+
+
+def count_messages(src: Holders, dst: Holders, option: Option) -> tuple[Messages, Messages] | None:
     """Return the messages that an element takes: one that some device has before and after, and one that none has.
 
     None where axes cross, so that elements differ in other ways. With c contributors and t targets an element takes
@@ -39,38 +56,46 @@ def count_messages(src: Holders, dst: Holders, option: Option) -> tuple[int, int
     >>> mesh = DeviceMesh((2, 3), ("x", "y"))
     >>> whole = Holders(Layout(mesh, [None]), (6,))
     >>> count_messages(whole, whole, Option((mesh.axis("x"),), (), ()))
-    (6, 7)
+    (Messages(first=1, second=5), Messages(first=2, second=5))
     """
     old, new, mesh = src.layout.sharded_axes, dst.layout.sharded_axes, src.layout.mesh
     before, after = (*old, *option.pending, *option.batch), (*new, *option.fresh, *option.batch)
-    if has_crossing(before, after):
+    if not (src.is_on_common_mesh and dst.is_on_common_mesh) or has_crossing(before, after):
         return None
     replicated = mesh.rest(after)
     contributions, targets = _product(option.pending), _product(replicated)
     holders = _product(common(mesh.rest(before), replicated))  # of those that need an element, if one holds it
     times = _product(option.batch)
     if contributions == 1:
-        return times * (targets - holders), times * targets
-    near = contributions + targets - 2
+        return Messages(targets - holders).times(times), Messages(targets).times(times)
+    near, far = Messages(contributions - 1, targets - 1), Messages(contributions, targets - 1)
     if option.keeps and holders == targets:
         left = contributions - _product(common(option.pending, option.fresh))
-        near = left and left + targets - 1
-    return times * near, times * (contributions + targets - 1)
+        near = Messages(left, targets - 1) if left else Messages(0)
+    return near.times(times), far.times(times)
 
 
 def _product(axes: Sequence[Axis]) -> int:
     return prod([axis.size for axis in axes])
 
 
+def count_moved(src: Holders, dst: Holders, option: Option) -> Messages | None:
+    """Return how many elements travel in either round, in all, without looking at devices; None where axes cross."""
+    counts = count_messages(src, dst, option)
+    if counts is None or src.layout.has_halo or dst.layout.has_halo:
+        return None
+    near, far = counts
+    if near == far:
+        return near.times(prod(src.shape))
+    agreeing = count_agreeing(src, dst)
+    a, b = near.times(agreeing), far.times(prod(src.shape) - agreeing)
+    return Messages(a.first + b.first, a.second + b.second)
+
+
 def least(src: Holders, dst: Holders, option: Option) -> int:
     """Return the least number of elements that must travel in all."""
-    counts = None
-    if src.is_on_common_mesh and dst.is_on_common_mesh:
-        counts = count_messages(src, dst, option)
-    if counts is None:
-        return _add_cells(src, dst, option)
-    agreeing = count_agreeing(src, dst)
-    return counts[0] * agreeing + counts[1] * (prod(src.shape) - agreeing)
+    moved = count_moved(src, dst, option)
+    return _add_cells(src, dst, option) if moved is None else moved.total
 
 
 def _add_cells(src: Holders, dst: Holders, option: Option) -> int:

@@ -100,6 +100,10 @@ class Movement:
         """Whether a formula says how much each device receives, so that nothing has to be listed."""
         return False
 
+    def count_moved(self) -> int | None:
+        """Return how many elements travel in all, without listing them, or None where no formula says so."""
+        return None
+
     # -- by device ---------------------------------------------------------------------------------
 
     def incoming(self, slot: int) -> Iterator[Transfer[int]]:

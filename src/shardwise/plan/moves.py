@@ -18,6 +18,7 @@ from shardwise.layout.axis import Axis, common, has_crossing, overlap, without
 from shardwise.layout.tiling import Box, box_size, intersect, subtract
 from shardwise.plan.crowd import CrowdMove
 from shardwise.plan.holders import Holders, Tile
+from shardwise.plan.least import Option, count_moved
 from shardwise.plan.movement import Handover, Movement, Reduction
 from shardwise.plan.transfer import Transfer, portion
 
@@ -36,6 +37,11 @@ class Shares(Handover):
     """
 
     keeps: bool = False
+
+    @property
+    def option(self) -> Option:
+        """How the partial axes are treated."""
+        return Option(self.pending, self.fresh, self.batch, self.keeps)
 
     def cells(self, tile: Tile) -> Iterator[tuple[Tile, Box]]:
         """Yield the source tiles that a target tile meets, with the common box."""
@@ -208,6 +214,12 @@ class DirectMove(Movement):
         """Whether a formula says how much each device receives, so that nothing has to be listed."""
         return self.shares is None
 
+    def count_moved(self) -> int | None:
+        """Return how many elements travel in all, without listing them, or None where no formula says so."""
+        fresh = () if self.shares is None else self.shares.fresh
+        moved = count_moved(self.src, self.dst, Option((), fresh, self.batch))
+        return moved and moved.first
+
     def _own_boxes(self, slot: int) -> Iterator[Box]:
         own = self.src.box(slot)
         if own is not None:
@@ -318,6 +330,10 @@ class DirectMove(Movement):
 class LocalMove(DirectMove):
     """Every device makes its new shard from its old one, and nothing travels."""
 
+    def count_moved(self) -> int:
+        """Return 0."""
+        return 0
+
     def incoming(self, slot: int) -> Iterator[Transfer[int]]:
         """Yield nothing."""
         return iter(())
@@ -342,6 +358,11 @@ class SharesMove(Movement):
     def batch_axes(self) -> tuple[Axis, ...]:
         """The axes along which every position reduces by itself, since both layouts are partial."""
         return self.shares.batch
+
+    def count_moved(self) -> int | None:
+        """Return how many elements travel in all, without listing them, or None where no formula says so."""
+        moved = count_moved(self.shares.src, self.shares.dst, self.shares.option)
+        return moved and moved[self.spreads]
 
 
 @dataclass(frozen=True)

@@ -85,6 +85,7 @@ class Plan(Drawable, Tabular):
             slots,
             lambda slot: sum(part.count(slot) for part in parts),
             lambda: sum((part.each for part in parts), np.zeros(slots.count, dtype=np.int64)),
+            lambda: sum(part.total for part in parts),
         )
 
     def transfers(self, device: DeviceName) -> list[list[Transfer[DeviceName]]]:

@@ -7,10 +7,11 @@ from dataclasses import dataclass, replace
 from itertools import pairwise
 from math import prod
 
-from shardwise.layout.axis import Axis, common, cover, is_disjoint, merge, without
+from shardwise.layout.axis import Axis, common, cover, has_crossing, is_disjoint, merge, without
 from shardwise.layout.cut import Cut
 from shardwise.layout.layout import Layout, Shape
 from shardwise.layout.placement import ReduceOp
+from shardwise.plan.agreement import count_agreeing, largest_common
 from shardwise.plan.cost import Links, move_time
 from shardwise.plan.crowd import Crowd, CrowdMove
 from shardwise.plan.holders import Holders
@@ -19,6 +20,9 @@ from shardwise.plan.least import Option, count_messages, least
 from shardwise.plan.moves import DirectMove, Move, ReduceMove, Shares, SpreadMove
 from shardwise.plan.steps import Slots, State, Step
 
+
+FAIR = 2  # times the mean: a busiest device that receives no more than that is not busy for others
+EXTRA = 1.01  # times the least bytes: what is paid for a much less busy device
 
 
 @dataclass(frozen=True)
@@ -40,9 +44,23 @@ class Search:
             return min(self.crowds(), key=lambda steps: (sum(s.received.total for s in steps), _rounds(steps)))
         candidates = [self.direct(self.src, self.dst)]
         if self.numbers is None:
+            candidates = [self._relieve(candidates[0])]
             candidates += map(self.chain, chains(self))
         # Candidates move equally many elements; the earlier one wins a tie.
         return min(candidates, key=lambda steps: (round(sum(s.time for s in steps), 12), _rounds(steps)))
+
+    def _relieve(self, direct: list[Step]) -> list[Step]:
+        # Where few devices would reduce for all the others, those that contribute share the reducing, and send what they
+        # have reduced to where it is needed: that takes one message of an element more.
+        load, slots = sum(sum(step.estimates) for step in direct), self.slots.count
+        if not self.src.partial or load <= FAIR * _mean_load(direct, slots):
+            return direct
+        middle = _share_out(self.src, self.shape)
+        if middle is None:
+            return direct
+        steps, total = self.chain([self.src, middle, self.dst]), sum(step.received.total for step in direct)
+        is_fair = sum(sum(step.estimates) for step in steps) <= FAIR * _mean_load(steps, slots)
+        return steps if is_fair and sum(step.received.total for step in steps) <= EXTRA * total else direct
 
     def chain(self, layouts: Sequence[Layout]) -> list[Step]:
         """Return the steps that visit these layouts one after the other."""
@@ -74,17 +92,14 @@ class Search:
     def _cheapest(self, src: Layout, dst: Layout, options: Sequence[Option]) -> list[Option]:
         # Those that move the fewest elements, which mostly can be told without counting elements.
         a, b = self.holders(src.without_halo(), 0), self.holders(dst.without_halo(), 1)
-        counts = {option: count for option in options if (count := self._count_messages(a, b, option)) is not None}
+        counts = {option: count for option in options if (count := count_messages(a, b, option)) is not None}
         if len(counts) == len(options):
-            near, far = (min(count[i] for count in counts.values()) for i in range(2))
-            options = [option for option in options if counts[option][0] == near or counts[option][1] == far]
-            if len({counts[option] for option in options}) == 1:
+            near, far = (min(count[i].total for count in counts.values()) for i in range(2))
+            options = [o for o in options if counts[o][0].total == near or counts[o][1].total == far]
+            if len({(a.total, b.total) for a, b in map(counts.__getitem__, options)}) == 1:
                 return options
         totals = [least(a, b, option) for option in options]
         return [option for option, total in zip(options, totals, strict=True) if total == min(totals)]
-
-    def _count_messages(self, src: Holders, dst: Holders, option: Option) -> tuple[int, int] | None:
-        return count_messages(src, dst, option) if self.numbers is None else None
 
     def options(self, src: Layout, dst: Layout) -> Iterator[Option]:
         """Yield the ways to treat the partial axes of a transition."""
@@ -115,18 +130,13 @@ class Search:
         steps = [self._step("slice", (), src, start)] if start is not src else []
         a, b = self.holders(start, 0), self.holders(end, 1)
         shares = Shares(a, b, option.pending, option.fresh, option.batch, option.keeps)
-        if option.keeps and self._keeps_all(a, b, option):
+        if option.keeps and not least(a, b, option):
             steps.append(self._fill(start, end, shares))
         elif option.pending:
             steps += self._reduce(start, end, shares)
         else:
             steps += self._move_and_fill(start, end, shares)
         return steps + (self._move_boxes(end, dst, dst.partial, 1) if end is not dst else [])
-
-    def _keeps_all(self, src: Holders, dst: Holders, option: Option) -> bool:
-        # Whether every contribution stays where it is.
-        counts = self._count_messages(src, dst, option)
-        return (counts is None or counts[0] == 0) and least(src, dst, option) == 0
 
     def _move_boxes(self, src: Layout, dst: Layout, batch: tuple[Axis, ...], mesh: int | None = None) -> list[Step]:
         # No reduction: slice what can be sliced, then one round. After a reduction both are on one mesh.
@@ -150,7 +160,7 @@ class Search:
     def _reduce(self, src: Layout, dst: Layout, shares: Shares) -> list[Step]:
         targets = dst.mesh.rest((*dst.sharded_axes, *shares.fresh, *shares.batch))
         change = change_of(src, dst, self.shape) if self.numbers is None else Change("exchange")
-        size = volume(shares.dst) / prod(a.size for a in (*targets, *shares.fresh))
+        size = self._largest_share(shares)
         reduce_bytes = size * (prod(a.size for a in shares.pending) - (change.kind in (None, "slice")))
         spread_bytes = size * (prod(a.size for a in targets) - 1)
         moves: list[tuple[Move, float]] = [(ReduceMove(shares), reduce_bytes)]
@@ -168,6 +178,22 @@ class Search:
                 self._step("all_gather", targets, shares, last, (SpreadMove(shares),), (spread_bytes,)),
             ]
         return [*steps, self._fill(last, dst, shares)] if shares.fresh else steps
+
+    def _largest_share(self, shares: Shares) -> float:
+        # How many elements the busiest device reduces, as the cost model sees it.
+        src, dst, mesh = shares.src.layout, shares.dst.layout, shares.dst.layout.mesh
+        before, after = ((*a.sharded_axes, *shares.batch) for a in (src, dst))
+        even = volume(shares.dst) / prod(a.size for a in mesh.rest(after))
+        pairs = zip(src.dims, dst.dims, strict=True)
+        if self.numbers is not None or all(_is_prefix(old.axes, new.axes) for old, new in pairs):
+            return even
+        if has_crossing(before, after):
+            return even
+        near = largest_common(shares.src, shares.dst) / prod(
+            a.size for a in common(mesh.rest(before), mesh.rest(after))
+        )
+        apart = 1 - count_agreeing(shares.src, shares.dst) / max(1, prod(self.shape))
+        return near + even * apart
 
     def _move_and_fill(self, src: Layout, dst: Layout, shares: Shares) -> list[Step]:
         # Nothing to reduce: bring each device the boxes it keeps, then put identities elsewhere.
@@ -254,6 +280,22 @@ class Search:
         return sum(move_time(levels or [(self.slots.count, self.links.default)], size) for size in each)
 
 
+def _mean_load(steps: Sequence[Step], slots: int) -> float:
+    # The bytes that a device has to receive on average: no plan of as many bytes has a busiest one that receives less.
+    return sum(step.received.total for step in steps) / slots
+
+
+def _share_out(layout: Layout, shape: Shape) -> Layout | None:
+    # The layout in which those that contribute to an element have equal shares of what their contributions make.
+    parts = prod(axis.size for axis in layout.partial)
+    tilings = layout.tiling(shape).dims
+    for dim in sorted(range(len(shape)), key=lambda k: -tilings[k].largest):
+        if layout.dims[dim].offsets is None and shape[dim] % (tilings[dim].parts * parts) == 0:
+            cuts = enumerate(layout.dims)
+            return Layout(layout.mesh, [(*cut.axes, *layout.partial) if k == dim else cut for k, cut in cuts])
+    return None
+
+
 def volume(holders: Holders) -> int:
     """Return how many elements the largest shard has."""
     return prod(holders.tiling.largest)
@@ -293,6 +335,10 @@ def _is_in_place(src: Layout, dst: Layout, shape: Shape) -> bool:
         old += before.axes[same:]
         new += after.axes[same:]
     return is_disjoint(old, new)
+
+
+def _is_prefix(a: Sequence[Axis], b: Sequence[Axis]) -> bool:
+    return remainder(a, b) is not None or remainder(b, a) is not None
 
 
 def _rounds(steps: Sequence[Step]) -> int:

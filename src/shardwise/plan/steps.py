@@ -215,12 +215,24 @@ class Step:
     @property
     def received(self) -> Bytes:
         """The bytes that each device receives."""
-        return Bytes(self.slots, lambda slot: self._count_bytes(slot, not self.reverses), self._count_each)
+        return Bytes(
+            self.slots, lambda slot: self._count_bytes(slot, not self.reverses), self._count_each, self._count_total
+        )
 
     @property
     def sent(self) -> Bytes:
         """The bytes that each device sends."""
-        return Bytes(self.slots, lambda slot: self._count_bytes(slot, self.reverses))
+        return Bytes(self.slots, lambda slot: self._count_bytes(slot, self.reverses), None, self._count_total)
+
+    def _count_total(self) -> int:
+        # By formulas, which do not look at devices; what is received in all is what is sent.
+        total = 0
+        for move in self.moves:
+            moved = move.count_moved()
+            if moved is None:
+                return add_bytes(self._count_each())
+            total += moved * self.width(move)
+        return total
 
     def _count_bytes(self, slot: int, inward: bool) -> int:
         total = 0
