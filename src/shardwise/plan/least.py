@@ -49,8 +49,8 @@ def count_messages(src: Holders, dst: Holders, option: Option) -> tuple[Messages
 
     None where axes cross, so that elements differ in other ways. With c contributors and t targets an element takes
     c + t - 2 messages, one more where no contributor is a target: each contribution but one must leave its device, and
-    each target but one must receive it. Where nothing is reduced it takes one message for each target that does not hold
-    it. Contributions that stay take none, and what is left is combined with one of them.
+    each target but one must receive it. Where nothing is reduced it takes one message for each target that does not
+    hold it. Contributions that stay take none, and what is left is combined with one of them.
 
     >>> from shardwise import DeviceMesh, Layout
     >>> mesh = DeviceMesh((2, 3), ("x", "y"))

@@ -6,20 +6,20 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
 from math import prod
+from operator import mul
 
-from shardwise.layout.axis import Axis, common, cover, has_crossing, is_disjoint, merge, without
+from shardwise.layout.axis import Axis, common, cover, is_disjoint, merge, without
 from shardwise.layout.cut import Cut
 from shardwise.layout.layout import Layout, Shape
 from shardwise.layout.placement import ReduceOp
-from shardwise.plan.agreement import count_agreeing, largest_common
 from shardwise.plan.cost import Links, move_time
 from shardwise.plan.crowd import Crowd, CrowdMove
 from shardwise.plan.holders import Holders
 from shardwise.plan.kinds import Change, Kind, change_of, is_nested, remainder
 from shardwise.plan.least import Option, count_messages, least
+from shardwise.plan.loads import load_of
 from shardwise.plan.moves import DirectMove, Move, ReduceMove, Shares, SpreadMove
 from shardwise.plan.steps import Slots, State, Step
-
 
 FAIR = 2  # times the mean: a busiest device that receives no more than that is not busy for others
 EXTRA = 1.01  # times the least bytes: what is paid for a much less busy device
@@ -50,17 +50,20 @@ class Search:
         return min(candidates, key=lambda steps: (round(sum(s.time for s in steps), 12), _rounds(steps)))
 
     def _relieve(self, direct: list[Step]) -> list[Step]:
-        # Where few devices would reduce for all the others, those that contribute share the reducing, and send what they
-        # have reduced to where it is needed: that takes one message of an element more.
-        load, slots = sum(sum(step.estimates) for step in direct), self.slots.count
-        if not self.src.partial or load <= FAIR * _mean_load(direct, slots):
+        # Where few devices would reduce for all the others, those that contribute share the reducing, and send what
+        # they have reduced to where it is needed: that takes one message of an element more.
+        if not self.src.partial or self._is_fair(direct):
             return direct
         middle = _share_out(self.src, self.shape)
         if middle is None:
             return direct
-        steps, total = self.chain([self.src, middle, self.dst]), sum(step.received.total for step in direct)
-        is_fair = sum(sum(step.estimates) for step in steps) <= FAIR * _mean_load(steps, slots)
-        return steps if is_fair and sum(step.received.total for step in steps) <= EXTRA * total else direct
+        steps = self.chain([self.src, middle, self.dst])
+        is_cheap = _count_bytes(steps) <= EXTRA * _count_bytes(direct)
+        return steps if is_cheap and self._is_fair(steps) else direct
+
+    def _is_fair(self, steps: Sequence[Step]) -> bool:
+        # Whether the busiest device receives and sends at most a few times the mean, below which none of a plan is.
+        return sum(sum(step.loads) for step in steps) <= FAIR * _count_bytes(steps) / self.slots.count
 
     def chain(self, layouts: Sequence[Layout]) -> list[Step]:
         """Return the steps that visit these layouts one after the other."""
@@ -75,9 +78,10 @@ class Search:
         for i, step in enumerate(steps):
             widths = [self.wide if hops[0] < k <= hops[-1] else self.itemsize for k in (i, i + 1)]
             step = replace(step, widths=(widths[0], widths[1]))
-            pairs = zip(step.moves, step.estimates, strict=True)
-            bytes_ = tuple(size * step.width(move) / self.itemsize for move, size in pairs)
-            out.append(replace(step, estimates=bytes_, time=self._time(step.axes, bytes_)))
+            scales = [step.width(move) / self.itemsize for move in step.moves]
+            received, sent = (tuple(map(mul, sizes, scales)) for sizes in (step.estimates, step.sends))
+            step = replace(step, estimates=received, sends=sent)
+            out.append(replace(step, time=self._time(step.axes, step.loads)))
         return out
 
     # -- one transition ----------------------------------------------------------------------------
@@ -160,40 +164,22 @@ class Search:
     def _reduce(self, src: Layout, dst: Layout, shares: Shares) -> list[Step]:
         targets = dst.mesh.rest((*dst.sharded_axes, *shares.fresh, *shares.batch))
         change = change_of(src, dst, self.shape) if self.numbers is None else Change("exchange")
-        size = self._largest_share(shares)
-        reduce_bytes = size * (prod(a.size for a in shares.pending) - (change.kind in (None, "slice")))
-        spread_bytes = size * (prod(a.size for a in targets) - 1)
-        moves: list[tuple[Move, float]] = [(ReduceMove(shares), reduce_bytes)]
-        if targets:
-            moves.append((SpreadMove(shares), spread_bytes))
+        load = load_of(shares)
+        reduce = (ReduceMove(shares),), (load.reduced,)
+        spread = (SpreadMove(shares),), (load.received,), (load.sent,)
         over = cover((*shares.pending, *change.axes))
         last = dst if not shares.fresh else shares
         if change.kind is None and targets and merge(targets) == merge(shares.pending) and not shares.fresh:
-            steps = [self._step("all_reduce", shares.pending, src, dst, *zip(*moves, strict=True))]
-        elif len(moves) == 1:
-            steps = [self._step("reduce_scatter", over, src, last, *zip(*moves, strict=True))]
+            both = tuple(a + b for a, b in zip((*reduce, reduce[1]), spread, strict=True))
+            steps = [self._step("all_reduce", shares.pending, src, dst, *both)]
+        elif not targets:
+            steps = [self._step("reduce_scatter", over, src, last, *reduce)]
         else:
             steps = [
-                self._step("reduce_scatter", over, src, shares, (ReduceMove(shares),), (reduce_bytes,)),
-                self._step("all_gather", targets, shares, last, (SpreadMove(shares),), (spread_bytes,)),
+                self._step("reduce_scatter", over, src, shares, *reduce),
+                self._step("all_gather", targets, shares, last, *spread),
             ]
         return [*steps, self._fill(last, dst, shares)] if shares.fresh else steps
-
-    def _largest_share(self, shares: Shares) -> float:
-        # How many elements the busiest device reduces, as the cost model sees it.
-        src, dst, mesh = shares.src.layout, shares.dst.layout, shares.dst.layout.mesh
-        before, after = ((*a.sharded_axes, *shares.batch) for a in (src, dst))
-        even = volume(shares.dst) / prod(a.size for a in mesh.rest(after))
-        pairs = zip(src.dims, dst.dims, strict=True)
-        if self.numbers is not None or all(_is_prefix(old.axes, new.axes) for old, new in pairs):
-            return even
-        if has_crossing(before, after):
-            return even
-        near = largest_common(shares.src, shares.dst) / prod(
-            a.size for a in common(mesh.rest(before), mesh.rest(after))
-        )
-        apart = 1 - count_agreeing(shares.src, shares.dst) / max(1, prod(self.shape))
-        return near + even * apart
 
     def _move_and_fill(self, src: Layout, dst: Layout, shares: Shares) -> list[Step]:
         # Nothing to reduce: bring each device the boxes it keeps, then put identities elsewhere.
@@ -269,9 +255,13 @@ class Search:
         after: State,
         moves: tuple[Move, ...] = (),
         estimates: tuple[float, ...] = (),
+        sends: tuple[float, ...] | None = None,
     ) -> Step:
-        axes, bytes_ = tuple(axes), tuple(e * self.itemsize for e in estimates)
-        return Step(kind, axes, before, after, self.slots, self.itemsize, moves, bytes_, self._time(axes, bytes_))
+        # `estimates` are the elements that the busiest device receives, `sends` those that one sends, if they differ.
+        axes, received = tuple(axes), tuple(e * self.itemsize for e in estimates)
+        sent = received if sends is None else tuple(e * self.itemsize for e in sends)
+        time = self._time(axes, tuple(map(max, received, sent)))
+        return Step(kind, axes, before, after, self.slots, self.itemsize, moves, received, sent, time)
 
     def _time(self, axes: Sequence[Axis], each: Sequence[float]) -> float:
         if not each:
@@ -280,9 +270,8 @@ class Search:
         return sum(move_time(levels or [(self.slots.count, self.links.default)], size) for size in each)
 
 
-def _mean_load(steps: Sequence[Step], slots: int) -> float:
-    # The bytes that a device has to receive on average: no plan of as many bytes has a busiest one that receives less.
-    return sum(step.received.total for step in steps) / slots
+def _count_bytes(steps: Sequence[Step]) -> int:
+    return sum(step.received.total for step in steps)
 
 
 def _share_out(layout: Layout, shape: Shape) -> Layout | None:
@@ -335,10 +324,6 @@ def _is_in_place(src: Layout, dst: Layout, shape: Shape) -> bool:
         old += before.axes[same:]
         new += after.axes[same:]
     return is_disjoint(old, new)
-
-
-def _is_prefix(a: Sequence[Axis], b: Sequence[Axis]) -> bool:
-    return remainder(a, b) is not None or remainder(b, a) is not None
 
 
 def _rounds(steps: Sequence[Step]) -> int:

@@ -142,8 +142,8 @@ def add_bytes(each: np.ndarray) -> int:
 class Step:
     """One step of a plan: a collective over the devices that differ in `axes`, or a local change.
 
-    `moves` are its rounds of communication: none for a local step, two for an all-reduce. `estimates` are
-    the bytes that the busiest device receives in each, as the cost model sees them.
+    `moves` are its rounds of communication: none for a local step, two for an all-reduce. `estimates` and `sends`
+    are the bytes that the busiest device receives and sends in each, as the cost model sees them.
 
     >>> from shardwise import DeviceMesh, P, plan_reshard
     >>> mesh = DeviceMesh((2, 2), ("x", "y"))
@@ -171,6 +171,7 @@ class Step:
     itemsize: int
     moves: tuple[Move, ...] = ()
     estimates: tuple[float, ...] = ()
+    sends: tuple[float, ...] = ()
     time: float = 0.0
     staging_bytes: int = 0
     grain: tuple[int, ...] | None = None
@@ -192,6 +193,11 @@ class Step:
     def kept(self, device: DeviceName) -> list[Box] | None:
         """Return the boxes whose value a device keeps in a fill; it has identities elsewhere. None is all."""
         return None if self.shares is None else list(self.shares.boxes_to_keep(self.slots.find(device)))
+
+    @property
+    def loads(self) -> tuple[float, ...]:
+        """Per round, the bytes that the busiest device receives or sends, whichever is more, as the cost model sees it."""
+        return tuple(map(max, self.estimates, self.sends))
 
     @property
     def is_local(self) -> bool:

@@ -108,7 +108,7 @@ def cost(module: ModuleOp, links: Links | Mapping[str, Link] | Link | None = Non
 
 def _planned_line(op: Operation, step: Step, mesh: DeviceMesh, links: Links) -> Line:
     levels = links.on(mesh, step.axes) or [(mesh.num_devices, links.default)]
-    time = sum(move_time(levels, size) for size in step.estimates)
+    time = sum(move_time(levels, size) for size in step.loads)
     received = step.received
     return Line(
         place_of(op).line or 0, step.kind, mesh.name, tuple(numbers(step.axes)), received.max, received.total, time
