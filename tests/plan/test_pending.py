@@ -73,6 +73,22 @@ def test_reductions_that_differ_move_the_least(op: str, other: str) -> None:
     check_least(sample(Random(op + other), pending_transitions((2, 3, 2), (7,), op, other), 25), "int32")
 
 
+@pytest.mark.parametrize("sizes", MESHES, ids=str)
+def test_averages_that_end_move_the_least(sizes: tuple[int, ...]) -> None:
+    ends = [case for case in pending_transitions(sizes, (6, 6), "avg") if not case.dst.partial]
+    check_least(sample(Random(str(sizes)), ends, 20), "float32")
+
+
+@pytest.mark.parametrize("op", ["avg", "sum"])
+@pytest.mark.parametrize("sizes", MESHES, ids=str)
+def test_a_plan_to_a_pending_average_claims_no_more_than_is_known(sizes: tuple[int, ...], op: str) -> None:
+    begin = [case for case in pending_transitions(sizes, (12,), op, "avg") if case.dst.partial]
+    for comparison in compare(sample(Random(str(sizes) + op), begin, 20), "float32"):
+        # The least is that of devices that scale: who replicates an average instead moves as much or more.
+        assert comparison.bound <= comparison.least <= comparison.received, comparison
+        assert not comparison.is_claimed, comparison
+
+
 @pytest.mark.parametrize("op", ["sum", "max"])
 def test_transitions_between_meshes_move_the_least(op: str) -> None:
     check_least(pending_transitions_between_meshes(Random(op), 100, op), "int32")
