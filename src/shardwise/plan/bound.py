@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from shardwise.layout.placement import ReduceOp
 from shardwise.layout.tiling import box_size
-from shardwise.plan.least import least
+from shardwise.plan.least import Option, least
 from shardwise.plan.moves import DirectMove
 from shardwise.plan.search import Search
 from shardwise.plan.steps import Bytes, count_missing
@@ -36,6 +37,13 @@ def lower_bound(search: Search) -> Bytes:
 
 
 def least_total(search: Search) -> int:
-    """Return the least number of elements that must travel in all, with halos left out."""
+    """Return the least number of elements that must travel in all, with halos left out.
+
+    Plans make an average pending by replicating. Whoever scales what each device has could do with the messages of a
+    sum, so those are all that is surely needed.
+    """
     src, dst = search.holders(search.src.without_halo(), 0), search.holders(search.dst.without_halo(), 1)
-    return min(least(src, dst, option) for option in search.options(src.layout, dst.layout))
+    options = list(search.options(src.layout, dst.layout))
+    if dst.layout.reduce_op is ReduceOp.AVG:
+        options = [Option(src.layout.partial, dst.layout.partial, (), keeps=src.layout.reduce_op is ReduceOp.AVG)]
+    return min(least(src, dst, option) for option in options)

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from math import prod
 from typing import NamedTuple
 
 from shardwise.errors import seal
 from shardwise.layout.axis import Axis, common, has_crossing
+from shardwise.layout.mesh import walk
 from shardwise.layout.tiling import box_size
 from shardwise.plan.agreement import count_agreeing
 from shardwise.plan.holders import Holders
+from shardwise.plan.matching import match
 
 
 @seal
@@ -122,15 +124,37 @@ def _count_of_cell(
     if contributions == 1:
         return min(sum(slot not in givers for slot in slots) for slots in takers)
     targets = len(takers[0])
-    terms = [{src.position(slot, option.pending) for slot in givers.intersection(slots)} for slots in takers]
-    homes = set(_homes(terms, givers, takers)) if option.keeps else set[int]()
-    left = contributions - len(homes)
-    is_near = any(some - homes for some in terms)  # a device that needs the element has a contribution that is left
-    return left and left + targets - 1 - is_near
+    held = [[src.position(slot, option.pending) for slot in slots if slot in givers] for slots in takers]
+    terms = walk(src.layout.mesh, option.pending)
+    places = place_terms(held, targets, terms) if option.keeps else [None] * len(takers)
+    missing = sum(targets - some.count(term) for some, term in zip(held, places, strict=True) if term is not None)
+    left = set(terms).difference(places)
+    return missing + (len(left) and len(left) + targets - 1 - any(left.intersection(some) for some in held))
 
 
-def _homes(terms: Sequence[set[int]], givers: set[int], takers: Sequence[list[int]]) -> Iterator[int]:
-    # The contributions that all who are to hold one new contribution hold already.
-    for some, slots in zip(terms, takers, strict=True):
-        if len(some) == 1 and givers.issuperset(slots):
-            yield from some
+def place_terms(held: Sequence[Sequence[int]], targets: int, terms: Sequence[int]) -> list[int | None]:
+    """Return for each position of the new contributions the one old contribution that it gets, or None.
+
+    `held` has, per position, what its `targets` devices have. All who are at home keep what they have. The others are
+    combined at one position, unless it takes fewer messages to bring each to a position of its own.
+
+    >>> place_terms([[0, 0], [1, 2], [2]], 2, [0, 1, 2])  # the first is at home
+    [0, None, None]
+    >>> place_terms([[0, 0], [1, 1], []], 3, [0, 1])  # two messages, where to combine both takes three
+    [0, 1, None]
+    """
+    out: list[int | None] = []
+    for some in held:
+        is_home = len(some) == targets and len(set(some)) == 1 and some[0] not in out  # each counts once
+        out.append(some[0] if is_home else None)
+    left = set(terms).difference(out)
+    combined = len(left) + targets - 1 - any(left.intersection(some) for some in held)
+    most = sum(max(some.count(term) for some in held) for term in terms)
+    if not left or len(terms) > len(held) or len(terms) * targets - most >= combined:
+        return out
+    chosen = match([[some.count(term) for some in held] for term in terms])
+    pairs = zip(terms, chosen, strict=True)
+    if sum(targets - held[position].count(term) for term, position in pairs) >= combined:
+        return out
+    by_position = dict(zip(chosen, terms, strict=True))
+    return [by_position.get(position) for position in range(len(held))]

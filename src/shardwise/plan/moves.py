@@ -11,14 +11,14 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from heapq import heappop, heappush
 from itertools import product
-from math import prod
 
 from shardwise.caches import cached_property
 from shardwise.layout.axis import Axis, common, has_crossing, overlap, without
+from shardwise.layout.mesh import walk
 from shardwise.layout.tiling import Box, box_size, intersect, subtract
 from shardwise.plan.crowd import CrowdMove
 from shardwise.plan.holders import Holders, Tile
-from shardwise.plan.least import Option, count_moved
+from shardwise.plan.least import Option, count_moved, place_terms
 from shardwise.plan.movement import Handover, Movement, Reduction
 from shardwise.plan.transfer import Transfer, portion
 
@@ -91,13 +91,13 @@ class Shares(Handover):
     def _choose_beside(self, homes: dict[int, int], candidates: list[int], contributors: set[int]) -> list[int]:
         # Who combines what does not stay: those that need it and have some of it, or else those that keep something.
         kept = set(homes.values())
-        if len(kept) == self._count:
+        if len(kept) == len(self._terms):
             return []
         near = [slot for slot in candidates if slot in contributors and slot not in homes]
         return [slot for slot in near if self.src.position(slot, self.pending) not in kept] or list(homes)
 
     def homes(self, source: Tile, target: Tile, like: int) -> dict[int, int]:
-        """Return the slots that keep what they have of a cell, each with the position of that contribution."""
+        """Return the slots that get one contribution to a cell, which most have, each with the position of that one."""
         if not self.keeps or not self._can_keep:
             return {}
         key = (source, target, self.dst.position(like, self.batch) if self.batch else 0)
@@ -109,12 +109,14 @@ class Shares(Handover):
         by_position: dict[int, list[int]] = {}
         for slot in self.dst.slots(target, self.batch, like):
             by_position.setdefault(self.dst.position(slot, self.fresh), []).append(slot)
-        out: dict[int, int] = {}
-        for slots in by_position.values():
-            terms = {self.src.position(slot, self.pending) for slot in slots if self.src.tile(slot) == source}
-            is_home = len(terms) == 1 and all(self.src.tile(slot) == source for slot in slots)
-            if is_home and not terms <= set(out.values()):  # each contribution counts once
-                out |= dict.fromkeys(slots, terms.pop())
+        terms = [
+            [self.src.position(slot, self.pending) for slot in slots if self.src.tile(slot) == source]
+            for slots in by_position.values()
+        ]
+        out, targets = dict[int, int](), len(next(iter(by_position.values())))
+        for term, slots in zip(place_terms(terms, targets, self._terms), by_position.values(), strict=True):
+            if term is not None:
+                out |= dict.fromkeys(slots, term)
         return out
 
     @cached_property
@@ -132,9 +134,9 @@ class Shares(Handover):
         return not without(after.replicated_axes, before.replicated_axes)
 
     @cached_property
-    def _count(self) -> int:
-        # How many contributions an element has.
-        return prod(axis.size for axis in self.pending)
+    def _terms(self) -> list[int]:
+        # The positions of the contributions to an element.
+        return walk(self.src.layout.mesh, self.pending)
 
     def sources(self, source: Tile, target: Tile, reducer: int) -> list[int]:
         """Return the slots whose contributions to a cell a slot reduces, in the order in which they are."""
@@ -144,8 +146,8 @@ class Shares(Handover):
         others = {at for at in homes.values() if at != homes.get(reducer)}
         return [slot for slot in slots if self.src.position(slot, self.pending) not in others]
 
-    def boxes_to_leave(self, slot: int) -> Iterator[Box]:
-        """Yield the boxes of which a slot keeps what it has, with nothing added to it."""
+    def boxes_to_leave(self, slot: int) -> Iterator[tuple[int, Box]]:
+        """Yield the boxes of which a slot gets one contribution and nothing else, each with the slot that has it."""
         tile = self.dst.tile(slot)
         if tile is None or not self.keeps:
             return
@@ -155,11 +157,17 @@ class Shares(Handover):
                 continue
             reducers = self.reducers(source, tile, slot)
             if not reducers:
-                yield cell
+                yield self.giver(source, slot, homes[slot]), cell
             for index, reducer in enumerate(reducers):
                 box = portion(cell, len(reducers), index)
                 if homes.get(reducer) != homes[slot] and box_size(box):
-                    yield box
+                    yield slot, box
+
+    def giver(self, source: Tile, slot: int, term: int) -> int:
+        """Return the slot from which another, or the same, has a contribution to a cell that is all it gets of it."""
+        if self.src.tile(slot) == source and self.src.position(slot, self.pending) == term:
+            return slot
+        return self.src.sources(source, slot, self.pending)[self._terms.index(term)]
 
     def boxes_to_reduce(self, slot: int) -> Iterator[tuple[Tile, Box]]:
         """Yield the boxes that a slot reduces, each with the source tile it lies in."""
@@ -380,8 +388,8 @@ class ReduceMove(SharesMove):
         shares, target = self.shares, self.shares.dst.tile(slot)
         for tile, box in self.boxes_to_reduce(slot):
             yield shares.sources(tile, target or (), slot), box
-        for box in shares.boxes_to_leave(slot):
-            yield [slot], box
+        for source, box in shares.boxes_to_leave(slot):
+            yield [source], box
 
     def _own_boxes(self, slot: int) -> Iterator[Box]:
         return (box for sources, box in self.contributions(slot) if slot in sources)
@@ -405,6 +413,9 @@ class ReduceMove(SharesMove):
                 box = portion(cell, len(reducers), index)
                 if reducer != slot and box_size(box) and slot in shares.sources(tile, target, reducer):
                     yield Transfer(slot, reducer, box)
+            for other, term in shares.homes(tile, target, slot).items() if not reducers else ():
+                if other != slot and shares.giver(tile, other, term) == slot:
+                    yield Transfer(slot, other, cell)
 
     def reductions(self, target: int) -> Iterator[Reduction]:
         """Yield what a slot reduces."""

@@ -196,7 +196,7 @@ class Step:
 
     @property
     def loads(self) -> tuple[float, ...]:
-        """Per round, the bytes that the busiest device receives or sends, whichever is more, as the cost model sees it."""
+        """Per round, the bytes that the busiest device receives, or sends if that is more, as the model sees it."""
         return tuple(map(max, self.estimates, self.sends))
 
     @property
