@@ -46,8 +46,8 @@ TABLES = [
         [tp|-] sum(dp) -> [dp|-]  float32[1024x1024] on dp=2, tp=4
         step            over    to                receives  sends  staging  chunks     time
         reduce_scatter  dp, tp  shares of [dp|-]     1 MiB  1 MiB    4 MiB       1  51.9 us
-        all_gather      tp      [dp|-]               2 MiB  3 MiB    8 MiB       1  72.9 us
-        receives at most 2 MiB a device, 16 MiB in all (the least possible), time 125 us
+        all_gather      tp      [dp|-]               2 MiB  3 MiB    8 MiB       1   136 us
+        receives at most 2 MiB a device, 16 MiB in all (the least possible), time 188 us
         """,
     ),
     (

@@ -9,9 +9,10 @@ import numpy as np
 from shardwise import Layout, Plan, ReduceOp, Step, Transfer
 from shardwise.layout.axis import Axis, common
 from shardwise.layout.tiling import Box
-from shardwise.plan.align import align_layout
+from shardwise.plan.movement import Movement
 from shardwise.plan.transfer import DeviceName
 from tests.layout.oracle import digit, held_box, owned_box
+from tests.plan.messages import least_elements
 
 Shape = tuple[int, ...]
 
@@ -86,34 +87,27 @@ def missing_bytes(plan: Plan) -> list[int]:
 def least_total(plan: Plan) -> int:
     """The least bytes in all with partial values, element by element, halos left out.
 
-    c + t - 2 messages, + 1 if no contributor is a target; or, for axes that are partial on both sides, as
-    many times what one position along them needs by itself, if that is less.
+    A pending average is one that is made by replicating.
     """
-    src, dst = plan.src, align_layout(plan.dst, plan.src.mesh) or plan.dst
-    best = _least(plan, ())
-    if src.mesh is dst.mesh and src.reduce_op is dst.reduce_op and (kept := common(src.partial, dst.partial)):
-        best = min(best, _least(plan, kept))
-    return best * plan.dtype.itemsize
+    src, dst = plan.src, plan.dst
+    if dst.reduce_op is not ReduceOp.AVG:
+        return least_elements(src, dst, plan.shape) * plan.dtype.itemsize
+    kept = common(src.partial, dst.partial) if src.mesh is dst.mesh and src.reduce_op is ReduceOp.AVG else ()
+    return min(_least(plan, axes) for axes in {(), kept}) * plan.dtype.itemsize
 
 
 def _least(plan: Plan, kept: tuple[Axis, ...]) -> int:
-    src, dst, total = plan.src, plan.dst, 0
-    gives, takes = spread_masks(plan, src, False), spread_masks(plan, dst, False)
-    giving = _by_position(plan, src, src.partial)
-    taking = _by_position(plan, dst, () if dst.reduce_op is ReduceOp.AVG else dst.partial)
-    for group in _by_position(plan, src, kept) if kept else [range(len(gives))]:
+    # c + t - 2 messages, + 1 if no contributor is a target, each position along the axes that are kept by itself.
+    gives, takes = spread_masks(plan, plan.src, False), spread_masks(plan, plan.dst, False)
+    giving, total = _by_position(plan, plan.src, plan.src.partial), 0
+    for group in _by_position(plan, plan.src, kept) if kept else [range(len(gives))]:
         inside = np.isin(np.arange(len(gives)), group)
         contributions = np.sum([gives[[i for i in at if inside[i]]].any(axis=0) for at in giving], axis=0)
-        counts = []
-        for at in taking:
-            chosen = [i for i in at if inside[i]]
-            if not chosen:
-                continue
-            lacking = (takes[chosen] & ~gives[chosen]).sum(axis=0)
-            apart = ~(takes[chosen] & gives[chosen]).any(axis=0)
-            reduced = contributions + takes[chosen].sum(axis=0) - 2 + apart
-            counts.append(np.where(contributions == 1, lacking, reduced))
-        total += int(np.minimum.reduce(counts).sum())
+        chosen = np.flatnonzero(inside)
+        lacking = (takes[chosen] & ~gives[chosen]).sum(axis=0)
+        apart = ~(takes[chosen] & gives[chosen]).any(axis=0)
+        reduced = contributions + takes[chosen].sum(axis=0) - 2 + apart
+        total += int(np.where(contributions == 1, lacking, reduced).sum())
     return total
 
 
@@ -149,7 +143,11 @@ class Devices:
         """Do one step, round by round, from its transfers alone."""
         listed = [list(step.rounds(slot)) for slot in range(len(self.names))]
         for at, move in enumerate(step.moves):
-            self._round(pair_up([rounds[at] for rounds in listed], self.names), move.reduces)
+            transfers = pair_up([rounds[at] for rounds in listed], self.names)
+            if move.reduces:
+                self._reduce(move, transfers)
+            else:
+                self._round(transfers)
         if isinstance(step.after, Layout):
             if step.is_local:
                 self._fill(step, step.after)
@@ -157,20 +155,33 @@ class Devices:
             assert self.have[held].all(), f"after {step}, a device lacks part of its shard"
             self.have &= held
 
-    def _round(self, transfers: list[Transfer], reduces: bool) -> None:
+    def _reduce(self, move: Movement, transfers: list[Transfer]) -> None:
+        """Make of what each device has, and of what is sent to it, the reductions that the move lists."""
+        data, have, weight = self.data.copy(), self.have.copy(), self.weight.copy()
+        sources, targets = (members(self.plan, holders.layout) for holders in move.holders)
+        left = [(self.place[t.source], self.place[t.target], t.box) for t in transfers]
+        for index, target in enumerate(targets):
+            for reduction in move.reductions(index):
+                here, terms = region(reduction.box), [sources[source] for source in reduction.sources]
+                for term in terms:
+                    assert self.have[(term, *here)].all(), "a source sends what it does not hold"
+                    if term != target:
+                        left.remove((term, target, reduction.box))
+                data[(target, *here)] = self.op.reduce([self.data[(term, *here)] for term in terms])
+                weight[(target, *here)] = sum(self.weight[(term, *here)] for term in terms)
+                have[(target, *here)] = True
+        assert left == [], "what is sent is not reduced"
+        self.data, self.have, self.weight = data, have, weight
+
+    def _round(self, transfers: list[Transfer]) -> None:
         data, have, weight = self.data.copy(), self.have.copy(), self.weight.copy()
         fresh = np.zeros_like(have)
         for source, target, box in transfers:
             here, there = (self.place[target], *region(box)), (self.place[source], *region(box))
             assert self.have[there].all(), "a source sends what it does not hold"
-            if reduces:
-                both = have[here]
-                data[here] = np.where(both, self.op(data[here], self.data[there]), self.data[there])
-                weight[here] = np.where(both, weight[here] + self.weight[there], self.weight[there])
-            else:
-                assert not fresh[here].any(), "an element is received twice"
-                assert not self.have[here].any() or self.plan.src.partial, "an element was there already"
-                data[here], weight[here] = self.data[there], self.weight[there]
+            assert not fresh[here].any(), "an element is received twice"
+            assert not self.have[here].any() or self.plan.src.partial, "an element was there already"
+            data[here], weight[here] = self.data[there], self.weight[there]
             have[here] = fresh[here] = True
         self.data, self.have, self.weight = data, have, weight
 

@@ -177,8 +177,11 @@ class Crowd(Handover):
     def least(self) -> int:
         """The least number of elements that must travel in all.
 
-        The contributions of one device can be sent as one, so that what counts are the devices that have them.
+        The contributions of one device can be sent as one, so that what counts are the devices that have them. From
+        pending to pending, where each device may keep some, it is not known.
         """
+        if self.pending and self.fresh:
+            return 0
         if not self.pending and not self.fresh:
             return sum(transfer.size for transfer in self.assignment.far)
         total = 0
@@ -193,8 +196,7 @@ class Crowd(Handover):
         if not self.pending:
             (holders,) = givers.values()
             return sum(device not in holders for device in takers)
-        count, has_taker = _cover([set(holders) for holders in givers.values()], set(takers))
-        return count + len(takers) - 2 + (not has_taker)
+        return _fewest([set(holders) for holders in givers.values()], set(takers))
 
     def count_needed(self, slot: int) -> int:
         """Return how many elements a device must receive, whatever the plan."""
@@ -224,18 +226,23 @@ def _divide(boxes: list[Box], box: Box) -> tuple[list[Box], list[Box]]:
     return parts, [rest for each in boxes for rest in subtract(each, box)]
 
 
-def _cover(contributions: list[set[int]], takers: set[int]) -> tuple[int, bool]:
-    # The fewest devices that have every contribution between them, and whether one that needs the value can be among
-    # them. Where there are too many to try, what is surely needed.
+def _fewest(contributions: list[set[int]], takers: set[int]) -> int:
+    # The fewest messages that bring the reduction to all who need it. Some device is the first that knows it: those
+    # that have between them what it lacks send it something, and everybody else who needs it receives it later.
+    whole = set[int].intersection(*contributions)
+    if whole:
+        return len(takers - whole)
+    devices = takers.union(*contributions)
+    return min(_cover([held for held in contributions if d not in held]) + len(takers - {d}) for d in devices)
+
+
+def _cover(contributions: list[set[int]]) -> int:
+    # The fewest devices that have these between them. Where there are too many to try, what is surely needed.
     devices = sorted(set[int]().union(*contributions))
-    most = max(sum(device in holders for holders in contributions) for device in devices)
     if len(contributions) > COVERED or len(devices) > COVERED:
-        return -(-len(contributions) // most), bool(takers & set(devices))
-    for count in range(1, len(devices) + 1):
-        covers = [set(some) for some in combinations(devices, count) if all(h & set(some) for h in contributions)]
-        if covers:
-            return count, any(cover & takers for cover in covers)
-    raise AssertionError("every contribution is somewhere")
+        return -(-len(contributions) // max(sum(device in held for held in contributions) for device in devices))
+    covers = (set(some) for count in range(len(devices) + 1) for some in combinations(devices, count))
+    return next(len(some) for some in covers if all(held & some for held in contributions))
 
 
 @dataclass(frozen=True)

@@ -11,6 +11,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from heapq import heappop, heappush
 from itertools import product
+from typing import NamedTuple
 
 from shardwise.caches import cached_property
 from shardwise.layout.axis import Axis, common, has_crossing, overlap, without
@@ -23,6 +24,19 @@ from shardwise.plan.movement import Handover, Movement, Reduction
 from shardwise.plan.transfer import Transfer, portion
 
 MANY = 1024  # boxes into which one target tile may be cut so that all its devices share the reducing evenly
+
+
+class Homes(NamedTuple):
+    """The slots that are at home in a cell, each with the position of its contribution; those that keep it own it.
+
+    Where equal copies are at several positions, one of these keeps the contribution, unless another reduces.
+    """
+
+    terms: dict[int, int]
+    owners: frozenset[int]
+
+
+NOWHERE = Homes({}, frozenset())
 
 
 @dataclass(frozen=True)
@@ -52,7 +66,8 @@ class Shares(Handover):
         key = (source, target, self.dst.position(like, self.batch) if self.batch else 0)
         if key not in self._reducers:
             contributors = set(self.src.slots(source, self.batch, like))
-            if homes := self.homes(source, target, like):
+            homes = self.homes(source, target, like)
+            if homes.terms:
                 self._reducers[key] = self._choose_beside(homes, self.dst.slots(target, self.batch, like), contributors)
                 return self._reducers[key]
             candidates = self._nearest(self.dst.slots(target, self.batch, like), contributors)
@@ -88,44 +103,50 @@ class Shares(Handover):
     def _reducers(self) -> dict[tuple[Tile, Tile, int], list[int]]:
         return {}
 
-    def _choose_beside(self, homes: dict[int, int], candidates: list[int], contributors: set[int]) -> list[int]:
+    def _choose_beside(self, homes: Homes, candidates: list[int], contributors: set[int]) -> list[int]:
         # Who combines what does not stay: those that need it and have some of it, or else those that keep something.
-        kept = set(homes.values())
+        kept = set(homes.terms.values())
         if len(kept) == len(self._terms):
             return []
-        near = [slot for slot in candidates if slot in contributors and slot not in homes]
-        return [slot for slot in near if self.src.position(slot, self.pending) not in kept] or list(homes)
+        near = [slot for slot in candidates if slot in contributors and slot not in homes.terms]
+        return [slot for slot in near if self.src.position(slot, self.pending) not in kept] or list(homes.terms)
 
-    def homes(self, source: Tile, target: Tile, like: int) -> dict[int, int]:
-        """Return the slots that get one contribution to a cell, which most have, each with the position of that one."""
-        if not self.keeps or not self._can_keep:
-            return {}
+    def homes(self, source: Tile, target: Tile, like: int) -> Homes:
+        """Return the slots that get one contribution to a cell, which most of them have."""
+        if not self.can_keep:
+            return NOWHERE
         key = (source, target, self.dst.position(like, self.batch) if self.batch else 0)
         if key not in self._homes:
             self._homes[key] = self._find_homes(source, target, like)
         return self._homes[key]
 
-    def _find_homes(self, source: Tile, target: Tile, like: int) -> dict[int, int]:
+    def _find_homes(self, source: Tile, target: Tile, like: int) -> Homes:
         by_position: dict[int, list[int]] = {}
         for slot in self.dst.slots(target, self.batch, like):
             by_position.setdefault(self.dst.position(slot, self.fresh), []).append(slot)
-        terms = [
+        held = [
             [self.src.position(slot, self.pending) for slot in slots if self.src.tile(slot) == source]
             for slots in by_position.values()
         ]
-        out, targets = dict[int, int](), len(next(iter(by_position.values())))
-        for term, slots in zip(place_terms(terms, targets, self._terms), by_position.values(), strict=True):
-            if term is not None:
-                out |= dict.fromkeys(slots, term)
-        return out
+        targets, terms, owners = len(next(iter(by_position.values()))), dict[int, int](), set[int]()
+        places = place_terms(held, targets, self._terms)
+        for some, place, slots in zip(held, places, by_position.values(), strict=True):
+            if place is not None:
+                owners |= set(slots)
+                terms |= dict.fromkeys(slots, place)
+            elif len(some) == targets and len(set(some)) == 1:  # another position has the same
+                terms |= dict.fromkeys(slots, some[0])
+        return Homes(terms, frozenset(owners))
 
     @cached_property
-    def _homes(self) -> dict[tuple[Tile, Tile, int], dict[int, int]]:
+    def _homes(self) -> dict[tuple[Tile, Tile, int], Homes]:
         return {}
 
     @cached_property
-    def _can_keep(self) -> bool:
-        # On one mesh, whoever is to hold equal data must hold equal data already.
+    def can_keep(self) -> bool:
+        """Whether anything may stay: on one mesh, whoever is to hold equal data must hold equal data already."""
+        if not self.keeps:
+            return False
         if not self.src.is_on_common_mesh or not self.dst.is_on_common_mesh:
             return True
         before, after = (holders.layout for holders in (self.src, self.dst))
@@ -140,7 +161,7 @@ class Shares(Handover):
 
     def sources(self, source: Tile, target: Tile, reducer: int) -> list[int]:
         """Return the slots whose contributions to a cell a slot reduces, in the order in which they are."""
-        slots, homes = self.src.sources(source, reducer, self.pending), self.homes(source, target, reducer)
+        slots, homes = self.src.sources(source, reducer, self.pending), self.homes(source, target, reducer).terms
         if not homes:
             return slots
         others = {at for at in homes.values() if at != homes.get(reducer)}
@@ -149,18 +170,18 @@ class Shares(Handover):
     def boxes_to_leave(self, slot: int) -> Iterator[tuple[int, Box]]:
         """Yield the boxes of which a slot gets one contribution and nothing else, each with the slot that has it."""
         tile = self.dst.tile(slot)
-        if tile is None or not self.keeps:
+        if tile is None or not self.can_keep:
             return
         for source, cell in self.cells(tile):
             homes = self.homes(source, tile, slot)
-            if slot not in homes:
+            if slot not in homes.owners:
                 continue
             reducers = self.reducers(source, tile, slot)
             if not reducers:
-                yield self.giver(source, slot, homes[slot]), cell
+                yield self.giver(source, slot, homes.terms[slot]), cell
             for index, reducer in enumerate(reducers):
                 box = portion(cell, len(reducers), index)
-                if homes.get(reducer) != homes[slot] and box_size(box):
+                if homes.terms.get(reducer) != homes.terms[slot] and box_size(box):
                     yield slot, box
 
     def giver(self, source: Tile, slot: int, term: int) -> int:
@@ -186,10 +207,8 @@ class Shares(Handover):
         tile = self.dst.tile(slot)
         if tile is None:
             return
+        yield from (box for _, box in self.boxes_to_leave(slot))
         for source, cell in self.cells(tile):
-            if slot in self.homes(source, tile, slot):
-                yield cell
-                continue
             reducers = self.reducers(source, tile, slot)
             for index, reducer in enumerate(reducers):
                 if self.dst.position(reducer, self.fresh) == self.dst.position(slot, self.fresh):
@@ -413,8 +432,9 @@ class ReduceMove(SharesMove):
                 box = portion(cell, len(reducers), index)
                 if reducer != slot and box_size(box) and slot in shares.sources(tile, target, reducer):
                     yield Transfer(slot, reducer, box)
-            for other, term in shares.homes(tile, target, slot).items() if not reducers else ():
-                if other != slot and shares.giver(tile, other, term) == slot:
+            homes = shares.homes(tile, target, slot)
+            for other in sorted(homes.owners) if not reducers else ():
+                if other != slot and shares.giver(tile, other, homes.terms[other]) == slot:
                     yield Transfer(slot, other, cell)
 
     def reductions(self, target: int) -> Iterator[Reduction]:
