@@ -14,6 +14,7 @@ from shardwise.layout.axis import Axis
 from shardwise.layout.layout import Layout, Shape
 from shardwise.layout.mesh import offset, walk
 from shardwise.layout.tiling import Box, Tiling
+from shardwise.plan.slot_grid import Digits, SlotGrid
 
 Tile = tuple[int, ...]
 
@@ -71,27 +72,39 @@ class Holders:
         index = self._own_index(slot)
         return None if index is None else self.box_of(index)
 
-    def slots(self, tile: Tile, batch: Sequence[Axis] = (), like: int = 0) -> list[int]:
+    def slots(self, tile: Tile, batch: Sequence[Axis] = (), like: int = 0) -> Sequence[int]:
         """Return the slots that have a tile, at the position of `like` along the axes of `batch`."""
         first = self.layout.first_holder(tile) + self.position(like, batch)
-        return self._along(first, self.layout.mesh.rest((*self.layout.sharded_axes, *batch)))
+        return self._along(first, self._other_axes(tuple(batch)))
 
-    def sources(self, tile: Tile, slot: int, pending: Sequence[Axis]) -> list[int]:
+    def sources(self, tile: Tile, slot: int, pending: Sequence[Axis]) -> Sequence[int]:
         """Return one slot per contribution over the axes `pending`, each the nearest to `slot`.
 
         Nearest is the one at the same position along all other axes.
         """
         first = self.layout.first_holder(tile) + self.position(slot, self._other_axes(tuple(pending)))
-        return self._along(first, pending)
+        return self._along(first, tuple(pending))
 
-    def _along(self, first: int, axes: Sequence[Axis]) -> list[int]:
-        indices = walk(self.layout.mesh, axes, first)
-        return indices if self.is_on_common_mesh else [self.numbers[index] for index in indices]
+    def _along(self, first: int, axes: tuple[Axis, ...]) -> Sequence[int]:
+        # On the common mesh slots are never listed, for there may be a million.
+        if self.is_on_common_mesh:
+            return SlotGrid(first, self._digits(axes))
+        return [self.numbers[index] for index in walk(self.layout.mesh, axes, first)]
 
-    def _other_axes(self, pending: tuple[Axis, ...]) -> tuple[Axis, ...]:
-        if pending not in self._rests:
-            self._rests[pending] = self.layout.mesh.rest((*self.layout.sharded_axes, *pending))
-        return self._rests[pending]
+    def _digits(self, axes: tuple[Axis, ...]) -> Digits:
+        if axes not in self._digits_by_axes:
+            self._digits_by_axes[axes] = tuple((self.layout.mesh.divisor(axis), axis.size) for axis in axes)
+        return self._digits_by_axes[axes]
+
+    @cached_property
+    def _digits_by_axes(self) -> dict[tuple[Axis, ...], Digits]:
+        return {}
+
+    def _other_axes(self, axes: tuple[Axis, ...]) -> tuple[Axis, ...]:
+        # The axes that split no dim, but these.
+        if axes not in self._rests:
+            self._rests[axes] = self.layout.mesh.rest((*self.layout.sharded_axes, *axes))
+        return self._rests[axes]
 
     @cached_property
     def _rests(self) -> dict[tuple[Axis, ...], tuple[Axis, ...]]:

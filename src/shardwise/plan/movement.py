@@ -11,9 +11,10 @@ from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
 from shardwise.layout.axis import Axis
-from shardwise.layout.tiling import Box, box_size
+from shardwise.layout.tiling import Box
 from shardwise.plan.holders import Holders
 from shardwise.plan.transfer import Transfer
+from shardwise.plan.transfers import Segment, list_segment
 
 Phase = Literal["direct", "reduce", "spread"]
 
@@ -116,7 +117,19 @@ class Movement:
 
     def count_received(self, slot: int) -> int:
         """Return how many elements `slot` receives."""
-        return sum(box_size(t.box) for t in self.incoming(slot))
+        return sum(segment.size for segment in self.find_incoming(slot))
+
+    def count_sent(self, slot: int) -> int:
+        """Return how many elements `slot` sends."""
+        return sum(segment.size for segment in self.find_outgoing(slot))
+
+    def find_incoming(self, slot: int) -> list[Segment]:
+        """Return what `incoming` yields as segments, which are not listed before they are looked at where axes nest."""
+        return list_segment(slot, True, self.incoming(slot))
+
+    def find_outgoing(self, slot: int) -> list[Segment]:
+        """Return what `outgoing` yields as segments, which are not listed before they are looked at where axes nest."""
+        return list_segment(slot, False, self.outgoing(slot))
 
     # -- by index in the mesh ----------------------------------------------------------------------
 

@@ -7,21 +7,26 @@ a reduce move brings each share its contributions, and a spread move sends the s
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
 from heapq import heappop, heappush
 from itertools import product
 from typing import NamedTuple
 
 from shardwise.caches import cached_property
-from shardwise.layout.axis import Axis, common, has_crossing, overlap, without
+from shardwise.layout.axis import Axis, common, has_crossing, is_disjoint, overlap, without
 from shardwise.layout.mesh import walk
-from shardwise.layout.tiling import Box, box_size, intersect, subtract
+from shardwise.layout.tiling import Box, DimTiling, Interval, box_size, intersect, subtract
+from shardwise.plan.cells import Cells, Patch
 from shardwise.plan.crowd import CrowdMove
 from shardwise.plan.holders import Holders, Tile
 from shardwise.plan.least import Option, count_moved, place_terms
+from shardwise.plan.meeting import Meeting, find_offset, find_place
 from shardwise.plan.movement import Handover, Movement, Reduction
+from shardwise.plan.slot_grid import Digits, SlotGrid, find_alike
+from shardwise.plan.span import Span
 from shardwise.plan.transfer import Transfer, portion
+from shardwise.plan.transfers import Segment
 
 MANY = 1024  # boxes into which one target tile may be cut so that all its devices share the reducing evenly
 
@@ -61,21 +66,37 @@ class Shares(Handover):
         """Yield the source tiles that a target tile meets, with the common box."""
         return self.src.tiling.cells(self.dst.tiling.tile_box(tile))
 
-    def reducers(self, source: Tile, target: Tile, like: int) -> list[int]:
+    def reducers(self, source: Tile, target: Tile, like: int) -> Sequence[int]:
         """Return the slots that share the reducing of one cell."""
         key = (source, target, self.dst.position(like, self.batch) if self.batch else 0)
         if key not in self._reducers:
-            contributors = set(self.src.slots(source, self.batch, like))
-            homes = self.homes(source, target, like)
-            if homes.terms:
-                self._reducers[key] = self._choose_beside(homes, self.dst.slots(target, self.batch, like), contributors)
-                return self._reducers[key]
-            candidates = self._nearest(self.dst.slots(target, self.batch, like), contributors)
-            both = [slot for slot in candidates if slot in contributors]
-            self._reducers[key] = both or self._choose(candidates, source, target)
+            self._reducers[key] = self._find_reducers(source, target, like)
         return self._reducers[key]
 
-    def _nearest(self, candidates: list[int], contributors: set[int]) -> list[int]:
+    def _find_reducers(self, source: Tile, target: Tile, like: int) -> Sequence[int]:
+        candidates, contributors = self.dst.slots(target, self.batch, like), self.src.slots(source, self.batch, like)
+        homes = self.homes(source, target, like)
+        if homes.terms:
+            return self._choose_beside(homes, candidates, set(contributors))
+        if self.meeting.is_regular and isinstance(candidates, SlotGrid) and isinstance(contributors, SlotGrid):
+            both = candidates.intersect(contributors)  # which are at the nearest position along the fresh axes
+        else:
+            able = set(contributors)
+            candidates = self._nearest(candidates, able)
+            both = [slot for slot in candidates if slot in able]
+        return both or self._choose(candidates, source, target)
+
+    @cached_property
+    def meeting(self) -> Meeting:
+        """Where the tiles of both layouts meet."""
+        return Meeting(self)
+
+    @cached_property
+    def is_regular(self) -> bool:
+        """Whether the devices that have a tile before and one after are those that reduce what these have in common."""
+        return self.meeting.is_regular and not self.can_keep
+
+    def _nearest(self, candidates: Sequence[int], contributors: set[int]) -> Sequence[int]:
         # One position along the fresh axes gets the value: one of those where the fewest devices lack it.
         if not self.fresh or self.pending:
             return candidates
@@ -86,7 +107,7 @@ class Shares(Handover):
         least = min(counts.values())
         return [slot for slot in candidates if counts[self.dst.position(slot, self.fresh)] == least]
 
-    def _choose(self, candidates: list[int], source: Tile, target: Tile) -> list[int]:
+    def _choose(self, candidates: Sequence[int], source: Tile, target: Tile) -> Sequence[int]:
         # No contributor needs the cell. All who do share it, unless that makes very many small boxes; then
         # each gets cells of its own.
         index, count = 0, 1
@@ -96,14 +117,15 @@ class Shares(Handover):
         if count * len(candidates) <= MANY:
             return candidates
         if count >= len(candidates):
-            return [candidates[index % len(candidates)]]
+            at = index % len(candidates)
+            return candidates[at : at + 1]
         return candidates[index * len(candidates) // count : (index + 1) * len(candidates) // count]
 
     @cached_property
-    def _reducers(self) -> dict[tuple[Tile, Tile, int], list[int]]:
+    def _reducers(self) -> dict[tuple[Tile, Tile, int], Sequence[int]]:
         return {}
 
-    def _choose_beside(self, homes: Homes, candidates: list[int], contributors: set[int]) -> list[int]:
+    def _choose_beside(self, homes: Homes, candidates: Sequence[int], contributors: set[int]) -> list[int]:
         # Who combines what does not stay: those that need it and have some of it, or else those that keep something.
         kept = set(homes.terms.values())
         if len(kept) == len(self._terms):
@@ -159,7 +181,7 @@ class Shares(Handover):
         # The positions of the contributions to an element.
         return walk(self.src.layout.mesh, self.pending)
 
-    def sources(self, source: Tile, target: Tile, reducer: int) -> list[int]:
+    def sources(self, source: Tile, target: Tile, reducer: int) -> Sequence[int]:
         """Return the slots whose contributions to a cell a slot reduces, in the order in which they are."""
         slots, homes = self.src.sources(source, reducer, self.pending), self.homes(source, target, reducer).terms
         if not homes:
@@ -195,12 +217,20 @@ class Shares(Handover):
         tile = self.dst.tile(slot)
         if tile is None:
             return
-        for source, cell in self.cells(tile):
+        for source, cell in self._cells_to_reduce(tile, slot):
             reducers = self.reducers(source, tile, slot)
             if slot in reducers:
                 box = portion(cell, len(reducers), reducers.index(slot))
                 if box_size(box):
                     yield source, box
+
+    def _cells_to_reduce(self, tile: Tile, slot: int) -> Iterable[tuple[Tile, Box]]:
+        # Where those who have both tiles reduce, a slot reduces of its own old tile only.
+        if not self.is_regular or not self.meeting.agrees(slot):
+            return self.cells(tile)
+        source = self.src.layout.tile_of(slot)
+        box = intersect(self.src.tiling.tile_box(source), self.dst.tiling.tile_box(tile))
+        return () if box is None else ((source, box),)
 
     def boxes_to_keep(self, slot: int) -> Iterator[Box]:
         """Yield the boxes whose value a slot holds at the end; with fresh axes, it has identities elsewhere."""
@@ -210,11 +240,18 @@ class Shares(Handover):
         yield from (box for _, box in self.boxes_to_leave(slot))
         for source, cell in self.cells(tile):
             reducers = self.reducers(source, tile, slot)
-            for index, reducer in enumerate(reducers):
-                if self.dst.position(reducer, self.fresh) == self.dst.position(slot, self.fresh):
-                    box = portion(cell, len(reducers), index)
-                    if box_size(box):
-                        yield box
+            for index in self._find_alike(reducers, slot):
+                box = portion(cell, len(reducers), index)
+                if box_size(box):
+                    yield box
+
+    def _find_alike(self, slots: Sequence[int], like: int) -> Iterable[int]:
+        # Which of some slots stand where another does along the fresh axes.
+        if not isinstance(slots, SlotGrid):
+            position = self.dst.position
+            return (i for i, slot in enumerate(slots) if position(slot, self.fresh) == position(like, self.fresh))
+        indices = find_alike(slots, self.meeting.fresh_digits, like)
+        return range(len(slots)) if indices is None else indices.tolist()
 
 
 @dataclass(frozen=True)
@@ -275,6 +312,53 @@ class DirectMove(Movement):
     def count_received(self, slot: int) -> int:
         """Return how many elements `slot` receives, without listing them."""
         return sum(map(box_size, self._targets(slot))) - sum(map(box_size, self._own_boxes(slot)))
+
+    def find_incoming(self, slot: int) -> list[Segment]:
+        """Return what `incoming` yields as segments, which are not listed before they are looked at where axes nest."""
+        if not self._is_regular:
+            return super().find_incoming(slot)
+        tiling, own = self.src.tiling, self.src.box_of(slot)
+        dims = [dim if dim.halo == (0, 0) else replace(dim, halo=(0, 0)) for dim in tiling.dims]
+        box = self.dst.box_of(slot)
+        spans = tuple(Span.over(*each) for each in _zip_spans(dims, box, tiling.radix))
+        patches: list[Patch] = []
+        for tile in product(*(dim.over(*interval) for dim, interval in zip(dims, _overlap_of(box, own), strict=True))):
+            place = find_place(spans, tile)
+            if place is not None:
+                cell = tuple(span.interval(k) for span, k in zip(spans, place, strict=True))
+                patches.append(Patch(place, 0, tuple(subtract(cell, own))))
+        (nearest,) = self.src.sources((0,) * len(dims), slot, ())
+        return [Segment(slot, True, Cells(spans, SlotGrid(nearest), patches=tuple(patches)))]
+
+    def find_outgoing(self, slot: int) -> list[Segment]:
+        """Return what `outgoing` yields as segments, which are not listed before they are looked at where axes nest."""
+        if not self._is_regular:
+            return super().find_outgoing(slot)
+        tile, tiling = self.src.layout.tile_of(slot), self.dst.tiling
+        box = self.src.tiling.tile_box(tile)
+        spans = tuple(Span.over(*each) for each in _zip_spans(tiling.dims, box, tiling.radix))
+        axes = (*self.src.layout.replicated_axes, *self.batch)
+        slots = self.dst.slots((0,) * len(spans), axes, slot)
+        assert isinstance(slots, SlotGrid), "so it is on the common mesh"
+        patches: list[Patch] = []
+        # Those who have something of the tile already are the slot itself and, with halos, its neighbours.
+        near = (dim.holding(*interval) for dim, interval in zip(self.src.tiling.dims, box, strict=True))
+        for neighbour in product(*near):
+            (target,) = self.src.sources(neighbour, slot, ())
+            place = find_place(spans, self.dst.layout.tile_of(target))
+            if place is not None:
+                at = slots.index(target - find_offset(spans, place))
+                patches.append(Patch(place, at, tuple(self._boxes(tile, target))))
+        return [Segment(slot, False, Cells(spans, slots, patches=tuple(patches)))]
+
+    @cached_property
+    def _is_regular(self) -> bool:
+        # Whether all that a slot sends is for slots at its own position along all axes that do not split a dim.
+        if self.shares is not None or not self.is_symmetric or not self.dst.is_on_common_mesh:
+            return False
+        return not without(self.src.layout.partial, self.batch) and is_disjoint(
+            self.batch, self.dst.layout.sharded_axes
+        )
 
     def _targets(self, slot: int) -> Iterable[Box]:
         # The boxes that a slot is to have.
@@ -369,6 +453,14 @@ class LocalMove(DirectMove):
         """Yield nothing."""
         return iter(())
 
+    def find_incoming(self, slot: int) -> list[Segment]:
+        """Return nothing."""
+        return []
+
+    def find_outgoing(self, slot: int) -> list[Segment]:
+        """Return nothing."""
+        return []
+
 
 @dataclass(frozen=True)
 class SharesMove(Movement):
@@ -402,7 +494,7 @@ class ReduceMove(SharesMove):
         """Yield the boxes that a slot reduces, each with the source tile it lies in."""
         return self.shares.boxes_to_reduce(slot)
 
-    def contributions(self, slot: int) -> Iterator[tuple[list[int], Box]]:
+    def contributions(self, slot: int) -> Iterator[tuple[Sequence[int], Box]]:
         """Yield the boxes that a slot reduces, or keeps, each with the slots that contribute to it."""
         shares, target = self.shares, self.shares.dst.tile(slot)
         for tile, box in self.boxes_to_reduce(slot):
@@ -436,6 +528,30 @@ class ReduceMove(SharesMove):
             for other in sorted(homes.owners) if not reducers else ():
                 if other != slot and shares.giver(tile, other, homes.terms[other]) == slot:
                     yield Transfer(slot, other, cell)
+
+    def find_incoming(self, slot: int) -> list[Segment]:
+        """Return what `incoming` yields as segments, which are not listed before they are looked at where axes nest."""
+        out: list[Segment] = []
+        for sources, box in self.contributions(slot):
+            is_grid = isinstance(sources, SlotGrid)
+            boxes = Cells.of_box(box, sources, slot) if is_grid else [(s, box) for s in sources if s != slot]
+            out.append(Segment(slot, True, boxes))
+        return out
+
+    def find_outgoing(self, slot: int) -> list[Segment]:
+        """Return what `outgoing` yields as segments, which are not listed before they are looked at where axes nest."""
+        shares, meeting = self.shares, self.shares.meeting
+        if not shares.is_regular:
+            return super().find_outgoing(slot)
+        cells = meeting.cells_of_source(slot)
+        if cells is not None:
+            return [Segment(slot, False, cells)]
+        tile, out = shares.src.layout.tile_of(slot), list[Segment]()
+        for target, cell in shares.dst.tiling.cells(shares.src.tiling.tile_box(tile)):
+            reducers = shares.reducers(tile, target, slot)
+            assert isinstance(reducers, SlotGrid), "so it is where axes nest"
+            out.append(Segment(slot, False, meeting.cells_of_cell(cell, reducers, slot, meeting.alike_digits)))
+        return out
 
     def reductions(self, target: int) -> Iterator[Reduction]:
         """Yield what a slot reduces."""
@@ -475,9 +591,45 @@ class SpreadMove(SharesMove):
                 if target != slot and self._is_alike(slot, target):
                     yield Transfer(slot, target, box)
 
+    def find_incoming(self, slot: int) -> list[Segment]:
+        """Return what `incoming` yields as segments, which are not listed before they are looked at where axes nest."""
+        shares, meeting = self.shares, self.shares.meeting
+        if not shares.is_regular:
+            return super().find_incoming(slot)
+        cells = meeting.cells_of_target(slot)
+        if cells is not None:
+            return [Segment(slot, True, cells)]
+        tile, out = shares.dst.layout.tile_of(slot), list[Segment]()
+        for source, cell in shares.cells(tile):
+            reducers = shares.reducers(source, tile, slot)
+            assert isinstance(reducers, SlotGrid), "so it is where axes nest"
+            out.append(Segment(slot, True, meeting.cells_of_cell(cell, reducers, slot, meeting.fresh_digits)))
+        return out
+
+    def find_outgoing(self, slot: int) -> list[Segment]:
+        """Return what `outgoing` yields as segments, which are not listed before they are looked at where axes nest."""
+        shares = self.shares
+        tile = shares.dst.tile(slot)
+        if tile is None:
+            return []
+        targets = shares.dst.slots(tile, (*shares.batch, *shares.fresh), slot)
+        if not isinstance(targets, SlotGrid):
+            return super().find_outgoing(slot)
+        return [Segment(slot, False, Cells.of_box(box, targets, slot)) for _, box in shares.boxes_to_reduce(slot)]
+
     def _is_alike(self, slot: int, other: int) -> bool:
         fresh, dst = self.shares.fresh, self.shares.dst
         return not fresh or dst.position(slot, fresh) == dst.position(other, fresh)
+
+
+def _zip_spans(
+    dims: Sequence[DimTiling], box: Box, radix: Sequence[Digits]
+) -> Iterator[tuple[DimTiling, int, int, Digits]]:
+    return ((dim, *interval, digits) for dim, interval, digits in zip(dims, box, radix, strict=True))
+
+
+def _overlap_of(a: Box, b: Box) -> Iterator[Interval]:
+    return ((max(low, start), min(high, stop)) for (low, high), (start, stop) in zip(a, b, strict=True))
 
 
 Move = DirectMove | ReduceMove | SpreadMove | CrowdMove

@@ -88,8 +88,11 @@ class Plan(Drawable, Tabular):
             lambda: sum(part.total for part in parts),
         )
 
-    def transfers(self, device: DeviceName) -> list[list[Transfer[DeviceName]]]:
-        """Return, step by step, the transfers that concern one device."""
+    def transfers(self, device: DeviceName) -> list[Sequence[Transfer[DeviceName]]]:
+        """Return, step by step, the transfers that concern one device: length and items at once, even of a million.
+
+        The sequence of a step is equal to a list of its items; its `arrays()` has all of it as NumPy arrays.
+        """
         return [step.transfers(device) for step in self.steps]
 
     def traffic(self) -> np.ndarray:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from math import prod
 
@@ -14,7 +14,7 @@ from shardwise.layout.axis import Axis, without
 from shardwise.layout.device import Device
 from shardwise.layout.layout import Layout
 from shardwise.layout.mesh import DeviceMesh
-from shardwise.layout.tiling import Box, DimTiling, box_size
+from shardwise.layout.tiling import Box, DimTiling
 from shardwise.names import Renamed
 from shardwise.plan.align import index_of
 from shardwise.plan.crowd import Crowd, CrowdMove
@@ -23,6 +23,7 @@ from shardwise.plan.kinds import Kind
 from shardwise.plan.movement import Movement
 from shardwise.plan.moves import MANY, Move, Shares
 from shardwise.plan.transfer import DeviceName, Transfer, grain_of, pieces, portion
+from shardwise.plan.transfers import Transfers, chain
 
 State = Layout | Shares | Crowd  # between reducing and spreading, devices hold shares rather than a layout
 COUNTED = 4096  # devices up to which bytes are counted for people; above, those of the cost model are shown
@@ -243,8 +244,7 @@ class Step:
     def _count_bytes(self, slot: int, inward: bool) -> int:
         total = 0
         for move in self.moves:
-            count = move.count_received(slot) if inward else sum(box_size(t.box) for t in move.outgoing(slot))
-            total += count * self.width(move)
+            total += (move.count_received(slot) if inward else move.count_sent(slot)) * self.width(move)
         return total
 
     def _count_each(self) -> np.ndarray:
@@ -259,26 +259,27 @@ class Step:
                 out += np.array(sizes, dtype=np.int64)
         return out
 
-    def transfers(self, device: DeviceName, chunk: int | None = None) -> list[Transfer[DeviceName]]:
-        """Return the transfers that concern one device; with `chunk`, those of one of its `chunks` only."""
-        slot = self.slots.find(device)
-        return [t for transfers in self.rounds(slot) for t in self._chunk(transfers, chunk)]
+    def transfers(self, device: DeviceName, chunk: int | None = None) -> Sequence[Transfer[DeviceName]]:
+        """Return the transfers that concern one device; with `chunk`, those of one of its `chunks` only.
 
-    def rounds(self, slot: int) -> Iterator[list[Transfer[DeviceName]]]:
+        They are `Transfers`, which are listed only as far as they are looked at; those of one of several chunks a list.
+        """
+        rounds = list(self.rounds(self.slots.find(device)))
+        if not chunk and (chunk is None or self.grain is None):
+            return chain(rounds)
+        return [t for transfers in rounds for t in self._chunk(transfers, chunk)]
+
+    def rounds(self, slot: int) -> Iterator[Transfers]:
         """Yield, per round, the transfers that concern one slot: what it receives, then what it sends."""
+        name = None if self.slots.devices is None else self.slots.name
         for move in self.moves[:: -1 if self.reverses else 1]:
-            yield [self._name(transfer) for transfer in (*move.incoming(slot), *move.outgoing(slot))]
+            segments = (*move.find_incoming(slot), *move.find_outgoing(slot))
+            yield Transfers(segments, len(move.holders[0].shape), name, self.reverses)
 
-    def _name(self, transfer: Transfer[int]) -> Transfer[DeviceName]:
-        source, target = map(self.slots.name, transfer[:2])
-        return Transfer(target, source, transfer.box) if self.reverses else Transfer(source, target, transfer.box)
-
-    def _chunk(self, transfers: list[Transfer[DeviceName]], chunk: int | None) -> Iterator[Transfer[DeviceName]]:
+    def _chunk(self, transfers: Transfers, chunk: int | None) -> Iterator[Transfer[DeviceName]]:
+        if self.grain is None:  # there is one chunk, which is another
+            return
         for transfer in transfers:
-            if chunk is None or self.grain is None:
-                if not chunk:
-                    yield transfer
-                continue
             for index, box in enumerate(pieces(transfer.box, self.grain)):
                 if index == chunk:
                     yield transfer._replace(box=box)

@@ -71,7 +71,7 @@ def portion(box: Box, count: int, index: int) -> Box:
     if not box:  # a 0-d tensor has one element, which the first portion takes
         return box if index == 0 else ((0, 0),)
     out = list(box)
-    for dim, parts in reversed(list(enumerate(_divide([stop - start for start, stop in box], count)))):
+    for dim, parts in reversed(list(enumerate(divide([stop - start for start, stop in box], count)))):
         index, part = divmod(index, parts)
         start, stop = box[dim]
         width, longer = divmod(stop - start, parts)
@@ -80,7 +80,12 @@ def portion(box: Box, count: int, index: int) -> Box:
     return tuple(out)
 
 
-def _divide(lengths: list[int], count: int) -> list[int]:
+def divide(lengths: Sequence[int], count: int) -> list[int]:
+    """Return into how many pieces each dim is cut, for `count` nearly equal portions of a box of these lengths.
+
+    >>> divide([8, 6], 4), divide([6, 6], 4)
+    ([4, 1], [2, 2])
+    """
     # Portions of a leading dim are contiguous, so it is cut alone if that makes them equal. Otherwise give the prime
     # factors of `count`, largest first, to whichever dim has the longest pieces.
     parts = [1] * len(lengths)
