@@ -27,7 +27,7 @@ from shardwise.plan.record import StepNote
 from shardwise.plan.steps import Step
 
 LISTED = 64  # devices up to which the program is compiled, to count what the local engine would do
-EXACT = 512  # devices up to which the bytes of reductions are counted device by device
+EXACT = 512  # devices up to which bytes that no formula knows are counted device by device
 
 
 @seal
@@ -169,10 +169,9 @@ class AbstractEngine(SoleProcess):
     def run(self, program: Program, arrays: Sequence[Any]) -> AbstractArrays:
         """Return the arrays of the target layout, and count what moving them would take.
 
-        Bytes between devices are exact wherever they can be had without listing what every device of a large
-        mesh receives; reductions over more than EXACT devices are counted as if all received as much as the
-        busiest. Copies, kernel calls and memory are those of the local engine (were there
-        no pool), up to LISTED devices.
+        Bytes between devices are exact on meshes of any size where axes nest. Where sub-axes cross, a reduction over
+        more than EXACT devices is counted as if all received as much as the busiest. Copies, kernel calls and memory
+        are those of the local engine (were there no pool), up to LISTED devices.
         """
         plan = program.plan
         if plan is None or plan.search.slots.count <= LISTED:
@@ -207,6 +206,6 @@ def _bytes_by_step(program: Program) -> tuple[tuple[StepNote, int], ...]:
 
 
 def _total(step: Step) -> int:
-    if all(move.is_counted for move in step.moves) or step.slots.count <= EXACT:
+    if step.slots.count <= EXACT or all(move.is_counted or move.count_moved() is not None for move in step.moves):
         return step.received.total
     return int(sum(step.estimates)) * step.slots.count

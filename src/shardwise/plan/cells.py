@@ -1,4 +1,4 @@
-"""Cells: boxes in a grid, each with a grid of slots that they come from or go to; nothing is listed before it is asked for.
+"""Cells: boxes in a grid, each with a grid of slots that it comes from or goes to, worked out where they are looked at.
 
 A device talks about cells of the tensor: those that tiles of one layout have in common with its own tile of the other.
 Of each cell either every slot of a grid gets, or has, all of it, or each has one of nearly equal portions.
@@ -33,10 +33,10 @@ class Columns(NamedTuple):
 
 
 class Patch(NamedTuple):
-    """What there is instead of one box: that of slot `slots[index]` in the cell with the `place`-th part of each dim."""
+    """What there is instead of one box: that of slot `slots[at]` in the cell with the `place`-th part of each dim."""
 
     place: tuple[int, ...]
-    index: int
+    at: int
     boxes: tuple[Box, ...] = ()
 
 
@@ -68,7 +68,7 @@ class Cells:
         >>> list(Cells.of_box(((3, 5),), SlotGrid(0, ((1, 3),)), without=1))
         [(0, ((3, 5),)), (2, ((3, 5),))]
         """
-        patches = (Patch((0,) * len(box), slots.index(without)),) if without in slots else ()
+        patches = (Patch((0,) * len(box), slots.index(without)),) if without is not None and without in slots else ()
         return cls(tuple(map(Span.whole, box)), slots, patches=patches)
 
     # -- how many ----------------------------------------------------------------------------------
@@ -129,10 +129,8 @@ class Cells:
         cell = 0
         for k, count in zip(patch.place, self._counts, strict=True):
             cell = cell * count + k
-        index: int | None = patch.index
-        if self.shares:
-            index = self._portions(patch.place).find(patch.index)
-        return None if index is None else self._begin(cell) + index
+        at = self._portions(patch.place).find(patch.at) if self.shares else patch.at
+        return None if at is None else self._begin(cell) + at
 
     def _begin(self, cell: int) -> int:
         if self._each is not None:
@@ -189,16 +187,14 @@ class Cells:
         return self._kinds[tuple(stop - start for start, stop in intervals)]
 
     def __iter__(self) -> Iterator[tuple[int, Box]]:
-        at = 0
         patches = iter([*self._patches, (self._total, ())])
         patched, boxes = next(patches)
-        for slot, box in self._walk():
+        for at, (slot, box) in enumerate(self._walk()):
             if at == patched:
                 yield from ((slot, own) for own in boxes)
                 patched, boxes = next(patches)
             else:
                 yield slot, box
-            at += 1
 
     def _walk(self) -> Iterator[tuple[int, Box]]:
         # As if there were no patches.
@@ -225,56 +221,63 @@ class Cells:
             out.append(np.broadcast_to(table.reshape(shape), self._counts).ravel())
         return out
 
-    def write(self, out: Columns) -> None:
-        """Write all boxes into arrays of `len(self)` columns."""
-        if not self._patches:
-            self._write(out)
-            return
-        rows = self._total
-        whole = Columns(np.empty(rows, out.slots.dtype), *(np.empty((len(self.spans), rows), np.int64) for _ in "ab"))
-        self._write(whole)
-        begin = end = 0
-        for at, boxes in [*self._patches, (rows, ())]:
-            stop = end + at - begin
-            out.slots[end:stop] = whole.slots[begin:at]
-            out.starts[:, end:stop] = whole.starts[:, begin:at]
-            out.stops[:, end:stop] = whole.stops[:, begin:at]
-            for k, box in enumerate(boxes):
-                out.slots[stop + k] = whole.slots[at]
-                out.starts[:, stop + k], out.stops[:, stop + k] = ([ends[i] for ends in box] for i in range(2))
-            begin, end = at + 1, stop + len(boxes)
+    @property
+    def room(self) -> int:
+        """How many rows `write` needs, of which it fills the first ones."""
+        return max(self._total, len(self))
 
-    def _write(self, out: Columns) -> None:
+    def write(self, out: Columns) -> None:
+        """Write all boxes into the first rows of arrays, which have `room` for them."""
         if not self._cells:
             return
         first = sum(self._spread([span.offsets for span in self.spans]), np.zeros(self._cells, dtype=np.int64))
         bounds = [span.intervals for span in self.spans]
-        starts, stops = (self._spread([pair[i] for pair in bounds]) for i in range(2))
+        corners = [self._spread([pair[i] for pair in bounds]) for i in range(2)]
         if not self.shares:
-            _as_table(out.slots, self._cells)[:] = first[:, None] + self.slots.array
+            shape, same = (len(self.slots),), np.zeros(1, dtype=np.int64)
+            self._fill(out.slots, shape, first, self.slots.array)
             for dim in range(len(self.spans)):
-                _as_table(out.starts[dim], self._cells)[:] = starts[dim][:, None]
-                _as_table(out.stops[dim], self._cells)[:] = stops[dim][:, None]
-            return
-        slots = self.slots.array
-        if self._each is not None and len(self._kinds) == 1:
+                self._fill(out.starts[dim], shape, corners[0][dim], same)
+                self._fill(out.stops[dim], shape, corners[1][dim], same)
+        elif self._each is not None and len(self._kinds) == 1:
             (portions,) = self._kinds.values()
-            _as_table(out.slots, self._cells)[:] = first[:, None] + slots[portions.indices]
+            self._fill(out.slots, portions.shape, first, portions.choose(self.slots.array))
             for dim in range(len(self.spans)):
                 for column, bound in zip((out.starts[dim], out.stops[dim]), portions.bounds(dim), strict=True):
-                    _as_table(column, self._cells)[:] = starts[dim][:, None] + bound
-            return
+                    self._fill(column, portions.shape, corners[0][dim], bound)
+        else:
+            self._write_kinds(out, first, corners[0])
+        self._patch(out)
+
+    def _fill(self, column: np.ndarray, shape: tuple[int, ...], firsts: np.ndarray, steps: np.ndarray) -> None:
+        # Without arrays in between: touching fresh memory takes longer than all else.
+        table = column[: self._total].reshape(self._cells, *shape)
+        np.add(firsts.reshape(-1, *[1] * len(shape)), steps, out=table, casting="unsafe")
+
+    def _write_kinds(self, out: Columns, first: np.ndarray, starts: Sequence[np.ndarray]) -> None:
         begins = np.arange(self._cells) * self._each if self._each is not None else np.append(0, self._ends[:-1])
+        slots = self.slots.array
         for portions, cells in self._cells_by_kind:
             rows = begins[cells][:, None] + np.arange(len(portions))
-            out.slots[rows] = first[cells][:, None] + slots[portions.indices]
+            out.slots[rows] = first[cells][:, None] + portions.choose(slots).ravel()
             for dim in range(len(self.spans)):
                 for column, bound in zip((out.starts[dim], out.stops[dim]), portions.bounds(dim), strict=True):
-                    column[rows] = starts[dim][cells][:, None] + bound
+                    own = np.broadcast_to(bound, portions.shape).ravel()
+                    column[rows] = starts[dim][cells][:, None] + own
 
-
-def _as_table(column: np.ndarray, rows: int) -> np.ndarray:
-    return column.reshape(rows, -1)  # a view: columns are contiguous
+    def _patch(self, out: Columns) -> None:
+        # The last first, so that what comes before stays where it is.
+        total = self._total
+        for at, boxes in reversed(self._patches):
+            slot, more = out.slots[at], len(boxes) - 1
+            for column in (out.slots, *out.starts, *out.stops):
+                if more:
+                    column[at + 1 + more : total + more] = column[at + 1 : total]
+            total += more
+            out.slots[at : at + len(boxes)] = slot
+            for k, box in enumerate(boxes):
+                for dim, (start, stop) in enumerate(box):
+                    out.starts[dim, at + k], out.stops[dim, at + k] = start, stop
 
 
 def _shift(box: Box, by: Box) -> Box:

@@ -1,7 +1,7 @@
 """Meetings: where the tiles of two layouts on one mesh meet, and which slots have both, as arithmetic.
 
-A position of a slot along an axis says which part of a dim it has, before or after. Where an axis splits a dim before and
-after, a slot may have both of two tiles only if they agree about it.
+A position of a slot along an axis says which part of a dim it has, before or after. Where an axis splits a dim before
+and after, a slot may have both of two tiles only if they agree about it.
 """
 
 from __future__ import annotations
@@ -61,14 +61,13 @@ class Meeting:
     def agrees(self, slot: int) -> bool:
         """Whether all tiles that meet the new tile of a slot have slots that have both."""
         it = self.handover
-        tile = it.dst.tile(slot)
-        return tile is not None and self._spans(it.src, it.dst.tiling.tile_box(tile), slot, ()) is not None
+        box = it.dst.tiling.tile_box(it.dst.layout.tile_of(slot))
+        return self._spans(it.src, box, slot, ()) is not None
 
     def _cells(
         self, far: Holders, near: Holders, slot: int, own: Digits, picked: tuple[Axis, ...], inner: Digits
     ) -> Cells | None:
-        tile, far_tile = near.tile(slot), far.tile(slot)
-        assert tile is not None and far_tile is not None, "on one mesh every slot has a tile"
+        tile, far_tile = near.layout.tile_of(slot), far.layout.tile_of(slot)
         spans = self._spans(far, near.tiling.tile_box(tile), slot, picked)
         if spans is None:
             return None
@@ -91,7 +90,7 @@ class Meeting:
         out: list[Span] = []
         agreeing, picking = self._marks(far, self._common), self._marks(far, picked)
         for dim, interval in enumerate(box):
-            span = Span.over(far.tiling.dims[dim], *interval, _digits_of(far, dim))
+            span = Span.over(far.tiling.dims[dim], *interval, far.tiling.radix[dim])
             marks, digits = agreeing[dim]
             if not span.is_alike(marks, _positions(digits, slot)):
                 return None
@@ -182,10 +181,6 @@ def marks_of(layout: Layout, axes: Sequence[Axis]) -> Marks:
                 slots.append((layout.mesh.divisor(axis), axis.size))
         out.append((tuple(parts), tuple(slots)))
     return tuple(out)
-
-
-def _digits_of(holders: Holders, dim: int) -> Digits:
-    return holders.tiling.radix[dim]
 
 
 def _positions(digits: Digits, slot: int) -> tuple[int, ...]:

@@ -29,6 +29,7 @@ from shardwise.plan.transfer import Transfer, portion
 from shardwise.plan.transfers import Segment
 
 MANY = 1024  # boxes into which one target tile may be cut so that all its devices share the reducing evenly
+FEW = 4  # source tiles that are all looked at, to find those that a device reduces
 
 
 class Homes(NamedTuple):
@@ -225,20 +226,30 @@ class Shares(Handover):
                     yield source, box
 
     def _cells_to_reduce(self, tile: Tile, slot: int) -> Iterable[tuple[Tile, Box]]:
-        # Where those who have both tiles reduce, a slot reduces of its own old tile only.
-        if not self.is_regular or not self.meeting.agrees(slot):
+        # Where those who have both tiles reduce, a slot reduces of its own old tile only. Few are sooner looked at.
+        if self._has_few_tiles or not self.is_regular or not self.meeting.agrees(slot):
             return self.cells(tile)
-        source = self.src.layout.tile_of(slot)
-        box = intersect(self.src.tiling.tile_box(source), self.dst.tiling.tile_box(tile))
+        return self._cell(self.src.layout.tile_of(slot), tile)
+
+    def _cell(self, source: Tile, target: Tile) -> Iterable[tuple[Tile, Box]]:
+        # What two tiles have in common, if anything.
+        box = intersect(self.src.tiling.tile_box(source), self.dst.tiling.tile_box(target))
         return () if box is None else ((source, box),)
 
-    def boxes_to_keep(self, slot: int) -> Iterator[Box]:
-        """Yield the boxes whose value a slot holds at the end; with fresh axes, it has identities elsewhere."""
+    @cached_property
+    def _has_few_tiles(self) -> bool:
+        return prod([dim.parts for dim in self.src.tiling.dims]) <= FEW
+
+    def boxes_to_keep(self, slot: int, within: Tile | None = None) -> Iterator[Box]:
+        """Yield the boxes whose value a slot holds at the end; with fresh axes, it has identities elsewhere.
+
+        With `within`, those that lie in one source tile.
+        """
         tile = self.dst.tile(slot)
         if tile is None:
             return
         yield from (box for _, box in self.boxes_to_leave(slot))
-        for source, cell in self.cells(tile):
+        for source, cell in self.cells(tile) if within is None else self._cell(within, tile):
             reducers = self.reducers(source, tile, slot)
             for index in self._find_alike(reducers, slot):
                 box = portion(cell, len(reducers), index)
@@ -360,17 +371,17 @@ class DirectMove(Movement):
             self.batch, self.dst.layout.sharded_axes
         )
 
-    def _targets(self, slot: int) -> Iterable[Box]:
-        # The boxes that a slot is to have.
+    def _targets(self, slot: int, within: Tile | None = None) -> Iterable[Box]:
+        # The boxes that a slot is to have; of those that it keeps, only what lies in one source tile matters there.
         if self.shares is not None:
-            return self.shares.boxes_to_keep(slot)
+            return self.shares.boxes_to_keep(slot, within)
         box = self.dst.box(slot)
         return () if box is None else (box,)
 
     def _boxes(self, tile: Tile, slot: int) -> list[Box]:
         # What a slot is to have of a tile and does not have yet.
         own, box = self.src.box(slot), self.src.tiling.tile_box(tile)
-        commons = (intersect(target, box) for target in self._targets(slot))
+        commons = (intersect(target, box) for target in self._targets(slot, tile))
         return [part for common in commons if common is not None for part in subtract(common, own)]
 
     @cached_property

@@ -97,27 +97,26 @@ class Portions:
         """All boxes that have elements."""
         return [self.box(k) for k in range(len(self))]
 
-    @cached_property
-    def indices(self) -> np.ndarray:
-        """The indices of all that have elements."""
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """The shape in which those that have elements are arranged."""
+        return self._filled if self._indices is None else (len(self._indices),)
+
+    def choose(self, items: np.ndarray) -> np.ndarray:
+        """Return those of `count` items whose portions have elements, arranged in `shape`."""
         if self._indices is not None:
-            return self._indices
-        out = np.zeros(1, dtype=np.int64)
-        for parts, filled in zip(self.parts, self._filled, strict=True):
-            out = (out[:, None] * parts + np.arange(filled, dtype=np.int64)).ravel()
-        return out
+            return items[self._indices]
+        if not self.parts:
+            return items[:1].reshape(())
+        return items.reshape(self.parts)[tuple(slice(filled) for filled in self._filled)]
 
     def bounds(self, dim: int) -> tuple[np.ndarray, np.ndarray]:
-        """Return where the boxes that have elements start and stop in a dim."""
-        below = prod(self.parts[dim + 1 :])
+        """Return where the boxes that have elements start and stop in a dim, to be broadcast to `shape`."""
         width, longer = divmod(self.lengths[dim], self.parts[dim])
         if self._indices is None:
-            part = np.arange(self._filled[dim], dtype=np.int64)
-            starts = part * width + np.minimum(part, longer)
-            stops = starts + width + (part < longer)
-            times, each = prod(self._filled[:dim]), prod(self._filled[dim + 1 :])
-            return np.tile(np.repeat(starts, each), times), np.tile(np.repeat(stops, each), times)
-        part = self._indices // below % self.parts[dim]
+            part = np.arange(self._filled[dim]).reshape(-1, *[1] * (len(self.parts) - dim - 1))
+        else:
+            part = self._indices // prod(self.parts[dim + 1 :]) % self.parts[dim]
         starts = part * width + np.minimum(part, longer)
         return starts, starts + width + (part < longer)
 

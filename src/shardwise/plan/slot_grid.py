@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import product
 from math import gcd, lcm, prod
-from typing import overload
+from typing import cast, overload
 
 import numpy as np
 
@@ -82,7 +82,8 @@ class SlotGrid(Sequence[int]):
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, Sequence) or isinstance(other, str):
             return NotImplemented
-        return len(self) == len(other) and all(a == b for a, b in zip(self, other, strict=True))
+        slots = cast("Sequence[object]", other)
+        return len(self) == len(slots) and all(a == b for a, b in zip(self, slots, strict=True))
 
     @property
     def array(self) -> np.ndarray:

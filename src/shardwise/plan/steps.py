@@ -273,8 +273,9 @@ class Step:
         """Yield, per round, the transfers that concern one slot: what it receives, then what it sends."""
         name = None if self.slots.devices is None else self.slots.name
         for move in self.moves[:: -1 if self.reverses else 1]:
-            segments = (*move.find_incoming(slot), *move.find_outgoing(slot))
-            yield Transfers(segments, len(move.holders[0].shape), name, self.reverses)
+            segments, shape = (*move.find_incoming(slot), *move.find_outgoing(slot)), move.holders[0].shape
+            dtype = np.int32 if max(self.slots.count, *shape, 0) < 2**31 else np.int64
+            yield Transfers(segments, len(shape), dtype, name, self.reverses)
 
     def _chunk(self, transfers: Transfers, chunk: int | None) -> Iterator[Transfer[DeviceName]]:
         if self.grain is None:  # there is one chunk, which is another

@@ -1,4 +1,4 @@
-"""Sequences of transfers: what concerns one device, of which there may be millions, worked out where it is looked at."""
+"""Sequences of transfers: those of one device, of which there may be millions, worked out where they are looked at."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from bisect import bisect_right
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import accumulate
-from typing import Any, NamedTuple, overload
+from typing import Any, NamedTuple, cast, overload
 
 import numpy as np
 
@@ -20,8 +20,8 @@ SHOWN = 1000  # items up to which a sequence is written in full
 class TransferArrays(NamedTuple):
     """Transfers as arrays, a row for each: who sends, who receives, and where the box starts and stops in every dim.
 
-    Devices are numbers: the index in the mesh of the source layout or, where two meshes meet that say nothing about each
-    other, the place among the devices of both, those of the source first.
+    Devices are numbers: the index in the mesh of the source layout or, where two meshes meet that say nothing about
+    each other, the place among the devices of both, those of the source first.
     """
 
     sources: np.ndarray
@@ -42,6 +42,11 @@ class Segment:
         return len(self.boxes)
 
     @property
+    def room(self) -> int:
+        """How many rows `write` needs, of which it fills the first ones."""
+        return self.boxes.room if isinstance(self.boxes, Cells) else len(self.boxes)
+
+    @property
     def size(self) -> int:
         """How many elements the boxes have."""
         boxes = self.boxes
@@ -52,7 +57,7 @@ class Segment:
         return Transfer(other, self.slot, box) if self.is_inward else Transfer(self.slot, other, box)
 
     def write(self, out: Columns) -> None:
-        """Write all boxes into arrays."""
+        """Write all boxes into the first rows of arrays, which have `room` for them."""
         if isinstance(self.boxes, Cells):
             self.boxes.write(out)
             return
@@ -78,13 +83,14 @@ class Transfers(Sequence[Transfer[DeviceName]]):
     >>> plan = plan_reshard(P(unreduced=["x", "y"]), P(), (2**21,), "float32", mesh=mesh)
     >>> (transfers,) = plan.transfers(5)
     >>> len(transfers), transfers[2_500_000]
-    (4194300, Transfer(source=402849, target=5, box=((805698, 805700),)))
+    (4194300, Transfer(source=402851, target=5, box=((805702, 805704),)))
     >>> transfers.arrays().starts.shape
     (4194300, 1)
     """
 
     segments: tuple[Segment, ...]
     rank: int = 0
+    dtype: type[np.signedinteger[Any]] = np.int64  # of the arrays: the smaller, the sooner they are there
     name: Callable[[int], DeviceName] | None = None
     reverses: bool = False
 
@@ -117,26 +123,28 @@ class Transfers(Sequence[Transfer[DeviceName]]):
         source, target, _ = segment.transfer(other, box)
         if self.reverses:
             source, target = target, source
-        return Transfer(source, target, box) if self.name is None else Transfer(self.name(source), self.name(target), box)
+        name = self.name
+        return Transfer(source, target, box) if name is None else Transfer(name(source), name(target), box)
 
     def arrays(self) -> TransferArrays:
         """Return all transfers as arrays: sources, targets, and the starts and stops of the boxes, a row for each."""
-        rows = len(self)
-        ends = np.empty((2, rows), dtype=np.int64)
-        bounds = np.empty((2, self.rank, rows), dtype=np.int64)
-        stop = 0
+        rows, stop = len(self), 0
+        ends_and_parts = zip(self._ends, self.segments, strict=True)
+        room = max((end - len(part) + part.room for end, part in ends_and_parts), default=0)
+        table = np.empty((2 + 2 * self.rank, room), dtype=self.dtype)
+        ends, starts, stops = table[:2], table[2 : 2 + self.rank], table[2 + self.rank :]
         for segment in self.segments:
             start, stop = stop, stop + len(segment)
             own = int(segment.is_inward)
             ends[own, start:stop] = segment.slot
-            segment.write(Columns(ends[1 - own, start:stop], bounds[0, :, start:stop], bounds[1, :, start:stop]))
-        sources, targets = ends[::-1] if self.reverses else ends
-        return TransferArrays(sources, targets, bounds[0].T, bounds[1].T)
+            segment.write(Columns(ends[1 - own, start:], starts[:, start:], stops[:, start:]))
+        sources, targets = ends[::-1, :rows] if self.reverses else ends[:, :rows]
+        return TransferArrays(sources, targets, starts[:, :rows].T, stops[:, :rows].T)
 
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, (Transfers, list)):
             return NotImplemented
-        items: Sequence[Any] = other  # pyright: ignore[reportUnknownVariableType]
+        items = cast("Sequence[Any]", other)
         return len(self) == len(items) and all(a == b for a, b in zip(self, items, strict=True))
 
     def __repr__(self) -> str:

@@ -15,6 +15,7 @@ from shardwise.plan.holders import Tile
 from shardwise.plan.moves import Move, ReduceMove
 from shardwise.plan.steps import Step
 from shardwise.plan.transfer import Transfer
+from shardwise.plan.transfers import Segment, list_segment
 
 
 @dataclass(frozen=True)
@@ -29,6 +30,10 @@ class SwapMove(ReduceMove):
     def outgoing(self, slot: int) -> Iterator[Transfer[int]]:
         """Yield the transfers whose source is `slot`."""
         return (Transfer(slot, t.source, t.box) for t in self.incoming(slot))
+
+    def find_outgoing(self, slot: int) -> list[Segment]:
+        """Return what `outgoing` yields."""
+        return list_segment(slot, False, self.outgoing(slot))
 
 
 def rounds_of(step: Step) -> tuple[Move, ...]:
