@@ -224,7 +224,7 @@ class Cells:
     @property
     def room(self) -> int:
         """How many rows `write` needs, of which it fills the first ones."""
-        return max(self._total, len(self))
+        return self._total + sum(max(0, len(boxes) - 1) for _, boxes in self._patches)
 
     def write(self, out: Columns) -> None:
         """Write all boxes into the first rows of arrays, which have `room` for them."""
