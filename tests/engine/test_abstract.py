@@ -173,17 +173,27 @@ def test_programs_are_compiled_up_to_a_number_of_devices(monkeypatch: pytest.Mon
     assert (AbstractEngine().live, AbstractEngine().peak) == (0, 0)
 
 
-def test_uneven_reductions_are_exact_up_to_a_number_of_devices(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_where_axes_nest_bytes_are_exact_on_any_mesh(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(abstract, "EXACT", 0)
     mesh = DeviceMesh((4,), ("x",))
-    plan = plan_reshard(Layout(mesh, [()], ["x"]), Layout(mesh, [("x",)]), (5,), INT)
-    (step,) = plan.steps
-    assert abstract._total(step) == step.received.total == 3 * 5 * 8
-    monkeypatch.setattr(abstract, "EXACT", 4)
-    assert abstract._total(step) == 3 * 5 * 8
-    monkeypatch.setattr(abstract, "EXACT", 3)
-    assert abstract._total(step) == 4 * 3 * 2 * 8  # as if all received as much as the busiest
-    (gather,) = plan_reshard(Layout(mesh, [("x",)]), Layout(mesh, [()]), (5,), INT).steps
-    assert abstract._total(gather) == gather.received.total  # what is only moved is exact on any mesh
+    for a, b in ((Layout(mesh, [()], ["x"]), Layout(mesh, [("x",)])), (Layout(mesh, [("x",)]), Layout(mesh, [()]))):
+        (step,) = plan_reshard(a, b, (5,), INT).steps
+        assert abstract._total(step) == step.received.total == int(step.received.each.sum()) == 3 * 5 * 8
+    million, size = DeviceMesh((1024, 1024), ("x", "y")), 10**6 + 3  # fewer elements than devices
+    (step,) = plan_reshard(Layout(million, [()], ["x", "y"]), Layout(million, [("x", "y")]), (size,), INT).steps
+    assert abstract._total(step) == size * (2**20 - 1) * 8  # every contribution but one leaves its device
+
+
+def test_where_axes_cross_reductions_are_exact_up_to_a_number_of_devices(monkeypatch: pytest.MonkeyPatch) -> None:
+    mesh = DeviceMesh((12,), ("x",))
+    plan = plan_reshard(Layout(mesh, [()], ["x:(1)4"]), Layout(mesh, [("x:(1)6",)]), (7,), INT)
+    step = plan.steps[0]
+    assert step.moves[0].count_moved() is None
+    exact = int(step.received.each.sum())
+    for most, total in ((12, exact), (11, int(sum(step.estimates)) * 12)):
+        monkeypatch.setattr(abstract, "EXACT", most)
+        assert abstract._total(step) == total
+    assert total != exact
 
 
 def test_kernels_are_asked_about_arrays_of_one_element() -> None:
