@@ -11,6 +11,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from heapq import heappop, heappush
 from itertools import product
+from math import prod
 from typing import NamedTuple
 
 from shardwise.caches import cached_property
