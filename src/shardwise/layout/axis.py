@@ -2,7 +2,6 @@
 
 import re
 from collections.abc import Iterable
-from itertools import product
 from math import gcd, lcm
 from typing import NamedTuple
 
@@ -154,10 +153,15 @@ def common(a: Iterable[Axis], b: Iterable[Axis]) -> tuple[Axis, ...]:
     (x:(1)2,)
     """
     out: list[Axis] = []
-    for one, other in product(a, list(b)):
-        low, high = lcm(one.pre, other.pre), gcd(one.pre * one.size, other.pre * other.size)
-        if one.name == other.name and low < high and high % low == 0:
-            out.append(Axis(one.name, low, high // low, one.of))
+    others = list(b)
+    for one in a if others else ():
+        for other in others:
+            if one == other and one.size > 1:
+                out.append(one)
+            elif one.name == other.name:
+                low, high = lcm(one.pre, other.pre), gcd(one.pre * one.size, other.pre * other.size)
+                if low < high and high % low == 0:
+                    out.append(Axis(one.name, low, high // low, one.of))
     return tuple(out)
 
 
@@ -171,10 +175,11 @@ def without(axes: Iterable[Axis], removed: Iterable[Axis]) -> tuple[Axis, ...]:
     >>> without([Axis("x", 1, 6, 12)], [Axis("x", 1, 4, 12)])
     (x:(2)3,)
     """
-    out = tuple(axis for axis in axes if axis.size > 1)
+    out = [axis for axis in axes if axis.size > 1]
     for gone in removed:
-        out = tuple(gap for axis in out for gap in gaps(axis, common([axis], [gone])))
-    return out
+        if gone.name in [axis.name for axis in out]:
+            out = [gap for axis in out for gap in gaps(axis, common((axis,), (gone,)))]
+    return tuple(out)
 
 
 def cover(axes: Iterable[Axis]) -> tuple[Axis, ...]:

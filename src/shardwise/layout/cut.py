@@ -62,6 +62,9 @@ class Cut:
         return cut_text(self.split, self.offsets, self.halo, self.edge)
 
 
+WHOLE = Cut()  # what a dim that nothing splits has
+
+
 def cut_of(axes: Sequence[AxisLike], split: Split, offsets: Any, halo: tuple[int, int], edge: Edge) -> Cut:
     """Return a cut from its fields in order."""
     return Cut(axes, split=split, offsets=offsets, halo=halo, edge=edge)

@@ -22,7 +22,7 @@ from shardwise.errors import (
 )
 from shardwise.layout.axis import Axis, check_disjoint, merge
 from shardwise.layout.context import current_mesh
-from shardwise.layout.cut import AxisLike, Cut, cut_of
+from shardwise.layout.cut import WHOLE, AxisLike, Cut, cut_of
 from shardwise.layout.mesh import DeviceMesh, walk
 from shardwise.layout.notebook import Drawable
 from shardwise.layout.placement import ReduceOp, check_dtype
@@ -88,7 +88,7 @@ class Layout(Interned, Drawable):
         >>> Layout.replicated(DeviceMesh((2,), ("x",)), 2)
         Layout(mesh(x=2), [None, None])
         """
-        return _intern(current_mesh(mesh), (Cut(),) * check_rank(rank), (), None)
+        return _intern(current_mesh(mesh), (WHOLE,) * check_rank(rank), (), None)
 
     # -- the value ---------------------------------------------------------------------------------
 
@@ -291,13 +291,16 @@ class Layout(Interned, Drawable):
     def _tiling(layout: Layout, shape: Shape) -> Tiling:
         if len(shape) != layout.rank:
             raise BindingError(f"the layout {layout} has {layout.rank} dims, the shape {shape} has {len(shape)}.")
-        dims = tuple(
-            DimTiling(size, layout.parts(k), cut.split, cut.offsets, cut.halo, cut.edge)
-            for k, (size, cut) in enumerate(zip(shape, layout.dims, strict=True))
-        )
-        for k, dim in enumerate(dims):
-            dim.check(f"dim {k}")
-        return Tiling(dims, layout._radix)
+        dims: list[DimTiling] = []
+        for size, cut, radix in zip(shape, layout.dims, layout._radix, strict=True):
+            parts = 1
+            for _, count in radix:
+                parts *= count
+            dim = DimTiling(size, parts, cut.split, cut.offsets, cut.halo, cut.edge)
+            if not cut.is_plain:
+                dim.check(f"dim {len(dims)}")
+            dims.append(dim)
+        return Tiling(tuple(dims), layout._radix)
 
 
 MOST_DIMS = 1024
@@ -313,14 +316,14 @@ def check_rank(rank: int) -> int:
     return number
 
 
-def _is_size(size: object) -> bool:
-    return type(size) is int and size >= 0
-
-
 def check_shape(shape: Sequence[int]) -> Shape:
-    """Return a shape as a tuple of ints of 0 or more."""
-    if shape.__class__ is tuple and all(map(_is_size, shape)):
-        return tuple(shape)
+    """Return a shape as a tuple of ints of 0 or more; the shape itself, if it is one."""
+    if shape.__class__ is tuple:
+        for size in shape:
+            if size.__class__ is not int or size < 0:
+                break
+        else:
+            return cast("Shape", shape)
     return check_sizes(shape, "a shape is a tuple of ints", "in a shape", 0, BindingError)
 
 
@@ -338,7 +341,7 @@ def _entries(dims: Iterable[Any]) -> list[Cut]:
         if isinstance(entry, Cut):
             out.append(entry)
         elif entry is None:
-            out.append(Cut())
+            out.append(WHOLE)
         elif isinstance(entry, str | Axis) or is_sequence_of(entry, (str, Axis)):
             out.append(Cut(entry))
         else:
@@ -356,7 +359,7 @@ def _canonical(cut: Cut, axes: tuple[Axis, ...], where: str) -> Cut:
         return cut_of(axes, cut.split, cut.offsets, cut.halo, cut.edge if cut.halo != (0, 0) else "clip")
     # A dim in one piece has nothing to cut; a halo has meaning there only as padding.
     padded = cut.edge == "pad" and cut.halo != (0, 0)
-    return Cut((), halo=cut.halo, edge="pad") if padded else Cut()
+    return Cut((), halo=cut.halo, edge="pad") if padded else WHOLE
 
 
 def _pairs(partial: Iterable[AxisLike], reduce_op: ReduceOp | str) -> list[tuple[AxisLike, ReduceOp]]:

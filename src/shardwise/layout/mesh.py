@@ -107,6 +107,15 @@ class DeviceMesh(Interned, Drawable):
         return prod(self.mesh_shape)
 
     @cached_property
+    def indices(self) -> range:
+        """The indices of all slots.
+
+        >>> DeviceMesh((2, 4), ("x", "y")).indices
+        range(0, 8)
+        """
+        return range(self.num_devices)
+
+    @cached_property
     def devices(self) -> tuple[Device, ...]:
         """The devices in row-major order of the mesh; built when first asked for."""
         return self._order if isinstance(self._order, tuple) else self._order.devices()
@@ -182,7 +191,7 @@ class DeviceMesh(Interned, Drawable):
         (4, 1)
         """
         try:
-            return self.strides[axis.name] * axis.post
+            return self.strides[axis.name] * (axis.of // (axis.pre * axis.size))
         except (AttributeError, KeyError):
             own = self.axis(axis)  # which says what is wrong with it, or finds it by name
             return self.strides[own.name] * own.post
@@ -211,8 +220,16 @@ class DeviceMesh(Interned, Drawable):
         >>> mesh.rest([mesh.axis("y:(1)2")])
         (x, y:(2)4)
         """
-        used = [a if isinstance(a, Axis) else self.axis(a) for a in as_tuple(axes, "rest takes a list of axes")]
-        return tuple(gap for name in self.axis_names for gap in gaps(self.axis(name), used))
+        named = axes if axes.__class__ is tuple else as_tuple(axes, "rest takes a list of axes")
+        used = [a if isinstance(a, Axis) else self.axis(a) for a in named]
+        by_name, out = {axis.name: axis for axis in used}, list[Axis]()
+        for whole in self.whole_axes:
+            one = by_name.get(whole.name)
+            if one is None:
+                out.append(whole)
+            elif one.size != whole.size:
+                out += gaps(whole, used)
+        return tuple(out)
 
     # -- groups ------------------------------------------------------------------------------------
 
@@ -295,6 +312,15 @@ class DeviceMesh(Interned, Drawable):
     @cached_property
     def _axes(self) -> dict[str | Axis, Axis]:
         return {}  # that were asked for, by what was asked
+
+    @cached_property
+    def whole_axes(self) -> tuple[Axis, ...]:
+        """The axes of more than one position.
+
+        >>> DeviceMesh((2, 1), ("x", "y")).whole_axes
+        (x,)
+        """
+        return tuple(axis for axis in map(self.axis, self.axis_names) if axis.size > 1)
 
     def _derive(self, parts: list[list[Axis]], names: Sequence[str], fixed: Mapping[Axis, int]) -> DeviceMesh:
         shape, names = tuple(prod(a.size for a in part) for part in parts), _check_names(names)

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import product
 from math import prod
 
+from shardwise.caches import cached_property
 from shardwise.errors import BindingError, seal
 from shardwise.layout.placement import Edge, Split
 
@@ -16,7 +17,7 @@ Box = tuple[Interval, ...]
 
 
 @seal
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, init=False)
 class DimTiling:
     """One dim of `size` elements cut into `parts` intervals.
 
@@ -32,6 +33,26 @@ class DimTiling:
     offsets: tuple[int, ...] | None = None
     halo: tuple[int, int] = (0, 0)
     edge: Edge = "clip"
+    # What follows from the fields above, and every plan asks for many times.
+    is_even: bool = field(repr=False, compare=False)
+    largest: int = field(repr=False, compare=False)
+
+    def __init__(
+        self,
+        size: int,
+        parts: int,
+        split: Split = "balanced",
+        offsets: tuple[int, ...] | None = None,
+        halo: tuple[int, int] = (0, 0),
+        edge: Edge = "clip",
+    ) -> None:
+        """Cut `size` elements; `is_even` is whether all parts own equally many, `largest` the most that one holds."""
+        vars(self).update(size=size, parts=parts, split=split, offsets=offsets, halo=halo, edge=edge)
+        if offsets is None and halo == (0, 0):
+            even, largest = size % parts == 0, -(-size // parts)
+        else:
+            even, largest = self._has_equal_parts(), self._find_largest()
+        vars(self).update(is_even=even, largest=largest)
 
     def interval(self, part: int) -> Interval:
         """Return the elements that a part owns."""
@@ -92,16 +113,12 @@ class DimTiling:
         start = (width + 1) * longer  # of the shorter parts
         return position // (width + 1) if position < start else longer + (position - start) // width
 
-    @property
-    def largest(self) -> int:
-        """The length of the longest held interval."""
+    def _find_largest(self) -> int:
         # Cut evenly, the first part is the longest owned and the second the longest that has both halos.
         parts = range(self.parts) if self.offsets is not None else {0, min(1, self.parts - 1), self.parts - 1}
         return max(stop - start for start, stop in map(self.extent, parts))
 
-    @property
-    def is_even(self) -> bool:
-        """Whether all parts own equally many elements."""
+    def _has_equal_parts(self) -> bool:
         if self.offsets is not None:
             return len({b - a for a, b in zip(self.offsets, self.offsets[1:], strict=False)}) == 1
         return self.size % self.parts == 0
@@ -191,7 +208,7 @@ def tile_of(radix: Radix, device: int) -> tuple[int, ...]:
 
 
 @seal
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Tiling:
     """All tiles of a layout on one shape: each dim's cut, and how a device finds its part.
 
@@ -250,7 +267,16 @@ class Tiling:
         """The whole tensor as a box."""
         return tuple((0, dim.size) for dim in self.dims)
 
-    @property
+    @cached_property
     def largest(self) -> tuple[int, ...]:
         """The shape of the largest shard."""
-        return tuple(dim.largest for dim in self.dims)
+        return tuple([dim.largest for dim in self.dims])
+
+    @cached_property
+    def volume(self) -> int:
+        """How many elements the largest shard has.
+
+        >>> Tiling((DimTiling(8, 2), DimTiling(5, 2)), (((1, 2),), ((2, 2),))).volume
+        12
+        """
+        return prod(self.largest)

@@ -106,6 +106,8 @@ class Links:
 
     def check(self, *meshes: DeviceMesh) -> None:
         """Raise a LayoutError if a name is no axis of any of the meshes, or two of them overlap."""
+        if not self.axes:
+            return
         for name, _ in self.axes:
             known = [mesh for mesh in meshes if name.partition(":")[0] in mesh.axis_names]
             (known or meshes)[0].axis(name, "links")
@@ -125,6 +127,8 @@ class Links:
 
     def on(self, mesh: DeviceMesh, axes: Sequence[Axis]) -> list[tuple[int, Link]]:
         """Return the (size, link) of each level that `axes` run over, slowest first."""
+        if not self.axes:
+            return [(size, self.default) for size in sorted([axis.size for axis in axes if axis.size > 1])]
         named = [(mesh.axis(name, "links"), link) for name, link in self.axes]
         check_disjoint([axis for axis, _ in named], "links")
         out: list[tuple[int, Link]] = []
@@ -157,10 +161,10 @@ def move_time(levels: Sequence[tuple[int, Link]], received: float) -> float:
     >>> round(move_time([(2, Link(0, 10)), (4, Link(0, 100))], 7), 3)  # 4 of 7 peers are across the slow link
     0.43
     """
-    members = prod(size for size, _ in levels)
+    members = prod([size for size, _ in levels])
     if members == 1:  # nobody to talk to
         return 0.0
-    total, inner = max(link.latency for _, link in levels), members
+    total, inner = max([link.latency for _, link in levels]), members
     for size, link in levels:
         inner //= size
         total += received * (size - 1) * inner / (members - 1) / link.bandwidth

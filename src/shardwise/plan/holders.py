@@ -19,7 +19,7 @@ from shardwise.plan.slot_grid import Digits, SlotGrid
 Tile = tuple[int, ...]
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, init=False)
 class Holders:
     """Who holds what under a layout; `numbers` gives each device of its mesh a slot, by default its index.
 
@@ -35,9 +35,10 @@ class Holders:
     shape: Shape
     numbers: Sequence[int] = ()
 
-    def __post_init__(self) -> None:
-        if not self.numbers:
-            object.__setattr__(self, "numbers", range(self.layout.mesh.num_devices))
+    def __init__(self, layout: Layout, shape: Shape, numbers: Sequence[int] = ()) -> None:
+        """Take the devices of the layout's mesh to be numbered by their indices, unless `numbers` are given."""
+        numbers = numbers or layout.mesh.indices
+        vars(self).update(layout=layout, shape=shape, numbers=numbers)
 
     @cached_property
     def is_on_common_mesh(self) -> bool:

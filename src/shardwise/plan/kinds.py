@@ -8,7 +8,7 @@ from math import prod
 from typing import Literal
 
 from shardwise.errors import seal
-from shardwise.layout.axis import Axis, merge, overlap, without
+from shardwise.layout.axis import Axis, is_disjoint, merge, without
 from shardwise.layout.cut import Cut
 from shardwise.layout.layout import Layout, Shape
 from shardwise.layout.tiling import DimTiling
@@ -25,6 +25,9 @@ Kind = Literal[
     "fill",
     "exchange",
 ]
+
+
+Dims = tuple[DimTiling, ...]
 
 
 @seal
@@ -53,40 +56,48 @@ def change_of(src: Layout, dst: Layout, shape: Shape) -> Change:
     if src.has_halo or dst.has_halo:
         return _halo_change(src, dst, shape)
     before, after = src.tiling(shape).dims, dst.tiling(shape).dims
-    axes = _moving_axes(src, dst, shape)
     gathered: list[Axis] = []
     sliced: list[Axis] = []
     middle: list[Cut] = []
     for old, new, s, d in zip(src.dims, dst.dims, before, after, strict=True):
-        lost_axes, added_axes = remainder(old.axes, new.axes), remainder(new.axes, old.axes)
+        if old is new or (old.axes == new.axes and old == new):
+            middle.append(new)
+            continue
+        added_axes = remainder(new.axes, old.axes)
         if added_axes is not None and is_nested(d, s):
             sliced += added_axes
             middle.append(new)
-        elif lost_axes is not None and is_nested(s, d):
+            continue
+        lost_axes = remainder(old.axes, new.axes)
+        if lost_axes is not None and is_nested(s, d):
             gathered += lost_axes
             middle.append(old)
-        elif all(is_same_cut(s, d) for s, d in zip(before, after, strict=True)):
-            return Change("permute", axes)
-        else:
-            return Change("exchange", axes)
+            continue
+        kind = "permute" if all(map(is_same_cut, before, after)) else "exchange"
+        return Change(kind, _moving_axes(src, dst, before, after))
     if not gathered:
         return Change("slice" if sliced else None, tuple(sliced))
-    if not any(overlap(a, b) for a in gathered for b in sliced):
+    if is_disjoint(gathered, sliced):
         return Change("all_gather", tuple(gathered), tuple(middle) if sliced else None)
     if _canonical(gathered) == _canonical(sliced):
         return Change("all_to_all", tuple(gathered))
-    early = _slice_early(src, dst, shape, gathered)
-    return Change("exchange", axes) if early is None else Change("all_to_all", tuple(gathered), early)
+    early = _slice_early(src, dst, after, gathered)
+    if early is None:
+        return Change("exchange", _moving_axes(src, dst, before, after))
+    return Change("all_to_all", tuple(gathered), early)
 
 
-def _slice_early(src: Layout, dst: Layout, shape: Shape, gathered: Sequence[Axis]) -> tuple[Cut, ...] | None:
+def _slice_early(src: Layout, dst: Layout, after: Dims, gathered: Sequence[Axis]) -> tuple[Cut, ...] | None:
     # The cuts after slicing by the axes that are not gathered elsewhere, if an all-to-all does the rest.
     cuts: list[Cut] = []
     rest: list[Axis] = []
-    for old, new, fine in zip(src.dims, dst.dims, dst.tiling(shape).dims, strict=True):
+    for old, new, fine in zip(src.dims, dst.dims, after, strict=True):
         added_axes = remainder(new.axes, old.axes)
-        early = without(added_axes or (), gathered)
-        late = remainder(added_axes or (), early)
+        if not added_axes:
+            cuts.append(old)
+            continue
+        early = without(added_axes, gathered)
+        late = remainder(added_axes, early)
         if late is None:
             return None
         if early and late:
@@ -111,7 +122,7 @@ def _halo_change(src: Layout, dst: Layout, shape: Shape) -> Change:
     if not same:
         inner = change_of(src.without_halo(), dst.without_halo(), shape)
         local = inner.kind in (None, "slice") and not any(d.parts > 1 and max(d.halo) for d in after)
-        return Change("slice" if local else "exchange", () if local else _moving_axes(src, dst, shape))
+        return Change("slice" if local else "exchange", () if local else _moving_axes(src, dst, before, after))
     if any(
         d.parts > 1 and (d.halo[0] > s.halo[0] or d.halo[1] > s.halo[1]) for s, d in zip(before, after, strict=True)
     ):
@@ -123,20 +134,28 @@ def _halo_change(src: Layout, dst: Layout, shape: Shape) -> Change:
     return Change("slice" if before != after else None)
 
 
-def _moving_axes(src: Layout, dst: Layout, shape: Shape) -> tuple[Axis, ...]:
+def _moving_axes(src: Layout, dst: Layout, before: Dims, after: Dims) -> tuple[Axis, ...]:
     # Whole axes that between them hold all who may talk: those of each dim whose cut changes, less the major
     # ones that stay, if all parts are equal and nothing reaches over their boundaries.
     names: set[str] = set()
-    before, after = src.tiling(shape).dims, dst.tiling(shape).dims
     for old, new, s, d in zip(src.dims, dst.dims, before, after, strict=True):
-        if old == new and old.halo == (0, 0):
+        is_plain = old.halo == new.halo == (0, 0)
+        if is_plain and (old is new or (old.axes == new.axes and old == new)):
             continue
-        same = 0
-        if s.is_even and d.is_even and old.halo == new.halo == (0, 0):
-            while same < min(len(old.axes), len(new.axes)) and old.axes[same] == new.axes[same]:
-                same += 1
-        names |= {axis.name for axis in (*old.axes[same:], *new.axes[same:])}
-    return tuple(src.mesh.axis(name) for name in src.mesh.axis_names if name in names)
+        same = _count_same(old.axes, new.axes) if is_plain and s.is_even and d.is_even else 0
+        for axis in (*old.axes[same:], *new.axes[same:]):
+            names.add(axis.name)
+    return tuple([axis for axis in src.mesh.whole_axes if axis.name in names])
+
+
+def _count_same(a: Sequence[Axis], b: Sequence[Axis]) -> int:
+    # How many axes two cuts begin with alike.
+    same = 0
+    for one, other in zip(a, b, strict=False):
+        if one != other:
+            break
+        same += 1
+    return same
 
 
 def remainder(longer: Sequence[Axis], shorter: Sequence[Axis]) -> list[Axis] | None:
@@ -146,7 +165,9 @@ def remainder(longer: Sequence[Axis], shorter: Sequence[Axis]) -> list[Axis] | N
     >>> remainder([x], [Axis("x", 1, 2, 8)]), remainder([x], [Axis("x", 2, 4, 8)])
     ([x:(2)4], None)
     """
-    rest = list(longer)
+    rest, count = list(longer), len(shorter)
+    if rest[:count] == list(shorter):
+        return rest[count:]
     for axis in shorter:
         if not rest or rest[0].name != axis.name or rest[0].pre != axis.pre or rest[0].size % axis.size:
             return None
@@ -169,8 +190,11 @@ def is_nested(fine: DimTiling, coarse: DimTiling) -> bool:
     ratio, excess = divmod(fine.parts, coarse.parts)
     if excess:
         return False
+    is_formula = fine.offsets is None and coarse.offsets is None
+    if fine.size == coarse.size and (coarse.parts == 1 or (is_formula and fine.is_even)):
+        return True  # where the parts of the fine one are equal, so are those of the coarse one
     points: Iterable[int] = range(coarse.parts + 1)
-    if fine.offsets is None and coarse.offsets is None:
+    if is_formula:
         # The boundaries of a cut without offsets are, part by part, the lower of two straight lines: one through the
         # first two, one through the last two. Cuts that agree there agree everywhere.
         points = {0, 1, coarse.parts - 1, coarse.parts}

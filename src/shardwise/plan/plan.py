@@ -23,14 +23,14 @@ from shardwise.plan.bound import lower_bound
 from shardwise.plan.cost import Link, Links
 from shardwise.plan.explain import Explanation, explain_plan
 from shardwise.plan.search import Search
-from shardwise.plan.steps import COUNTED, Bytes, Slots, Step
+from shardwise.plan.steps import COUNTED, Bytes, Slots, Step, most_staging
 from shardwise.plan.transfer import DeviceName, Transfer
 
 MOST_BYTES = 2**62  # of a tensor, so that what a device sends and receives can be counted
 STAGING = 64 * 2**20  # bytes that a device may use beside its shards, unless told otherwise
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, init=False)
 class Plan(Drawable, Tabular):
     """The steps that take a tensor from layout `src` to layout `dst`, with their traffic and time.
 
@@ -61,6 +61,29 @@ class Plan(Drawable, Tabular):
     # What follows is computed from the fields above, so it need not be compared.
     steps: tuple[Step, ...] = field(compare=False)
     search: Search = field(repr=False, compare=False)
+
+    def __init__(
+        self,
+        src: Layout,
+        dst: Layout,
+        shape: Shape,
+        dtype: np.dtype,
+        links: Links,
+        memory_limit: int,
+        steps: tuple[Step, ...],
+        search: Search,
+    ) -> None:
+        """Set all fields at once, which is faster than one by one."""
+        vars(self).update(
+            src=src,
+            dst=dst,
+            shape=shape,
+            dtype=dtype,
+            links=links,
+            memory_limit=memory_limit,
+            steps=steps,
+            search=search,
+        )
 
     # -- traffic -----------------------------------------------------------------------------------
 
@@ -192,8 +215,12 @@ def _plan(src: Layout, dst: Layout, shape: Shape, dtype: np.dtype, own_links: Li
         layout.check_dtype(dtype)
     links.check(src.mesh, dst.mesh)
     search = _search(src, dst, shape, dtype, links)
-    steps = tuple(step.staged(limit) for step in _stageable(search.best(), limit))
-    return Plan(src, dst, shape, dtype, links, limit, steps, search)
+    steps = search.best()
+    if search.numbers is not None or limit < most_staging(search.slots.count, len(shape)) * max(
+        dtype.itemsize, search.wide
+    ):
+        steps = _stageable(steps, limit)
+    return Plan(src, dst, shape, dtype, links, limit, tuple([step.staged(limit) for step in steps]), search)
 
 
 def _stageable(steps: list[Step], limit: int) -> list[Step]:

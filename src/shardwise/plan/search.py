@@ -46,6 +46,8 @@ class Search:
         if self.numbers is None:
             candidates = [self._relieve(candidates[0])]
             candidates += map(self.chain, chains(self))
+        if len(candidates) == 1:
+            return candidates[0]
         # Candidates move equally many elements; the earlier one wins a tie.
         return min(candidates, key=lambda steps: (round(sum(s.time for s in steps), 12), _rounds(steps)))
 
@@ -258,8 +260,8 @@ class Search:
         sends: tuple[float, ...] | None = None,
     ) -> Step:
         # `estimates` are the elements that the busiest device receives, `sends` those that one sends, if they differ.
-        axes, received = tuple(axes), tuple(e * self.itemsize for e in estimates)
-        sent = received if sends is None else tuple(e * self.itemsize for e in sends)
+        axes, received = tuple(axes), tuple([e * self.itemsize for e in estimates])
+        sent = received if sends is None else tuple([e * self.itemsize for e in sends])
         time = self._time(axes, tuple(map(max, received, sent)))
         return Step(kind, axes, before, after, self.slots, self.itemsize, moves, received, sent, time)
 
@@ -267,7 +269,7 @@ class Search:
         if not each:
             return 0
         levels = self.links.on(self.src.mesh, axes) if self.numbers is None else []
-        return sum(move_time(levels or [(self.slots.count, self.links.default)], size) for size in each)
+        return sum([move_time(levels or [(self.slots.count, self.links.default)], size) for size in each])
 
 
 def _count_bytes(steps: Sequence[Step]) -> int:
@@ -287,7 +289,7 @@ def _share_out(layout: Layout, shape: Shape) -> Layout | None:
 
 def volume(holders: Holders) -> int:
     """Return how many elements the largest shard has."""
-    return prod(holders.tiling.largest)
+    return holders.tiling.volume
 
 
 def _added_axes(src: Layout, dst: Layout) -> list[Axis]:

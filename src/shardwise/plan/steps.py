@@ -139,7 +139,7 @@ def add_bytes(each: np.ndarray) -> int:
     return int(each.sum()) if fits else sum(each.tolist())
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, init=False)
 class Step:
     """One step of a plan: a collective over the devices that differ in `axes`, or a local change.
 
@@ -174,12 +174,43 @@ class Step:
     estimates: tuple[float, ...] = ()
     sends: tuple[float, ...] = ()
     time: float = 0.0
-    staging_bytes: int = 0
-    grain: tuple[int, ...] | None = None
-    chunks: int = 1
+    limit: int | None = None  # bytes that a device may stage at once, if the step is to be cut into chunks
     reverses: bool = False
     shares: Shares | Crowd | None = None  # of a fill that makes partial values: who keeps what
     widths: tuple[int, int] | None = None  # bytes of an element before and after, if sums are carried in a wider dtype
+
+    def __init__(
+        self,
+        kind: Kind,
+        axes: tuple[Axis, ...],
+        before: State,
+        after: State,
+        slots: Slots,
+        itemsize: int,
+        moves: tuple[Move, ...] = (),
+        estimates: tuple[float, ...] = (),
+        time: float = 0.0,
+        limit: int | None = None,
+        reverses: bool = False,
+        shares: Shares | Crowd | None = None,
+        widths: tuple[int, int] | None = None,
+    ) -> None:
+        """Set all fields at once: one by one, as frozen dataclasses do it, takes three times as long."""
+        vars(self).update(
+            kind=kind,
+            axes=axes,
+            before=before,
+            after=after,
+            slots=slots,
+            itemsize=itemsize,
+            moves=moves,
+            estimates=estimates,
+            time=time,
+            limit=limit,
+            reverses=reverses,
+            shares=shares,
+            widths=widths,
+        )
 
     ground = Renamed("slots")
 
@@ -291,15 +322,40 @@ class Step:
         The limit is at least `least_staging`.
         """
         limit = check_int(limit, "the limit of a step is a number of bytes")
-        if self.is_local:
+        if not self.moves:
             return self
+        step = object.__new__(Step)
+        vars(step).update(vars(self), limit=limit)
+        vars(step).pop("_staging", None)  # which was for another limit
+        return step
+
+    @property
+    def staging_bytes(self) -> int:
+        """The bytes that a device needs at once beside its shards, while it takes in a chunk."""
+        return self._staging[0]
+
+    @property
+    def grain(self) -> tuple[int, ...] | None:
+        """How long a box of a chunk is at most in each dim, if there are several chunks."""
+        return self._staging[1]
+
+    @property
+    def chunks(self) -> int:
+        """How many chunks the step is cut into, so that it stages no more than its limit."""
+        return self._staging[2]
+
+    @cached_property
+    def _staging(self) -> tuple[int, tuple[int, ...] | None, int]:
+        # Worked out when somebody asks: most plans are made to be compared, and few of them are run.
+        if self.limit is None:
+            return 0, None, 1
         largest, peers = self._reach
         size = prod(largest) * peers * self._widest
-        if size <= limit:
-            return replace(self, staging_bytes=size)
-        grain = grain_of(largest, limit // (peers * self._widest))
+        if size <= self.limit:
+            return size, None, 1
+        grain = grain_of(largest, self.limit // (peers * self._widest))
         chunks = prod(-(-length // most) for length, most in zip(largest, grain, strict=True))
-        return replace(self, staging_bytes=prod(grain) * peers * self._widest, grain=grain, chunks=chunks)
+        return prod(grain) * peers * self._widest, grain, chunks
 
     @property
     def least_staging(self) -> int:
@@ -352,6 +408,15 @@ class Step:
 
     def __str__(self) -> str:
         return f"{self.kind} over {', '.join(map(str, self.axes))}" if self.axes else self.kind
+
+
+def most_staging(count: int, rank: int) -> int:
+    """Return a bound on how many boxes one device takes in at once, whatever the step, on a mesh of `count` devices.
+
+    >>> most_staging(8, 2), most_staging(4096, 2)
+    (1024, 16384)
+    """
+    return max(MANY, max(4, 2 * rank) * count)
 
 
 def _most_parts(src: DimTiling, dst: DimTiling) -> int:
