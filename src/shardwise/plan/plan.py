@@ -18,6 +18,7 @@ from shardwise.layout.layout import Layout, Shape, check_shape
 from shardwise.layout.mesh import DeviceMesh
 from shardwise.layout.notebook import Drawable, Tabular
 from shardwise.layout.placement import ReduceOp, accumulator, check_dtype
+from shardwise.layout.spec import P
 from shardwise.plan.align import align_layout
 from shardwise.plan.bound import lower_bound
 from shardwise.plan.cost import Link, Links
@@ -28,6 +29,10 @@ from shardwise.plan.transfer import DeviceName, Transfer
 
 MOST_BYTES = 2**62  # of a tensor, so that what a device sends and receives can be counted
 STAGING = 64 * 2**20  # bytes that a device may use beside its shards, unless told otherwise
+
+# What never changes its meaning, so that a plan can be found by what was asked for.
+DTYPES: tuple[type, ...] = (str, np.dtype)
+LASTING = frozenset((Layout, P))
 
 
 @dataclass(frozen=True, init=False)
@@ -192,6 +197,35 @@ def plan_reshard(
     >>> [step.kind for step in plan.steps]
     ['all_to_all']
     """
+    if (
+        (links is memory_limit is None)
+        and shape.__class__ is tuple
+        and isinstance(dtype, DTYPES)
+        and (
+            src.__class__ is dst.__class__ is Layout
+            or (mesh is not None and LASTING.issuperset((type(src), type(dst))))
+        )
+    ):
+        try:
+            plan = _plan_as_asked(src, dst, shape, dtype, mesh)
+        except TypeError:  # something that has no hash, or is wrong: below it is taken as it is, or refused
+            pass
+        else:
+            if plan.shape is not shape:  # 8.0 and True are no sizes, and found as 8 and 1
+                check_shape(shape)
+            return plan
+    return _convert_and_plan(src, dst, shape, dtype, mesh, links, memory_limit)
+
+
+def _convert_and_plan(
+    src: LayoutLike,
+    dst: LayoutLike,
+    shape: Sequence[int],
+    dtype: Any,
+    mesh: DeviceMesh | None,
+    links: Links | Mapping[str, Link] | Link | None,
+    memory_limit: int | None,
+) -> Plan:
     sizes, kind = check_shape(shape), check_dtype(dtype)
     if (whole := prod(sizes) * kind.itemsize) > MOST_BYTES:
         raise PlanError(f"a tensor has at most 2**62 bytes, but {sizes} of {kind} has {whole}.")
@@ -202,6 +236,12 @@ def plan_reshard(
     a, b = as_layout(src, len(sizes), mesh), as_layout(dst, len(sizes), mesh)
     own_links = None if links is None else Links.of(links)
     return _plan(a, b, sizes, kind, None if own_links == LINKS else own_links, limit)
+
+
+@cache()
+def _plan_as_asked(src: Layout | P, dst: Layout | P, shape: Shape, dtype: Any, mesh: DeviceMesh | None) -> Plan:
+    # What is asked again in the same words is found before anything is converted.
+    return _convert_and_plan(src, dst, shape, dtype, mesh, None, None)
 
 
 LINKS = Links()
@@ -215,10 +255,8 @@ def _plan(src: Layout, dst: Layout, shape: Shape, dtype: np.dtype, own_links: Li
         layout.check_dtype(dtype)
     links.check(src.mesh, dst.mesh)
     search = _search(src, dst, shape, dtype, links)
-    steps = search.best()
-    if search.numbers is not None or limit < most_staging(search.slots.count, len(shape)) * max(
-        dtype.itemsize, search.wide
-    ):
+    steps, most = search.best(), most_staging(search.slots.count, len(shape)) * max(dtype.itemsize, search.wide)
+    if limit < most or search.numbers is not None:
         steps = _stageable(steps, limit)
     return Plan(src, dst, shape, dtype, links, limit, tuple([step.staged(limit) for step in steps]), search)
 
