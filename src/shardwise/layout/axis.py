@@ -55,14 +55,15 @@ def merge(axes: Iterable[Axis]) -> tuple[Axis, ...]:
     (x,)
     """
     out: list[Axis] = []
+    last = None
     for axis in axes:
         if axis.size == 1:
             continue
-        last = out[-1] if out else None
-        if last and last.name == axis.name and last.pre * last.size == axis.pre:
-            out[-1] = Axis(axis.name, last.pre, last.size * axis.size, axis.of)
+        if last is not None and last.name == axis.name and last.pre * last.size == axis.pre:
+            out[-1] = last = Axis(axis.name, last.pre, last.size * axis.size, axis.of)
         else:
             out.append(axis)
+            last = axis
     return tuple(out)
 
 
@@ -129,7 +130,11 @@ def is_disjoint(a: Iterable[Axis], b: Iterable[Axis]) -> bool:
     (False, (), True)
     """
     others = list(b)
-    return not any(overlap(one, other) for one in a for other in others)
+    for one in a:
+        for other in others:
+            if one.name == other.name and overlap(one, other):
+                return False
+    return True
 
 
 def has_crossing(a: Iterable[Axis], b: Iterable[Axis]) -> bool:
@@ -188,8 +193,10 @@ def cover(axes: Iterable[Axis]) -> tuple[Axis, ...]:
     >>> cover([Axis("x", 1, 3, 6), Axis("y", 1, 2, 2), Axis("x", 1, 2, 6)]), cover([Axis("x", 2, 2, 8)])
     ((x, y), (x:(2)2,))
     """
-    out: list[Axis] = []
-    for axis in axes:
+    parts, out = list(axes), list[Axis]()
+    if [axis.size for axis in parts] == [axis.of for axis in parts]:  # mesh axes overlap nothing but themselves
+        return tuple(sorted({axis for axis in parts if axis.size > 1}))
+    for axis in parts:
         while overlapping := next((other for other in out if overlap(axis, other)), None):
             out.remove(overlapping)
             low = gcd(axis.pre, overlapping.pre)

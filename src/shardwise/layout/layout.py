@@ -13,6 +13,7 @@ from shardwise.errors import (
     BindingError,
     LayoutError,
     RangeError,
+    ShardwiseError,
     as_tuple,
     check_int,
     check_sizes,
@@ -74,12 +75,11 @@ class Layout(Interned, Drawable):
     ) -> Layout:
         """Lay out each dim as its entry says: None (whole), an axis, several axes, or a `Cut`."""
         mesh, entries, pairs = current_mesh(mesh), _entries(dims), _pairs(partial, reduce_op)
-        where = _where(entries, pairs)
-        split = [[mesh.axis(a, where) for a in entry.axes] for entry in entries]
-        pending = [(mesh.axis(a, where), op) for a, op in pairs]
-        check_disjoint([*chain(*split), *(axis for axis, _ in pending)], where)
-        cuts = (_canonical(entry, merge(axes), where) for entry, axes in zip(entries, split, strict=True))
-        return _intern(mesh, tuple(cuts), *_pending(mesh, pending, where))
+        try:
+            return _look_up(mesh, entries, pairs, "")
+        except ShardwiseError:  # which is to say where, and that takes long to write
+            pass
+        return _look_up(mesh, entries, pairs, _where(entries, pairs))
 
     @classmethod
     def replicated(cls, mesh: DeviceMesh, rank: int) -> Layout:
@@ -115,7 +115,7 @@ class Layout(Interned, Drawable):
     @cached_property
     def sharded_axes(self) -> tuple[Axis, ...]:
         """The axes that split a dim, dim by dim, major to minor."""
-        return tuple(a for cut in self.dims for a in cut.axes)
+        return tuple([a for cut in self.dims for a in cut.axes])
 
     @cached_property
     def replicated_axes(self) -> tuple[Axis, ...]:
@@ -134,7 +134,10 @@ class Layout(Interned, Drawable):
         >>> Layout(DeviceMesh((4,), ("x",)), [Cut("x", halo=(1, 0))]).has_halo
         True
         """
-        return any(cut.halo != (0, 0) for cut in self.dims)
+        for cut in self.dims:  # noqa: SIM110 - every plan asks, and a generator takes longer than the loop
+            if cut.halo != (0, 0):
+                return True
+        return False
 
     def parts(self, dim: int) -> int:
         """Return into how many pieces a dim is cut."""
@@ -235,7 +238,7 @@ class Layout(Interned, Drawable):
     def tile_of(self, device: int) -> tuple[int, ...]:
         """Return, per dim, which part of it a device has; needs no shape."""
         try:
-            return tile_of(self._radix, device)
+            return tile_of(self.radix, device)
         except TypeError:
             raise ArgumentError(f"a device of a mesh is given by its index, an int, got {device!r}.") from None
 
@@ -247,7 +250,7 @@ class Layout(Interned, Drawable):
         """Return the first of the devices whose part is `tile`."""
         first = 0
         try:
-            for radix, part in zip(self._radix, tile, strict=True):
+            for radix, part in zip(self.radix, tile, strict=True):
                 for divisor, size in reversed(radix):
                     part, digit = divmod(part, size)
                     first += divisor * digit
@@ -283,8 +286,20 @@ class Layout(Interned, Drawable):
     # -- inside ------------------------------------------------------------------------------------
 
     @cached_property
-    def _radix(self) -> Radix:
-        return tuple(tuple((self.mesh.divisor(a), a.size) for a in cut.axes) for cut in self.dims)
+    def radix(self) -> Radix:
+        """Per dim, the (divisor, size) of each axis that splits it, by which a device finds its part.
+
+        >>> mesh = DeviceMesh((2, 4), ("x", "y"))
+        >>> Layout(mesh, [("y", "x"), None]).radix
+        (((1, 4), (4, 2)), ())
+        """
+        strides = self.mesh.strides
+        return tuple(
+            [
+                tuple([(strides[name] * (of // (pre * size)), size) for name, pre, size, of in cut.axes])
+                for cut in self.dims
+            ]
+        )
 
     @staticmethod
     @cache()
@@ -292,15 +307,15 @@ class Layout(Interned, Drawable):
         if len(shape) != layout.rank:
             raise BindingError(f"the layout {layout} has {layout.rank} dims, the shape {shape} has {len(shape)}.")
         dims: list[DimTiling] = []
-        for size, cut, radix in zip(shape, layout.dims, layout._radix, strict=True):
+        for size, cut, radix in zip(shape, layout.dims, layout.radix, strict=True):
             parts = 1
             for _, count in radix:
                 parts *= count
             dim = DimTiling(size, parts, cut.split, cut.offsets, cut.halo, cut.edge)
-            if not cut.is_plain:
+            if cut.offsets is not None or cut.halo != (0, 0):
                 dim.check(f"dim {len(dims)}")
             dims.append(dim)
-        return Tiling(tuple(dims), layout._radix)
+        return Tiling(tuple(dims), layout.radix)
 
 
 MOST_DIMS = 1024
@@ -327,8 +342,20 @@ def check_shape(shape: Sequence[int]) -> Shape:
     return check_sizes(shape, "a shape is a tuple of ints", "in a shape", 0, BindingError)
 
 
+def _look_up(mesh: DeviceMesh, entries: list[Cut], pairs: list[tuple[AxisLike, ReduceOp]], where: str) -> Layout:
+    # The layout of cuts and pending axes whose names are looked up in the mesh; `where` is for errors.
+    split = [[mesh.axis(a, where) for a in entry.axes] for entry in entries]
+    pending = [(mesh.axis(a, where), op) for a, op in pairs]
+    check_disjoint([*chain(*split), *(axis for axis, _ in pending)], where)
+    cuts = [_canonical(entry, merge(axes), where) for entry, axes in zip(entries, split, strict=True)]
+    return _intern(mesh, tuple(cuts), *_pending(mesh, pending, where))
+
+
 def _intern(mesh: DeviceMesh, dims: tuple[Cut, ...], partial: tuple[Axis, ...], op: ReduceOp | None) -> Layout:
-    return intern(Layout, mesh=mesh, dims=dims, partial=partial, reduce_op=op)
+    layout = intern(Layout, mesh=mesh, dims=dims, partial=partial, reduce_op=op)
+    if not vars(layout):  # It is new. What every plan asks of its layouts is worked out once, when they are made.
+        _ = layout.sharded_axes, layout.has_halo, layout.radix
+    return layout
 
 
 def _entries(dims: Iterable[Any]) -> list[Cut]:
@@ -350,12 +377,16 @@ def _entries(dims: Iterable[Any]) -> list[Cut]:
 
 
 def _canonical(cut: Cut, axes: tuple[Axis, ...], where: str) -> Cut:
-    parts = prod(a.size for a in axes)
+    if not axes and cut is WHOLE:
+        return cut
+    parts = prod([a.size for a in axes])
     if cut.offsets is not None and len(cut.offsets) != parts + 1:
         raise LayoutError(
             f"{len(cut.offsets)} offsets for {parts} shards in {where}: {parts} shards have {parts + 1} boundaries."
         )
     if parts > 1:
+        if cut.axes == axes and (cut.edge == "clip" or cut.halo != (0, 0)):
+            return cut  # it has been through here
         return cut_of(axes, cut.split, cut.offsets, cut.halo, cut.edge if cut.halo != (0, 0) else "clip")
     # A dim in one piece has nothing to cut; a halo has meaning there only as padding.
     padded = cut.edge == "pad" and cut.halo != (0, 0)

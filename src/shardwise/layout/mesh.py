@@ -222,7 +222,8 @@ class DeviceMesh(Interned, Drawable):
         """
         named = axes if axes.__class__ is tuple else as_tuple(axes, "rest takes a list of axes")
         used = [a if isinstance(a, Axis) else self.axis(a) for a in named]
-        by_name, out = {axis.name: axis for axis in used}, list[Axis]()
+        by_name = {axis.name: axis for axis in used}
+        out: list[Axis] = []
         for whole in self.whole_axes:
             one = by_name.get(whole.name)
             if one is None:

@@ -47,12 +47,18 @@ class DimTiling:
         edge: Edge = "clip",
     ) -> None:
         """Cut `size` elements; `is_even` is whether all parts own equally many, `largest` the most that one holds."""
-        vars(self).update(size=size, parts=parts, split=split, offsets=offsets, halo=halo, edge=edge)
-        if offsets is None and halo == (0, 0):
-            even, largest = size % parts == 0, -(-size // parts)
-        else:
-            even, largest = self._has_equal_parts(), self._find_largest()
-        vars(self).update(is_even=even, largest=largest)
+        vars(self).update(
+            size=size,
+            parts=parts,
+            split=split,
+            offsets=offsets,
+            halo=halo,
+            edge=edge,
+            is_even=size % parts == 0,
+            largest=-(-size // parts),
+        )
+        if offsets is not None or halo != (0, 0):
+            vars(self).update(is_even=self._has_equal_parts(), largest=self._find_largest())
 
     def interval(self, part: int) -> Interval:
         """Return the elements that a part owns."""
@@ -208,7 +214,7 @@ def tile_of(radix: Radix, device: int) -> tuple[int, ...]:
 
 
 @seal
-@dataclass(frozen=True)
+@dataclass(frozen=True, init=False)
 class Tiling:
     """All tiles of a layout on one shape: each dim's cut, and how a device finds its part.
 
@@ -218,6 +224,10 @@ class Tiling:
 
     dims: tuple[DimTiling, ...]
     radix: Radix
+
+    def __init__(self, dims: tuple[DimTiling, ...], radix: Radix) -> None:
+        """Set both fields at once."""
+        vars(self).update(dims=dims, radix=radix)
 
     def tile(self, device: int) -> tuple[int, ...]:
         """Return the index, per dim, of the part that a device has."""

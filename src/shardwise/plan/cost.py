@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from math import prod
 from numbers import Real
 
 from shardwise.errors import ArgumentError, PlanError, seal
@@ -161,10 +160,14 @@ def move_time(levels: Sequence[tuple[int, Link]], received: float) -> float:
     >>> round(move_time([(2, Link(0, 10)), (4, Link(0, 100))], 7), 3)  # 4 of 7 peers are across the slow link
     0.43
     """
-    members = prod([size for size, _ in levels])
+    members, latency = 1, 0.0
+    for size, link in levels:
+        members *= size
+        if link.latency > latency:
+            latency = link.latency
     if members == 1:  # nobody to talk to
         return 0.0
-    total, inner = max([link.latency for _, link in levels]), members
+    total, inner = latency, members
     for size, link in levels:
         inner //= size
         total += received * (size - 1) * inner / (members - 1) / link.bandwidth

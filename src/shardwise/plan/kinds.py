@@ -79,7 +79,7 @@ def change_of(src: Layout, dst: Layout, shape: Shape) -> Change:
         return Change("slice" if sliced else None, tuple(sliced))
     if is_disjoint(gathered, sliced):
         return Change("all_gather", tuple(gathered), tuple(middle) if sliced else None)
-    if _canonical(gathered) == _canonical(sliced):
+    if sorted(gathered) == sorted(sliced) or _canonical(gathered) == _canonical(sliced):
         return Change("all_to_all", tuple(gathered))
     early = _slice_early(src, dst, after, gathered)
     if early is None:
@@ -166,6 +166,8 @@ def remainder(longer: Sequence[Axis], shorter: Sequence[Axis]) -> list[Axis] | N
     ([x:(2)4], None)
     """
     rest, count = list(longer), len(shorter)
+    if not rest or not count:
+        return None if count else rest
     if rest[:count] == list(shorter):
         return rest[count:]
     for axis in shorter:

@@ -234,8 +234,9 @@ def _convert_and_plan(
     if limit < 0:
         raise PlanError(f"memory_limit is 0 bytes or more, got {limit}.")
     a, b = as_layout(src, len(sizes), mesh), as_layout(dst, len(sizes), mesh)
-    own_links = None if links is None else Links.of(links)
-    return _plan(a, b, sizes, kind, None if own_links == LINKS else own_links, limit)
+    if links is None or (own_links := Links.of(links)) == LINKS:
+        own_links = None
+    return _plan(a, b, sizes, kind, own_links, limit)
 
 
 @cache()

@@ -43,12 +43,16 @@ ADJOINTS: dict[Kind, Kind] = {
 }
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, init=False)
 class Slots:
     """The devices that take part, as slots 0 to `count` - 1; outside they go by index or, between meshes, by device."""
 
     count: int
     devices: DeviceMesh | tuple[Device, ...] | None = None
+
+    def __init__(self, count: int, devices: DeviceMesh | tuple[Device, ...] | None = None) -> None:
+        """Set both fields at once."""
+        vars(self).update(count=count, devices=devices)
 
     def name(self, slot: int) -> DeviceName:
         """Return what a slot is called outside: its index, or its device."""
@@ -321,7 +325,8 @@ class Step:
 
         The limit is at least `least_staging`.
         """
-        limit = check_int(limit, "the limit of a step is a number of bytes")
+        if limit.__class__ is not int:
+            limit = check_int(limit, "the limit of a step is a number of bytes")
         if not self.moves:
             return self
         step = object.__new__(Step)
