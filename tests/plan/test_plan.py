@@ -3,6 +3,7 @@
 import subprocess
 import sys
 import tracemalloc
+from fractions import Fraction
 from itertools import product
 from pathlib import Path
 from typing import Any, cast
@@ -22,9 +23,13 @@ from shardwise import (
     MeshError,
     P,
     PlanError,
+    Sharded,
+    cache_info,
+    clear_caches,
     mesh_context,
     plan_reshard,
 )
+from shardwise.plan import staging
 from tests.function_calls import calls_of
 from tests.plan import oracle
 from tests.plan.cases import Transition, all_transitions, mesh_of, transitions
@@ -210,6 +215,56 @@ def test_a_repeated_plan_is_the_same_object():
         assert plan_reshard(P("x", "y"), P("y", "x"), (6, 6), "int32") is plan
 
 
+def test_the_same_request_in_other_words_is_the_same_plan():
+    src, dst = Layout(MESH, ["x", "y"]), Layout(MESH, ["y", "x"])
+    plan = plan_reshard(src, dst, (6, 12), "int32")
+    shapes: list[Any] = [(6, 12), [6, 12], (np.int64(6), 12), np.array([6, 12]), tuple(np.array([6, 12]))]
+    dtypes: list[Any] = ["int32", np.int32, np.dtype("int32"), np.dtype("int32").newbyteorder("="), "i4"]
+    for _ in range(2):  # what is found at once the second time means the same
+        for shape, dtype, mesh in product(shapes, dtypes, (None, MESH)):
+            assert plan_reshard(src, dst, shape, dtype, mesh=mesh) is plan
+        for shape in shapes:
+            assert plan_reshard(P("x", "y"), P(["y"], "x"), shape, "int32", mesh=MESH) is plan
+            assert plan_reshard(src, P("y", ["x"]), shape, "int32", mesh=MESH) is plan
+            assert plan_reshard([Sharded(0), Sharded(1)], [Sharded(1), Sharded(0)], shape, "int32", mesh=MESH) is plan
+
+
+def test_a_layout_of_our_own_may_change_its_mind():
+    class Either:
+        def __init__(self, layout: Layout) -> None:
+            self.layout = layout
+
+        def to_layout(self, rank: int) -> Layout:
+            return self.layout
+
+    one, other = Layout(MESH, ["x"]), Layout(MESH, ["y"])
+    either = Either(one)
+    assert plan_reshard(either, one, (6,), "int8", mesh=MESH).src is one
+    either.layout = other
+    assert plan_reshard(either, one, (6,), "int8", mesh=MESH).src is other
+
+
+def test_what_is_cleared_is_planned_again():
+    src, dst = Layout(MESH, ["x", "y"]), Layout(MESH, ["y", "x"])
+    plan = plan_reshard(src, dst, (6, 6), "int8")
+    clear_caches()
+    again = plan_reshard(src, dst, (6, 6), "int8")
+    assert again is not plan
+    assert (again, again.digest) == (plan, plan.digest)
+
+
+def test_no_more_requests_are_remembered_than_a_cache_has_entries():
+    src, dst = Layout(MESH, ["x"]), Layout(MESH, [None])
+    clear_caches()
+    for n in range(1, 5000):
+        plan_reshard(src, dst, (n,), "int8")
+    rows = [row for row in cache_info().caches if row.name.startswith("plan.plan.")]
+    assert len(rows) == 2
+    assert all(row.entries == row.most_entries == 4096 for row in rows)
+    clear_caches()
+    assert cache_info().entries == 0
+
+
 def test_a_spec_means_the_mesh_of_its_context():
     for mesh in (mesh_of(2), mesh_of(4)):
         with mesh_context(mesh):
@@ -250,6 +305,30 @@ def calls(src: Layout, dst: Layout, shape: tuple[int, ...]) -> tuple[int, int]:
     finally:
         tracemalloc.stop()
     return count, peak
+
+
+@pytest.mark.parametrize("case", TYPICAL, ids=str)
+def test_a_plan_takes_few_calls_and_one_when_it_is_asked_for_again(case):
+    dims, new, pending = case
+    clear_caches()
+    src, dst, shape = Layout(BIG, dims, pending), Layout(BIG, new), tuple(2**20 for _ in dims)
+    cold, _ = calls(src, dst, shape)
+    again, _ = calls(src, dst, shape)
+    is_simple = not pending and not src.has_halo
+    assert cold <= (150 if is_simple else 400)
+    assert again == 1
+
+
+def test_nobody_works_out_chunks_that_are_not_asked_for(monkeypatch):
+    asked = []
+    monkeypatch.setattr(staging, "_reach_of", lambda *args: asked.append(args) or ((4,), 1))
+    for case in all_transitions(mesh_of(2, 2), (64, 64), partial=True):
+        plan = plan_reshard(*case, "float64")
+        assert plan.rounds + plan.time + plan.estimate + plan.received.total >= 0
+    assert not asked
+    plan = plan_reshard(X, WHOLE, (6000,), "int8")
+    assert (plan.staging_bytes, len(asked)) == (4, 1)
+    clear_caches()  # of that plan, which remembers it
 
 
 @pytest.mark.parametrize("case", TYPICAL, ids=str)
@@ -391,6 +470,19 @@ def test_what_was_planned_once_does_not_let_bad_input_pass():
     for shape, limit in bad:
         with pytest.raises(ArgumentError):
             plan_reshard(X, X, shape, "int8", memory_limit=limit)
+    for shape in [(True,), (1.0,), (np.True_,), (Fraction(1),), [1.0], ([1],), 1]:
+        for _ in range(2):
+            plan_reshard(X, X, (1,), "int8")
+            with pytest.raises(
+                ArgumentError, match=r"^(the sizes in a shape are ints|a shape is a tuple of ints), got"
+            ):
+                plan_reshard(X, X, cast(Any, shape), "int8")
+    for dtype in [None, "in8", ["int8"], 8]:
+        with pytest.raises(ArgumentError, match=r"^a dtype such as 'float32' was expected, got "):
+            plan_reshard(X, X, (1,), dtype)
+    for mesh in [[MESH], "x", 1]:
+        with pytest.raises(ArgumentError, match=r"^a DeviceMesh was expected, got "):
+            plan_reshard(X, X, (1,), "int8", mesh=cast(Any, mesh))
 
 
 def test_one_link_may_serve_all_axes():

@@ -24,7 +24,8 @@ from shardwise.plan.bound import lower_bound
 from shardwise.plan.cost import Link, Links
 from shardwise.plan.explain import Explanation, explain_plan
 from shardwise.plan.search import Search
-from shardwise.plan.steps import COUNTED, Bytes, Slots, Step, most_staging
+from shardwise.plan.staging import most_staging
+from shardwise.plan.steps import COUNTED, Bytes, Slots, Step
 from shardwise.plan.transfer import DeviceName, Transfer
 
 MOST_BYTES = 2**62  # of a tensor, so that what a device sends and receives can be counted

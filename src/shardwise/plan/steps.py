@@ -3,26 +3,26 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
-from math import prod
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
 from shardwise.caches import cached_property
 from shardwise.errors import PlanError, as_int, check_int
-from shardwise.layout.axis import Axis, without
+from shardwise.layout.axis import Axis
 from shardwise.layout.device import Device
 from shardwise.layout.layout import Layout
 from shardwise.layout.mesh import DeviceMesh
-from shardwise.layout.tiling import Box, DimTiling
+from shardwise.layout.tiling import Box
 from shardwise.names import Renamed
 from shardwise.plan.align import index_of
-from shardwise.plan.crowd import Crowd, CrowdMove
+from shardwise.plan.crowd import Crowd
 from shardwise.plan.holders import Holders
 from shardwise.plan.kinds import Kind
 from shardwise.plan.movement import Movement
-from shardwise.plan.moves import MANY, Move, Shares
-from shardwise.plan.transfer import DeviceName, Transfer, grain_of, pieces, portion
+from shardwise.plan.moves import Move, Shares
+from shardwise.plan.staging import Staging
+from shardwise.plan.transfer import DeviceName, Transfer, pieces
 from shardwise.plan.transfers import Transfers, chain
 
 State = Layout | Shares | Crowd  # between reducing and spreading, devices hold shares rather than a layout
@@ -178,7 +178,7 @@ class Step:
     estimates: tuple[float, ...] = ()
     sends: tuple[float, ...] = ()
     time: float = 0.0
-    limit: int | None = None  # bytes that a device may stage at once, if the step is to be cut into chunks
+    staging: Staging | None = field(default=None, repr=False)  # how the step is cut into chunks, if it has a limit
     reverses: bool = False
     shares: Shares | Crowd | None = None  # of a fill that makes partial values: who keeps what
     widths: tuple[int, int] | None = None  # bytes of an element before and after, if sums are carried in a wider dtype
@@ -194,7 +194,7 @@ class Step:
         moves: tuple[Move, ...] = (),
         estimates: tuple[float, ...] = (),
         time: float = 0.0,
-        limit: int | None = None,
+        staging: Staging | None = None,
         reverses: bool = False,
         shares: Shares | Crowd | None = None,
         widths: tuple[int, int] | None = None,
@@ -210,7 +210,7 @@ class Step:
             moves=moves,
             estimates=estimates,
             time=time,
-            limit=limit,
+            staging=staging,
             reverses=reverses,
             shares=shares,
             widths=widths,
@@ -330,72 +330,29 @@ class Step:
         if not self.moves:
             return self
         step = object.__new__(Step)
-        vars(step).update(vars(self), limit=limit)
-        vars(step).pop("_staging", None)  # which was for another limit
+        vars(step).update(vars(self), staging=Staging(self.kind, self.axes, self.moves, self._widest, limit))
         return step
 
     @property
     def staging_bytes(self) -> int:
         """The bytes that a device needs at once beside its shards, while it takes in a chunk."""
-        return self._staging[0]
+        return 0 if self.staging is None else self.staging.bytes
 
     @property
     def grain(self) -> tuple[int, ...] | None:
-        """How long a box of a chunk is at most in each dim, if there are several chunks."""
-        return self._staging[1]
+        """How long a box of a chunk is at most in each dim; None where the step is one chunk."""
+        return None if self.staging is None else self.staging.grain
 
     @property
     def chunks(self) -> int:
-        """How many chunks the step is cut into, so that it stages no more than its limit."""
-        return self._staging[2]
-
-    @cached_property
-    def _staging(self) -> tuple[int, tuple[int, ...] | None, int]:
-        # Worked out when somebody asks: most plans are made to be compared, and few of them are run.
-        if self.limit is None:
-            return 0, None, 1
-        largest, peers = self._reach
-        size = prod(largest) * peers * self._widest
-        if size <= self.limit:
-            return size, None, 1
-        grain = grain_of(largest, self.limit // (peers * self._widest))
-        chunks = prod(-(-length // most) for length, most in zip(largest, grain, strict=True))
-        return prod(grain) * peers * self._widest, grain, chunks
+        """How many chunks the step is cut into."""
+        return 1 if self.staging is None else self.staging.chunks
 
     @property
     def least_staging(self) -> int:
         """The smallest limit that the step can be staged under: one element from everyone it hears at once."""
-        if self.is_local or not prod(self._reach[0]):
-            return 0
-        return self._reach[1] * self._widest
-
-    @cached_property
-    def _reach(self) -> tuple[tuple[int, ...], int]:
-        # The largest box that travels, and the most boxes that one device takes in, as bounds per dim.
-        largest, peers = (), 1
-        for move in self.moves:
-            if isinstance(move, CrowdMove):
-                largest, peers = tuple(map(max, largest or move.largest, move.largest)), max(peers, move.busiest[1])
-                continue
-            shares = move.shares
-            src, dst = move.holders if shares is None else (shares.src, shares.dst)
-            sizes = tuple(map(min, src.tiling.largest, dst.tiling.largest, src.shape))
-            if self.kind == "all_reduce":  # every member of the group has its share
-                box = portion(tuple((0, size) for size in sizes), prod(a.size for a in self.axes), 0)
-                sizes = tuple(stop for _, stop in box)[: len(sizes)]
-            tiles = prod(_most_parts(s, d) for s, d in zip(src.tiling.dims, dst.tiling.dims, strict=True))
-            if shares is None:
-                most = tiles * (2 * max(1, len(sizes)) if src.layout.has_halo else 1)
-            else:
-                reducers = prod(a.size for a in without(dst.layout.mesh.rest(dst.layout.sharded_axes), shares.batch))
-                are_few = tiles * reducers <= MANY
-                if move.reduces:
-                    most = (tiles if are_few else -(-tiles // reducers) + 1) * prod(a.size for a in shares.pending)
-                else:
-                    most = tiles * reducers if are_few else tiles + reducers
-            largest = tuple(map(max, largest or sizes, sizes))
-            peers = max(peers, most)
-        return largest, peers
+        staging = self.staging or Staging(self.kind, self.axes, self.moves, self._widest, 0)
+        return staging.least
 
     @property
     def adjoint(self) -> Step:
@@ -413,25 +370,6 @@ class Step:
 
     def __str__(self) -> str:
         return f"{self.kind} over {', '.join(map(str, self.axes))}" if self.axes else self.kind
-
-
-def most_staging(count: int, rank: int) -> int:
-    """Return a bound on how many boxes one device takes in at once, whatever the step, on a mesh of `count` devices.
-
-    >>> most_staging(8, 2), most_staging(4096, 2)
-    (1024, 16384)
-    """
-    return max(MANY, max(4, 2 * rank) * count)
-
-
-def _most_parts(src: DimTiling, dst: DimTiling) -> int:
-    # The most source parts that one target part meets.
-    length, width = dst.largest, src.size // src.parts
-    if src.parts == 1 or not width or src.offsets is not None:  # offsets may put all boundaries close together
-        return src.parts
-    if src.is_even and dst.is_even and dst.halo == (0, 0) and length and not max(length, width) % min(length, width):
-        return max(1, length // width)
-    return min(src.parts, -(-length // width) + 1)
 
 
 def count_missing(src: Holders, dst: Holders) -> np.ndarray:
