@@ -163,6 +163,8 @@ class Step:
     ([2], 'reduce_scatter')
     >>> step.least_staging, step.staged(4).chunks
     (8, 4)
+    >>> step.staged(16).staging_bytes, step.staged(16).grain, step.staged(64).grain
+    (16, (1, 2), None)
     >>> (fill,) = plan_reshard(P("x"), P("x", unreduced=["y"]), (4, 4), "float32", mesh=mesh).steps
     >>> fill.kind, fill.kept(0), fill.kept(1)
     ('fill', [((0, 1), (0, 4))], [((1, 2), (0, 4))])
