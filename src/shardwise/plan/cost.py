@@ -8,32 +8,19 @@ from numbers import Real
 
 from shardwise.errors import ArgumentError, PlanError, seal
 from shardwise.layout.axis import Axis, check_disjoint, overlap
+from shardwise.layout.context import current_mesh
 from shardwise.layout.mesh import DeviceMesh
-
-
-@seal
-@dataclass(frozen=True, slots=True)
-class Link:
-    """How fast neighbours along one mesh axis talk: seconds per message round, bytes per second.
-
-    >>> Link(2e-6, 400e9)
-    Link(latency=2e-06, bandwidth=400000000000.0)
-    """
-
-    latency: float = 1e-5
-    bandwidth: float = 25e9
-
-    def __post_init__(self) -> None:
-        for value in (self.latency, self.bandwidth):
-            if isinstance(value, bool) or not isinstance(value, Real):
-                raise ArgumentError(f"a Link is made of two numbers, seconds and bytes per second, got {value!r}.")
-        if not self.latency >= 0 or not self.bandwidth > 0:  # not a number fails too
-            raise PlanError(
-                f"a Link needs a latency of 0 or more and a bandwidth above 0, got {self.latency} and {self.bandwidth}."
-            )
-
+from shardwise.layout.slot import Slot
+from shardwise.plan.cluster import cluster_of
+from shardwise.plan.link import Link
+from shardwise.plan.link_file import LinkRecord, Origin, PathLike, read_links, write_links
 
 COMPUTE = 8e11  # multiplications a second: what a CPU with wide vectors does in float32; accelerators do far more
+
+
+# Measures links by the processes that talk over them: of a mesh, with messages of these sizes, so often.
+measure_links: Slot[[DeviceMesh | None, Sequence[int] | None, int], Links] = Slot("measure_links")
+REPEATS = 9
 
 
 @seal
@@ -44,7 +31,8 @@ class Links:
     `compute` is how many multiplications a device does in a second. With the default link, 32 of them take as long as
     to send one byte: so much work is worth a byte when there is a choice between sending and working twice.
 
-    A sub-axis may be named, so that an axis which spans machines has slow outer and fast inner links.
+    A sub-axis may be named, so that an axis which spans machines has slow outer and fast inner links. Nobody uses links
+    that were not given: `measure`, `load` and `cluster` return them, and what is done with them is up to you.
 
     >>> Links({"dp": Link(2e-5, 10e9), "tp": Link(1e-6, 400e9)}).default
     Link(latency=1e-05, bandwidth=25000000000.0)
@@ -64,9 +52,14 @@ class Links:
     axes: tuple[tuple[str, Link], ...]
     default: Link = field(default=Link())
     compute: float = COMPUTE
+    origin: Origin | None = field(default=None, compare=False, repr=False)  # of measured ones
 
     def __init__(
-        self, axes: Mapping[str, Link] | None = None, default: Link | None = None, compute: float = COMPUTE
+        self,
+        axes: Mapping[str, Link] | None = None,
+        default: Link | None = None,
+        compute: float = COMPUTE,
+        origin: Origin | None = None,
     ) -> None:
         """Give the link per axis name, one for all others, and the multiplications that a device does in a second."""
         by_axis = dict(axes or {})
@@ -82,6 +75,7 @@ class Links:
             raise PlanError(f"compute is a number of multiplications a second above 0, got {compute}.")
         object.__setattr__(self, "default", default or Link())
         object.__setattr__(self, "compute", float(compute))
+        object.__setattr__(self, "origin", origin)
 
     @property
     def work_per_byte(self) -> float:
@@ -103,6 +97,63 @@ class Links:
             return cls(links)
         raise ArgumentError(f"links are a Link, a mapping from axis to Link, or Links, got {links!r}.")
 
+    # -- where links come from ---------------------------------------------------------------------
+
+    @classmethod
+    def measure(
+        cls, mesh: DeviceMesh | None = None, *, sizes: Sequence[int] | None = None, repeats: int = REPEATS
+    ) -> Links:
+        """Return the links along every axis of a mesh, measured by its processes; all of them call it.
+
+        Reshards are timed along every axis, in all groups of it at once: all-gathers, reduce-scatters, all-to-alls
+        and ring shifts in which a device receives `sizes` bytes (1 KiB to 64 MiB), in turn, `repeats` times. The
+        numbers of a link are those that predict the medians best. All processes return the same links.
+
+        Without a mesh it is that of the `mesh_context`, or all processes in a row, of which come links without names:
+        one for all axes. The default link, which joins meshes, is the slowest one.
+
+        >>> Links.measure()
+        Traceback (most recent call last):
+        shardwise.EngineError: links are measured between processes, and here all devices are in one (engine 'local').
+          measure them with shardwise calibrate -n 4 -o links.json, or call it in a script under shardwise run -n 4 ...
+        """
+        return measure_links(mesh, sizes, repeats)
+
+    @classmethod
+    def cluster(cls, name: str, mesh: DeviceMesh | None = None) -> Links:
+        """Return the links of a mesh on a cluster of this name, by published figures.
+
+        Devices are numbered node by node. Axes and sub-axes whose neighbours share a node have the link inside a node,
+        the others that across nodes.
+
+        >>> for name, link in Links.cluster("dgx-h100", DeviceMesh((4, 16), ("dp", "tp"))).axes:
+        ...     print(name, f"{link.bandwidth / 1e9:.0f} GB/s")
+        dp 50 GB/s
+        tp:(1)2 50 GB/s
+        tp:(2)8 450 GB/s
+        """
+        cluster, mesh = cluster_of(name), current_mesh(mesh)
+        inside, across = cluster.axes_inside(mesh)
+        axes = {str(axis): cluster.inside for axis in inside} | {str(axis): cluster.across for axis in across}
+        return cls(axes, cluster.across if across else cluster.inside, cluster.compute)
+
+    @classmethod
+    def load(cls, path: PathLike) -> Links:
+        """Return the links that `save` or `shardwise calibrate` wrote into a file.
+
+        >>> Links.load("nowhere.json")
+        Traceback (most recent call last):
+        shardwise.PlanError: nowhere.json cannot be read: No such file or directory.
+        """
+        record = read_links(path)
+        return cls(record.axes, record.default, record.compute, record.origin)
+
+    def save(self, path: PathLike) -> None:
+        """Write the links into a small file, with when, where and on what they were measured if they were."""
+        write_links(path, LinkRecord(dict(self.axes), self.default, self.compute, self.origin))
+
+    # -- which link is where -----------------------------------------------------------------------
+
     def check(self, *meshes: DeviceMesh) -> None:
         """Raise a LayoutError if a name is no axis of any of the meshes, or two of them overlap."""
         if not self.axes:
@@ -122,7 +173,7 @@ class Links:
         """
         known = {name for mesh in meshes for name in mesh.axis_names}
         links = {name: link for name, link in self.axes if name.partition(":")[0] in known}
-        return self if len(links) == len(self.axes) else Links(links, self.default, self.compute)
+        return self if len(links) == len(self.axes) else Links(links, self.default, self.compute, self.origin)
 
     def on(self, mesh: DeviceMesh, axes: Sequence[Axis]) -> list[tuple[int, Link]]:
         """Return the (size, link) of each level that `axes` run over, slowest first."""
@@ -150,15 +201,18 @@ def _common(a: Axis, b: Axis) -> int:
     return -(-high // low)
 
 
-def move_time(levels: Sequence[tuple[int, Link]], received: float) -> float:
+def move_time(levels: Sequence[tuple[int, Link]], received: float, messages: float | None = None) -> float:
     """Return the seconds for one round in which a device receives `received` bytes over a group.
 
-    The group is the product of the levels, slowest first, and the bytes come evenly from its other members:
-    those that differ at a level travel over that level's link. The round takes the latency of its slowest
-    link and the time of each link's bytes, one after the other.
+    The group is the product of the levels, slowest first, and the bytes come evenly from its other members, in
+    `messages` messages (one from each unless given): those that differ at a level travel over that level's link. The
+    round takes the latency of its slowest link, the overhead of each message after the first, and the time of each
+    link's bytes, one after the other.
 
     >>> round(move_time([(2, Link(0, 10)), (4, Link(0, 100))], 7), 3)  # 4 of 7 peers are across the slow link
     0.43
+    >>> round(move_time([(4, Link(0.5, 10, overhead=0.1))], 20), 3)  # 2 messages after the first
+    2.7
     """
     members, latency = 1, 0.0
     for size, link in levels:
@@ -168,7 +222,9 @@ def move_time(levels: Sequence[tuple[int, Link]], received: float) -> float:
     if members == 1:  # nobody to talk to
         return 0.0
     total, inner = latency, members
+    further = members - 2 if messages is None else max(0, messages - 1)
     for size, link in levels:
         inner //= size
-        total += received * (size - 1) * inner / (members - 1) / link.bandwidth
+        across = (size - 1) * inner / (members - 1)  # the part of the peers that are across this level
+        total += received * across / link.bandwidth + further * across * link.overhead
     return total
