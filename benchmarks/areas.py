@@ -108,6 +108,14 @@ AREAS = [
         "DTensor has its axes flattened, so that it merges collectives. A round's time is that of the slowest process.",
     ),
     Area(
+        "links",
+        "Predicted times between processes",
+        ("torch",),
+        "The reshards of the area before it, as what the plan says they take over links that the same four processes "
+        "have measured first (`Links.measure`), beside what they took then: the ratio is predicted / measured. In the "
+        "last rows, by which factor predictions are off, whichever way: the geometric mean and the worst.",
+    ),
+    Area(
         "dialect",
         "Passes over modules of the shard dialect",
         ("xdsl",),

@@ -47,12 +47,17 @@ def count(effort: Effort) -> int:
 
 def rows(effort: Effort) -> Iterator[Row]:
     """Start the processes, and yield the rows that the first of them writes."""
+    return of_processes("benchmarks.gloo", effort)
+
+
+def of_processes(module: str, effort: Effort) -> Iterator[Row]:
+    """Run a module as four processes over gloo, and yield the rows that the first of them writes."""
     with socket.socket() as s:
         s.bind(("127.0.0.1", 0))
         port = s.getsockname()[1]
     common = {"WORLD_SIZE": str(SIZE), "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port)}
     common |= {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1", "GLOO_SOCKET_IFNAME": "lo"}
-    command = [sys.executable, "-m", "benchmarks.gloo", effort.name]
+    command = [sys.executable, "-m", module, effort.name]
     workers = [
         subprocess.Popen(
             command,

@@ -4,6 +4,7 @@ import click
 
 from shardwise import __version__
 from shardwise.commands.bench import bench
+from shardwise.commands.calibrate import calibrate
 from shardwise.commands.cost import cost
 from shardwise.commands.execution import exec_
 from shardwise.commands.opt import opt
@@ -32,5 +33,6 @@ main.add_command(exec_)
 main.add_command(cost)
 main.add_command(explain)
 main.add_command(run)
+main.add_command(calibrate)
 main.add_command(postmortem)
 main.add_command(bench)

@@ -29,7 +29,13 @@ HEAD = ("line", "collective", "over", "bytes per device", "bytes in all", "time"
     metavar="[AXIS=]SECONDS,BYTES",
     help="Latency and bytes per second of the links along a grid axis, or along all others.",
 )
-def cost(file: str, links: Sequence[str]) -> None:
+@click.option(
+    "--links",
+    "links_file",
+    metavar="FILE",
+    help="A file that shardwise calibrate wrote; its axes are axis0, axis1, ...",
+)
+def cost(file: str, links: Sequence[str], links_file: str | None) -> None:
     """Show the collectives of the module in FILE (or `-`, standard input), with bytes, time and memory per device.
 
     A module on whole tensors is partitioned first.
@@ -41,7 +47,7 @@ def cost(file: str, links: Sequence[str]) -> None:
 
         module = parse_module(*read(file))
         verify(module)
-        model = _links(links, _rank(module))
+        model = _links(links, _rank(module), links_file)
         module = module if is_partitioned(module) else propagate(module)
         click.echo(cost_table(costed(module, model)))
 
@@ -52,7 +58,18 @@ def _rank(module: ModuleOp) -> int:
     return max((len(op.shape.get_values()) for op in module.walk() if isinstance(op, GridOp)), default=0)
 
 
-def _links(texts: Sequence[str], rank: int) -> Links:
+def _links(texts: Sequence[str], rank: int, file: str | None) -> Links:
+    from shardwise.plan.cost import Links
+
+    base = Links() if file is None else Links.load(file)
+    grid_axes = [f"axis{number}" for number in range(rank)]
+    if unknown := [name for name, _ in base.axes if name.partition(":")[0] not in grid_axes]:
+        sizes = ",".join(f"{name}=2" for name in grid_axes)
+        raise ArgumentError(
+            f"{file} has links along {unknown[0]!r}, but the axes of grids here are {', '.join(grid_axes) or 'none'}.\n"
+            f"  measure them with shardwise calibrate --mesh {sizes}, or without --mesh, for one link along all axes."
+        )
+
     def link_of(axis: str, text: str) -> str:
         if not axis.isdecimal():
             raise ArgumentError(f"--link names a grid axis by its number, got {axis!r} in {text!r}.")
@@ -60,7 +77,7 @@ def _links(texts: Sequence[str], rank: int) -> Links:
             raise ArgumentError(f"--link names grid axis {axis} in {text!r}, but grids here have {rank} at most.")
         return f"axis{int(axis)}"
 
-    return read_links(texts, "--link", "1=1e-6,400e9", link_of)
+    return read_links(texts, "--link", "1=1e-6,400e9", link_of, base)
 
 
 def cost_table(costs: Cost) -> str:

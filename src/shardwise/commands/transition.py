@@ -5,12 +5,17 @@ from __future__ import annotations
 import shlex
 from collections.abc import Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
-from shardwise.commands.links import read_links
-from shardwise.errors import ShardwiseError
+from shardwise.commands.links import is_file, read_links
+from shardwise.errors import ArgumentError, ShardwiseError
 from shardwise.layout.notation import read_layout, read_mesh, read_shape
+
+if TYPE_CHECKING:
+    from shardwise.layout.mesh import DeviceMesh
+    from shardwise.plan.cost import Links
 
 
 @click.command()
@@ -22,13 +27,23 @@ from shardwise.layout.notation import read_layout, read_mesh, read_shape
 @click.option(
     "--links",
     multiple=True,
-    metavar="[AXIS=]SECONDS,BYTES",
-    help="Latency and bytes per second of the links along a mesh axis or sub-axis, or along all others.",
+    metavar="[AXIS=]SECONDS,BYTES|FILE",
+    help="Latency and bytes per second of the links along a mesh axis or sub-axis, or along all others; or a file that "
+    "shardwise calibrate wrote.",
 )
+@click.option("--cluster", metavar="NAME", help="The links of a cluster of this name, such as dgx-h100.")
 @click.option("--html", type=click.Path(dir_okay=False), help="Write the same as one page that needs nothing else.")
 @click.option("--svg", type=click.Path(dir_okay=False), help="Write the drawing of the plan.")
 def explain(
-    mesh: str, shape: str, src: str, dst: str, dtype: str, links: Sequence[str], html: str | None, svg: str | None
+    mesh: str,
+    shape: str,
+    src: str,
+    dst: str,
+    dtype: str,
+    links: Sequence[str],
+    cluster: str | None,
+    html: str | None,
+    svg: str | None,
 ) -> None:
     """Show the plan that takes a tensor from one layout to another: layouts, steps, alternatives and cost.
 
@@ -50,10 +65,7 @@ def explain(
     try:
         grid, sizes = read_mesh(mesh), read_shape(shape)
         before, after = (read_layout(text, grid, len(sizes)) for text in (src, dst))
-        texts = [text for several in links for text in several.replace(";", " ").split()]
-        model = read_links(
-            texts, "--links", "dp=1e-6,400e9", lambda axis, text: str(grid.axis(axis, f"--links {text}"))
-        )
+        model = _links(links, cluster, grid)
         drawing = report(plan_reshard(before, after, sizes, dtype, links=model))
         Console().print(drawing)
         if html is not None:
@@ -62,6 +74,22 @@ def explain(
             _write(svg, drawing.svg + "\n", "--svg")
     except ShardwiseError as error:
         raise click.ClickException(str(error)) from error
+
+
+def _links(given: Sequence[str], cluster: str | None, mesh: DeviceMesh) -> Links:
+    from shardwise.plan.cost import Links
+
+    files = [text for text in given if is_file(text)]
+    if len(files) + (cluster is not None) > 1:
+        names = ", ".join([*(["--cluster"] if cluster is not None else []), *(f"--links {file}" for file in files)])
+        raise ArgumentError(f"links come from one file or one cluster, got {names}.")
+    base = Links.load(files[0]) if files else None if cluster is None else Links.cluster(cluster, mesh)
+    texts = [text for several in given if several not in files for text in several.replace(";", " ").split()]
+
+    def axis_name(axis: str, text: str) -> str:
+        return str(mesh.axis(axis, f"--links {text}"))
+
+    return read_links(texts, "--links", "dp=1e-6,400e9", axis_name, base)
 
 
 def _write(path: str, text: str, option: str) -> None:

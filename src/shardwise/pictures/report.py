@@ -92,6 +92,7 @@ def _links(plan: Plan, mesh: DeviceMesh) -> str:
     texts: list[str] = []
     for name in mesh.axis_names:
         for size, link in plan.links.on(mesh, [mesh.axis(name)]):
-            speed = f"{time_text(link.latency)}, {link.bandwidth / 1e9:.3g} GB/s"
+            further = f" + {time_text(link.overhead)} a further message" if link.overhead else ""
+            speed = f"{time_text(link.latency)}{further}, {link.bandwidth / 1e9:.3g} GB/s"
             texts.append(f"{name} {speed}" if size == mesh.axis_size(name) else f"{name} ({size} positions) {speed}")
     return "; ".join(texts) or "none"

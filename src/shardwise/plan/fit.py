@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from itertools import combinations
 from math import exp, log
-from typing import NamedTuple
+from typing import NamedTuple, cast
 
 import numpy as np
 
@@ -78,9 +78,9 @@ def _least_squares(columns: np.ndarray, wanted: np.ndarray) -> np.ndarray:
     known = [k for k in range(columns.shape[1]) if scale[k]]
     best, least = np.zeros(columns.shape[1]), np.inf
     for some in (list(c) for size in range(len(known), 0, -1) for c in combinations(known, size)):
-        found: np.ndarray = np.linalg.lstsq(columns[:, some] / scale[some], wanted, rcond=None)[0] / scale[some]
+        found = cast(np.ndarray, np.linalg.lstsq(columns[:, some] / scale[some], wanted, rcond=None)[0]) / scale[some]
         error = float(np.square(columns[:, some] @ found - wanted).sum())
-        if (found >= 0).all() and error < least:
+        if float(found.min()) >= 0 and error < least:
             best, least = np.zeros(columns.shape[1]), error
             best[some] = found
     return best
