@@ -15,6 +15,7 @@ import numpy as np
 
 from shardwise.errors import ArgumentError, PlanError, did_you_mean, seal
 from shardwise.layout.axis import Axis, merge
+from shardwise.layout.device_order import RegularOrder
 from shardwise.layout.mesh import DeviceMesh
 from shardwise.plan.link import Link
 
@@ -24,6 +25,8 @@ from shardwise.plan.link import Link
 NVLINK, NETWORK = (11.8e-6, 3.4e-6), (18e-6, 9.6e-6)
 # A hop takes about a microsecond. In a ring of n half of the others are reached either way: n / 2 hops in all.
 TORUS, CENTRE = (1e-6, 0.5e-6), (30e-6, 10e-6)
+
+LISTED = 4096  # devices up to which they are looked at one by one, whatever their order
 
 NCCL = "NCCL, src/graph/tuning.cc (ring, Simple)"
 SCALING = "How to Scale Your Model (Google DeepMind), part 2"
@@ -57,36 +60,33 @@ class Cluster:
         return merge(inside), merge(across)
 
     def _split(self, mesh: DeviceMesh, axis: Axis) -> Iterator[tuple[Axis, bool]]:
-        digits = mesh.factors(axis)
-        if digits is None:  # the devices are a list
-            digits = [(axis.size, 0)]
-        pre = 1
-        for size, stride in digits:
-            near = self._near(mesh, axis, size, stride)
+        order, pre = mesh.order, 1
+        if mesh.num_devices <= LISTED or isinstance(order, tuple):
+            digits = [(axis.size, self._near_by_list(mesh, axis))]
+        else:
+            digits = [(size, self._near(order, size, stride)) for size, stride in mesh.factors(axis) or ()]
+        for size, near in digits:
             yield Axis(axis.name, pre, size // near, axis.of), False
             yield Axis(axis.name, pre * (size // near), near, axis.of), True
             pre *= size
 
-    def _near(self, mesh: DeviceMesh, axis: Axis, size: int, stride: int) -> int:
-        # How many positions of a digit, side by side, are always in one node: the largest such divisor of its size.
-        order = mesh.order
-        if isinstance(order, tuple):
-            nodes = np.array([device.id for device in order]).reshape(mesh.mesh_shape) // self.node
-            nodes = np.moveaxis(nodes, mesh.axis_names.index(axis.name), -1)
-            divisors = [k for k in range(size, 0, -1) if size % k == 0]
-            return next(k for k in divisors if np.ptp(nodes.reshape(-1, k), axis=1).max() == 0)
+    def _near_by_list(self, mesh: DeviceMesh, axis: Axis) -> int:
+        # How many positions side by side are always in one node: the largest such divisor.
+        nodes = np.array([device.id for device in mesh.devices]).reshape(mesh.mesh_shape) // self.node
+        nodes = np.moveaxis(nodes, mesh.axis_names.index(axis.name), -1)
+        divisors = (k for k in range(axis.size, 0, -1) if axis.size % k == 0)
+        return next(k for k in divisors if not np.ptp(nodes.reshape(-1, k), axis=1).any())
+
+    def _near(self, order: RegularOrder, size: int, stride: int) -> int:
+        # The same by the formula of the order. Blocks of so many numbers nest in nodes, and a group lies in one of them
+        # if all else moves it by whole blocks, or within a stride; where it does not, nothing counts as inside.
         others = [digit for digits in order.axes for digit in digits]
-        last = order.start + sum((count - 1) * step for count, step in others)
-        if order.start // self.node == last // self.node:
-            return size
-        if stride == 0:  # one device in several slots
-            return size
-        near = gcd(size, self.node // stride) if self.node % stride == 0 else 1
+        if stride < 1 or any(step < 0 for _, step in others) or self.node % stride:
+            return 1
+        near = gcd(size, self.node // stride)
         block = stride * near
-        # Blocks of so many numbers nest in nodes; a group lies in one of them if all else moves it by whole blocks, or
-        # within a stride.
         below = order.start % block + sum((count - 1) * step for count, step in others if step < stride)
-        return near if all(step % block == 0 for _, step in others if step > stride) and below < stride else 1
+        return near if below < stride and not any(step % block for _, step in others if step > stride) else 1
 
 
 def cluster_of(name: str) -> Cluster:

@@ -11,7 +11,7 @@ import numpy as np
 
 from shardwise.plan.link import Link
 
-ROUNDS = 8  # of weighing anew, after which nothing changes any more
+STEPS = 10  # after which nothing changes any more
 
 
 class Sample(NamedTuple):
@@ -24,7 +24,7 @@ class Sample(NamedTuple):
 
 
 def fit_link(samples: Sequence[Sample]) -> Link:
-    """Return the link that predicts the times of rounds best: the least squares of their relative errors.
+    """Return the link that predicts the times of rounds best: by the least squares of how far off they are.
 
     A time that is predicted twice too long counts like one that is predicted twice too short.
 
@@ -63,13 +63,17 @@ def typical_factor(predicted: Sequence[float], measured: Sequence[float]) -> flo
 
 
 def _fit(columns: np.ndarray, seconds: np.ndarray) -> np.ndarray:
-    # None of the numbers is below 0. Errors are relative to what is measured at first, then to the mean of that and
-    # what is predicted, so that neither too long nor too short is preferred.
-    out = _least_squares(columns / seconds[:, None], np.ones(len(seconds)))
-    for _ in range(ROUNDS):
-        weights = 1 / np.sqrt(seconds * np.maximum(columns @ out, seconds / 1e3))
-        out = _least_squares(columns * weights[:, None], seconds * weights)
-    return out
+    # None of the numbers is below 0. The least squares of the relative errors come first, then those of the logarithms
+    # of predicted / measured, by steps of Gauss and Newton from where they are: so too long counts like too short.
+    best = out = _least_squares(columns / seconds[:, None], np.ones(len(seconds)))
+    least = np.inf
+    for _ in range(STEPS):
+        predicted = np.maximum(columns @ out, seconds / 1e3)
+        far = np.log(seconds / predicted)
+        if (error := float(far @ far)) < least:
+            best, least = out, error
+        out = _least_squares(columns / predicted[:, None], 1 + far)
+    return best
 
 
 def _least_squares(columns: np.ndarray, wanted: np.ndarray) -> np.ndarray:
