@@ -79,7 +79,8 @@ def timed(call: Call, effort: Effort) -> list[float]:
         seconds, kept = once(call)
         spent.append(seconds)
     ((warm,),) = slowest([[median(spent)]])
-    rounds = max(effort.least, min(effort.most, int(effort.seconds / TURNS[effort.name] / warm)))
+    turns = TURNS[effort.name]
+    rounds = max(2, min(effort.most // turns + 1, int(effort.seconds / turns / warm)))
     times: list[float] = []
     for _ in range(rounds):
         seconds, kept = once(call)

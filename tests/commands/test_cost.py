@@ -5,6 +5,7 @@ import re
 import pytest
 from click.testing import CliRunner
 
+from shardwise import Link, Links
 from shardwise.cli import main
 from tests.ir.passes.test_costing import WHOLE
 
@@ -31,3 +32,22 @@ def test_links_that_are_none(link, message):
     result = CliRunner().invoke(main, ["cost", "-", "--link", link], input=WHOLE)
     assert result.exit_code == 1
     assert message in result.output
+
+
+def test_links_of_a_file(tmp_path):
+    file = tmp_path / "links.json"
+    Links({"axis1": Link(0, 1e6)}).save(file)
+    given = CliRunner().invoke(main, ["cost", "-", "--links", str(file)], input=WHOLE)
+    assert given.exit_code == 0, given.output
+    assert given.output == CliRunner().invoke(main, ["cost", "-", "--link", "1=0,1e6"], input=WHOLE).output
+    more = CliRunner().invoke(main, ["cost", "-", "--links", str(file), "--link", "1=0,1e3"], input=WHOLE)
+    assert more.output == CliRunner().invoke(main, ["cost", "-", "--link", "1=0,1e3"], input=WHOLE).output
+
+
+def test_links_of_a_file_along_other_axes_are_refused(tmp_path):
+    file = tmp_path / "links.json"
+    Links({"dp": Link()}).save(file)
+    result = CliRunner().invoke(main, ["cost", "-", "--links", str(file)], input=WHOLE)
+    assert result.exit_code == 1
+    assert f"{file} has links along 'dp', but the axes of grids here are axis0, axis1." in result.output
+    assert "shardwise calibrate --mesh axis0=2,axis1=2" in result.output

@@ -2,7 +2,7 @@
 
 import pytest
 
-from shardwise.commands.links import read_links
+from shardwise.commands.links import is_file, read_links
 from shardwise.errors import ArgumentError, PlanError
 from shardwise.plan.cost import Link, Links
 
@@ -37,3 +37,18 @@ def test_the_name_of_an_axis_is_made_with_the_whole_text_at_hand() -> None:
     seen = []
     read_links(["a=1,2"], "--link", "", lambda axis, text: seen.append((axis, text)) or axis)
     assert seen == [("a", "a=1,2")]
+
+
+def test_what_is_not_given_is_as_in_the_base() -> None:
+    base = Links({"X": Link(1, 2), "Y": Link(3, 4)}, Link(5, 6), 7.0)
+    given = read_links(["x=8,9"], "--link", "", lambda axis, text: axis.upper(), base)
+    assert given == Links({"X": Link(8, 9), "Y": Link(3, 4)}, Link(5, 6), 7.0)
+    assert read_links([], "--link", "", lambda axis, text: axis, base) == base
+    assert read_links(["8,9"], "--link", "", lambda axis, text: axis, base).default == Link(8, 9)
+
+
+def test_files_are_told_from_links(tmp_path) -> None:
+    (tmp_path / "links").write_text("")
+    assert is_file(str(tmp_path / "links"))
+    assert is_file("links.json")
+    assert not is_file("dp=1e-6,4e11")

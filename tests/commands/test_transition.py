@@ -5,7 +5,7 @@ from xml.etree import ElementTree
 import pytest
 from click.testing import CliRunner, Result
 
-from shardwise import DeviceMesh, Layout, Link, plan_reshard
+from shardwise import DeviceMesh, Layout, Link, Links, plan_reshard
 from shardwise.cli import main
 from shardwise.pictures.report import report
 
@@ -57,6 +57,27 @@ def test_links_may_be_given_one_by_one_and_for_all():
     assert "links: dp 10 us, 1 GB/s; tp 2 us, 5 GB/s" in result.output
 
 
+def test_links_may_come_from_a_file_and_be_overruled(tmp_path):
+    file = tmp_path / "links.json"
+    Links({"dp": Link(1e-5, 1e9), "tp": Link(1e-6, 4e11)}).save(file)
+    result = explain(links=str(file))
+    assert result.exit_code == 0, result.output
+    assert "links: dp 10 us, 1 GB/s; tp 1 us, 400 GB/s" in result.output
+    args = [word for pair in GIVEN.items() for word in pair]
+    result = CliRunner().invoke(main, ["explain", *args, "--links", str(file), "--links", "dp=2e-6,5e9"])
+    assert "links: dp 2 us, 5 GB/s; tp 1 us, 400 GB/s" in result.output
+
+
+def test_clusters_are_known_by_name():
+    mesh = DeviceMesh((2, 4), ("dp", "tp"))
+    result = explain(cluster="dgx-h100")
+    assert result.exit_code == 0, result.output
+    assert lines(result.output) == lines(report(plan(links=Links.cluster("dgx-h100", mesh))).text)
+    assert "links: dp 11.8 us + 3.4 us a further message, 450 GB/s; tp 11.8 us + 3.4 us" in result.output
+    result = explain(mesh="dp=2,tp=16", cluster="dgx-h100")
+    assert "dp 18 us + 9.6 us a further message, 50 GB/s; tp (2 positions) 18 us" in result.output
+
+
 def test_partial_values_and_other_dtypes():
     result = explain(from_="[tp|-] sum(dp)", to="dp", dtype="bfloat16")
     assert result.exit_code == 0, result.output
@@ -88,6 +109,12 @@ def test_a_million_devices():
             "--links is given as SECONDS,BYTES or AXIS=SECONDS,BYTES, such as dp=1e-6,400e9, got 'fast'.",
         ),
         ({"links": "pt=1,2"}, "unknown mesh axis 'pt' in --links pt=1,2.\n  mesh axes: dp=2, tp=4"),
+        ({"links": "none.json"}, "none.json cannot be read: No such file or directory."),
+        ({"cluster": "dgx"}, "there is no cluster 'dgx'.\n  clusters: dgx-a100, dgx-h100, "),
+        (
+            {"cluster": "dgx-h100", "links": "none.json"},
+            "links come from one file or one cluster, got --cluster, --links none.json.",
+        ),
         ({"links": "dp=1,-2"}, "a Link needs a latency of 0 or more and a bandwidth above 0"),
         ({"html": "no/such/folder/page.html"}, "--html no/such/folder/page.html cannot be written: No such file"),
         ({"svg": "no/such/folder/x.svg"}, "--svg no/such/folder/x.svg cannot be written: No such file"),

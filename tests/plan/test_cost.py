@@ -19,6 +19,16 @@ def test_a_round_takes_one_latency_and_the_bytes_of_each_link():
     assert move_time([], 10) == 0
 
 
+def test_each_further_message_takes_its_overhead():
+    # 15 messages, of which 8 are across the slow link: 14 further ones, spread as the peers are.
+    slow, fast = Link(1e-4, 1e9, 3e-5), Link(1e-6, 1e11, 1.5e-6)
+    overhead = 14 * (8 * 3e-5 + 7 * 1.5e-6) / 15
+    assert move_time([(2, slow), (8, fast)], 0) == pytest.approx(1e-4 + overhead)
+    assert move_time([(4, slow)], 1e9) == pytest.approx(1e-4 + 2 * 3e-5 + 1)
+    assert move_time([(4, slow)], 1e9, messages=1) == pytest.approx(1e-4 + 1)
+    assert move_time([(2, slow)], 1e9) == pytest.approx(1e-4 + 1)
+
+
 def test_a_step_takes_the_links_of_its_axes():
     links = {"x": SLOW, "y": FAST}
     whole, halves = Layout(MESH, [None]), Layout(MESH, ["x"])

@@ -23,7 +23,8 @@ from shardwise.plan.link import Link
 # call, then 3.4 us a step over NVLink, 9.6 us over
 # the network.
 NVLINK, NETWORK = (11.8e-6, 3.4e-6), (18e-6, 9.6e-6)
-# A hop takes about a microsecond. In a ring of n half of the others are reached either way: n / 2 hops in all.
+# A hop takes about half a microsecond: one for each further message, two for the first. Those of networks between pods
+# and of Ethernet are assumed.
 TORUS, CENTRE = (1e-6, 0.5e-6), (30e-6, 10e-6)
 
 LISTED = 4096  # devices up to which they are looked at one by one, whatever their order
