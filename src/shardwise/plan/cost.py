@@ -149,7 +149,14 @@ class Links:
         return cls(record.axes, record.default, record.compute, record.origin)
 
     def save(self, path: PathLike) -> None:
-        """Write the links into a small file, with when, where and on what they were measured if they were."""
+        """Write the links into a small file, with when, where and on what they were measured if they were.
+
+        >>> from tempfile import TemporaryDirectory
+        >>> with TemporaryDirectory() as folder:
+        ...     Links({"x": Link(1e-3, 1e9)}).save(f"{folder}/links.json")
+        ...     Links.load(f"{folder}/links.json").axes
+        (('x', Link(latency=0.001, bandwidth=1000000000.0)),)
+        """
         write_links(path, LinkRecord(dict(self.axes), self.default, self.compute, self.origin))
 
     # -- which link is where -----------------------------------------------------------------------
