@@ -17,15 +17,21 @@ from shardwise.layout.layout import Layout, Shape
 from shardwise.plan.steps import Step
 
 
+def is_one_message(step: Step) -> bool:
+    """Whether a step is a permute in which each shard goes to one device, all of it."""
+    src, dst = step.before, step.after
+    if step.kind != "permute" or not isinstance(src, Layout) or not isinstance(dst, Layout):
+        return False
+    return sorted(src.sharded_axes) == sorted(dst.sharded_axes)
+
+
 def permute_shard(w: Writer, x: SSAValue, step: Step, shape: Shape) -> SSAValue:
     """Return the shard that a device has after a permute: one message each, to whom and from whom by a formula."""
-    src, dst = step.before, step.after
-    if (
-        not isinstance(src, Layout)
-        or not isinstance(dst, Layout)
-        or sorted(src.sharded_axes) != sorted(dst.sharded_axes)
-    ):
+    if not is_one_message(step):
         return rounds(w, x, step, shape)  # copies are made, and replicas share the sending
+    src, dst = step.before, step.after
+    assert isinstance(src, Layout)
+    assert isinstance(dst, Layout)
     axes = sorted(
         {number(axis) for old, new in zip(src.dims, dst.dims, strict=True) if old != new for axis in old.axes}
     )

@@ -12,9 +12,10 @@ from xdsl.ir import SSAValue
 from shardwise.errors import ProgramError
 from shardwise.ir.module.reductions import BY_OP
 from shardwise.ir.module.values import dtype_of
+from shardwise.ir.passes.chains import find_chain
 from shardwise.ir.passes.layouts import local_sizes, local_type, numbers
-from shardwise.ir.passes.permutes import permute_shard
-from shardwise.ir.passes.rounds import is_rounded, rounds, truncate
+from shardwise.ir.passes.permutes import is_one_message, permute_shard
+from shardwise.ir.passes.rounds import has_more_rounds, is_rounded, rounds, truncate
 from shardwise.ir.passes.swaps import swap_axes
 from shardwise.ir.passes.writer import Number, Writer
 from shardwise.ir.shard import AllGatherOp, AllReduceOp, AllSliceOp, AllToAllOp, ReduceScatterOp, UpdateHaloOp
@@ -28,7 +29,10 @@ from shardwise.plan.steps import Step
 
 
 def reshard(w: Writer, x: SSAValue, src: Layout, dst: Layout, shape: Shape) -> tuple[SSAValue, Plan | None]:
-    """Return what a device holds after the plan from one layout to another, and the plan; None if there is none."""
+    """Return what a device holds after the plan from one layout to another, and the plan; None if there is none.
+
+    The steps of the plan are those that are written: an exchange that is a chain of collectives is these.
+    """
     if src is dst:
         return x, None
     if dst.partial and dst.partial != src.partial:
@@ -38,7 +42,7 @@ def reshard(w: Writer, x: SSAValue, src: Layout, dst: Layout, shape: Shape) -> t
         )
     if src.mesh is not dst.mesh:
         return _between(w, x, src, dst, shape)
-    plan = plan_reshard(src, dst, shape, dtype_of(x.type))
+    plan = _with_chains(plan_reshard(src, dst, shape, dtype_of(x.type)))
     if not shape and src.partial:  # one number is not sent in parts
         return _sum_over(w, x, src, src.partial), plan
     middle = _middle(plan)
@@ -47,6 +51,21 @@ def reshard(w: Writer, x: SSAValue, src: Layout, dst: Layout, shape: Shape) -> t
     for step in plan.steps if middle is None else ():
         x = STEPS[step.kind](w, x, step, shape)
     return w.cast(x, local_type(dst, shape, element_type(x))), plan
+
+
+def _with_chains(plan: Plan) -> Plan:
+    # What an exchange moves, collectives may move in fewer rounds.
+    steps = [part for step in plan.steps for part in _chain_steps(plan, step) or (step,)]
+    return plan if len(steps) == len(plan.steps) else replace(plan, steps=tuple(steps))
+
+
+def _chain_steps(plan: Plan, step: Step) -> list[Step] | None:
+    if step.kind not in ("exchange", "permute") or is_one_message(step):
+        return None
+    chain = find_chain(step, plan.shape, plan.dtype)
+    if chain is None or not has_more_rounds(step, plan.shape, chain.rounds):
+        return None
+    return chain.steps(plan.shape, plan.dtype)
 
 
 def _between(w: Writer, x: SSAValue, src: Layout, dst: Layout, shape: Shape) -> tuple[SSAValue, Plan | None]:

@@ -9,7 +9,6 @@ from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
-import numpy as np
 from xdsl.dialects import arith, tensor
 from xdsl.dialects.builtin import (
     DYNAMIC_INDEX,
@@ -21,7 +20,6 @@ from xdsl.dialects.builtin import (
 )
 from xdsl.ir import Attribute, Block, Operation, SSAValue
 
-from shardwise.caches import cache
 from shardwise.ir.passes.layouts import local_sizes, numbers
 from shardwise.ir.shard import ProcessMultiIndexOp
 from shardwise.ir.shard.attributes import ints_attribute
@@ -243,37 +241,3 @@ def split_known(numbers: Sequence[Number]) -> tuple[list[int], list[SSAValue]]:
     """Return numbers with those that are values left open, and these values."""
     known = [n if isinstance(n, int) else DYNAMIC_INDEX for n in numbers]
     return known, [n for n in numbers if isinstance(n, SSAValue)]
-
-
-# -- formulas --------------------------------------------------------------------------------------------
-
-
-def entry_for_device(w: Writer, mesh: DeviceMesh, axes: Sequence[int], table: Sequence[int | None]) -> Number:
-    """Return, for this device, the entry of a table over the positions of its group; None is any number.
-
-    A table that is a sum of multiples of coordinates becomes that sum.
-    """
-    factors = formula(tuple(mesh.mesh_shape[a] for a in axes), tuple(table))
-    if factors is None:
-        return w.entry([0 if n is None else n for n in table], w.position(mesh, axes))
-    total: Number = factors[0]
-    for axis, factor in zip(axes, factors[1:], strict=True):
-        if factor:
-            total = w.plus(total, w.times(w.coordinate(mesh, axis), factor))
-    return total
-
-
-@cache(entries=8192)
-def formula(shape: Shape, table: tuple[int | None, ...]) -> tuple[int, ...] | None:
-    """Return the constant and the factor of each coordinate of which a table over positions is the sum, if it is one.
-
-    >>> formula((2, 2), (0, 2, 1, None)), formula((2, 2), (0, 0, 0, 1))
-    ((0, 1, 2), None)
-    """
-    known = [(i, n) for i, n in enumerate(table) if n is not None]
-    if len({n for _, n in known}) < 2:
-        return (known[0][1] if known else 0, *(0 for _ in shape))
-    rows = np.array([[1, *np.unravel_index(i, shape)] for i, _ in known])
-    wanted = np.array([n for _, n in known])
-    factors = np.rint(np.linalg.lstsq(rows, wanted, rcond=None)[0]).astype(int)
-    return tuple(int(n) for n in factors) if (rows @ factors == wanted).all() else None

@@ -1,0 +1,154 @@
+"""Chains: an exchange as collectives of the dialect one after the other, where they move exactly its bytes.
+
+What may be received is what is needed and not there yet, each element once. So a chain has one form: slices, which are
+free; then one all-to-all or permute after which each device holds only what it needs; then an all-gather for each dim
+that is finer than it is to be. The axes that the target does not have are those that are gathered in the end, and
+those that the source does not have are sliced in the beginning: what is searched is only where they stand meanwhile.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import islice, pairwise, permutations, product
+from math import prod
+from typing import Any
+
+from shardwise.layout.axis import Axis
+from shardwise.layout.layout import Layout, Shape
+from shardwise.plan.kinds import Kind, remainder
+from shardwise.plan.plan import plan_reshard
+from shardwise.plan.steps import Step
+
+MOST = 20_000  # pairs of layouts that are looked at
+PERMUTES = 16  # permutes whose bytes are counted
+
+Axes = tuple[Axis, ...]
+Dims = tuple[Axes, ...]  # the axes that split each dim
+
+
+@dataclass(frozen=True)
+class Chain:
+    """The layouts that slices, one all-to-all or permute, and all-gathers visit, and how many ops of them send."""
+
+    layouts: tuple[Layout, ...]
+    rounds: int
+
+    def steps(self, shape: Shape, dtype: Any) -> list[Step]:
+        """Return the steps between the layouts, as the planner has them.
+
+        >>> from shardwise import DeviceMesh
+        >>> mesh = DeviceMesh((2, 2), ("x", "y"))
+        >>> layouts = Layout(mesh, [("x", "y"), None]), Layout(mesh, ["x", "y"]), Layout(mesh, [None, "y"])
+        >>> [str(step) for step in Chain(layouts, 2).steps((4, 4), "int8")]
+        ['all_to_all over y', 'all_gather over x']
+        """
+        plans = [plan_reshard(a, b, shape, dtype) for a, b in pairwise(self.layouts)]
+        return [step for plan in plans for step in plan.steps]
+
+
+def find_chain(step: Step, shape: Shape, dtype: Any) -> Chain | None:
+    """Return the chain of fewest rounds that moves exactly the bytes of an exchange or permute, if there is one.
+
+    >>> from shardwise import DeviceMesh, P
+    >>> mesh = DeviceMesh((32, 32), ("x", "y"))
+    >>> (step,) = plan_reshard(P("x", None, "y"), P(None, "x", None), (32, 32, 32), "int8", mesh=mesh).steps
+    >>> step.kind, [str(layout) for layout in find_chain(step, (32, 32, 32), "int8").layouts]
+    ('exchange', ['[x|-|y]', '[-|x|y]', '[-|x|-]'])
+    """
+    src, dst = step.before, step.after
+    if not isinstance(src, Layout) or not isinstance(dst, Layout) or src.mesh is not dst.mesh:
+        return None
+    # Along partial axes each position moves by itself, as along those where copies lie.
+    src, dst = src.resolved(), dst.resolved()
+    if not all(_is_plain(src, dst, shape, dim) for dim in range(len(shape))):
+        return None
+    total = step.received.total
+    for pair in _candidates(src, dst, shape):
+        layouts = tuple(_without_repeats([src, *(_with_axes(src, dims) for dims in pair.dims), dst]))
+        chain = Chain(layouts, pair.rounds)
+        if sum(part.received.total for part in chain.steps(shape, dtype) if not part.is_local) == total:
+            return chain
+    return None
+
+
+def _is_plain(src: Layout, dst: Layout, shape: Shape, dim: int) -> bool:
+    old, new = src.dims[dim], dst.dims[dim]
+    if old == new:
+        return old.halo == (0, 0)
+    tilings = src.tiling(shape).dims[dim], dst.tiling(shape).dims[dim]
+    return all(c.halo == (0, 0) and c.offsets is None for c in (old, new)) and all(t.is_even for t in tilings)
+
+
+def _with_axes(like: Layout, dims: Dims) -> Layout:
+    # Dims whose axes stay keep how they are cut.
+    return Layout(like.mesh, [cut if cut.axes == axes else axes for cut, axes in zip(like.dims, dims, strict=True)])
+
+
+def _without_repeats(layouts: Sequence[Layout]) -> Iterator[Layout]:
+    previous = None
+    for layout in layouts:
+        if layout is not previous:
+            yield layout
+        previous = layout
+
+
+# -- candidates ------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class _Pair:
+    # Where the one step begins that is no slice and no gather, and where it ends.
+    dims: tuple[Dims, Dims]
+    kind: Kind
+    rounds: int
+    group: int  # devices of an all-to-all: each keeps one part of its shard in so many
+
+
+def _candidates(src: Layout, dst: Layout, shape: Shape) -> Iterator[_Pair]:
+    # Those of fewest rounds first. Of all-to-alls of equally many rounds the one over the fewest devices keeps most.
+    pairs = sorted(islice(_pairs(src, dst, shape), MOST), key=lambda pair: (pair.rounds, pair.kind, pair.group))
+    for rounds in sorted({pair.rounds for pair in pairs}):
+        alike = [pair for pair in pairs if pair.rounds == rounds]
+        swaps = [pair for pair in alike if pair.kind == "all_to_all"]
+        yield from swaps[:1]
+        yield from [pair for pair in alike if pair.kind == "permute"][:PERMUTES]
+
+
+def _pairs(src: Layout, dst: Layout, shape: Shape) -> Iterator[_Pair]:
+    old, new = (tuple(cut.axes for cut in layout.dims) for layout in (src, dst))
+    sliced = sorted(set(dst.sharded_axes) - set(src.sharded_axes))
+    gathered = sorted(set(src.sharded_axes) - set(dst.sharded_axes))
+    changed = [dim for dim in range(len(shape)) if old[dim] != new[dim]]
+    ends = list(islice(_refined(new, gathered, changed, shape), MOST))
+    for start in _refined(old, sliced, changed, shape):
+        for end in ends:
+            step = _step_between(start, end)
+            if step is not None:
+                yield _Pair((start, end), *step[:1], 1 + sum(a != b for a, b in zip(end, new, strict=True)), step[1])
+
+
+def _refined(dims: Dims, axes: Sequence[Axis], among: Sequence[int], shape: Shape) -> Iterator[Dims]:
+    # Every way to split the dims further by these axes, in any order, that leaves all shards equally large.
+    for order in permutations(axes):
+        for places in product(among, repeat=len(order)):
+            if any(a > b for a, b in pairwise(places)):  # the same as another order
+                continue
+            out = list(dims)
+            for axis, dim in zip(order, places, strict=True):
+                out[dim] = (*out[dim], axis)
+            if not any(shape[dim] % prod(axis.size for axis in out[dim]) for dim in set(places)):
+                yield tuple(out)
+
+
+def _step_between(start: Dims, end: Dims) -> tuple[Kind, int] | None:
+    # Whether all axes that leave a dim join another one, behind those that stay; or the parts of every dim are as many.
+    if [prod(a.size for a in axes) for axes in start] == [prod(a.size for a in axes) for axes in end]:
+        return "permute", 1
+    lost: list[Axis] = []
+    for old, new in zip(start, end, strict=True):
+        less = remainder(old, new)
+        if less is None and remainder(new, old) is None:
+            return None
+        lost += less or ()
+    return "all_to_all", prod(axis.size for axis in lost)
