@@ -8,6 +8,8 @@ from itertools import accumulate
 from math import prod
 from typing import TypeVar
 
+import numpy as np
+from xdsl.dialects import tensor
 from xdsl.dialects.builtin import DYNAMIC_INDEX, ModuleOp
 from xdsl.dialects.func import FuncOp
 from xdsl.ir import Block, Operation, SSAValue
@@ -15,11 +17,12 @@ from xdsl.ir import Block, Operation, SSAValue
 from shardwise.errors import seal
 from shardwise.ir.module.program import is_partitioned
 from shardwise.ir.module.values import dtype_of
+from shardwise.ir.passes.device_numbers import DeviceNumbers
 from shardwise.ir.passes.folding import axes_of
 from shardwise.ir.passes.layouts import Grids, grids_of, numbers
 from shardwise.ir.passes.partitioning import partition_with_plans
 from shardwise.ir.place import place_of
-from shardwise.ir.shard import CollectiveOperation, UpdateHaloOp
+from shardwise.ir.shard import CollectiveOperation, RecvOp, UpdateHaloOp
 from shardwise.ir.shard.attributes import split_dims
 from shardwise.ir.types import is_tensor
 from shardwise.layout.mesh import DeviceMesh
@@ -134,23 +137,47 @@ COUNTS: dict[str, Count] = {
 
 
 def _lines(module: ModuleOp, grids: Grids, links: Links) -> Iterator[Line]:
+    places = {
+        name: DeviceNumbers(grids.mesh(name)) for name, shape in grids.shapes.items() if min(shape, default=0) > 0
+    }
     for op in module.walk():
         if isinstance(op, UpdateHaloOp):
             yield _halo_line(op, grids, links)
+        elif isinstance(op, RecvOp) and (each := _received(op, places.get(op.grid_name))) is not None:
+            mesh = grids.mesh(op.grid_name)
+            yield _line(op, mesh, axes_of(op), int(each.max()), int(each.sum()), links)
         elif isinstance(op, CollectiveOperation) and op.name in COUNTS:
             axes = axes_of(op)
             mesh = grids.mesh(op.grid_name)
             count = prod(mesh.mesh_shape[a] for a in axes)
             a, b = size_of(op.operands[0]), size_of(op.results[0])
             received, receivers = (None, 0) if a is None or b is None else COUNTS[op.name](count, a, b)
-            yield _line(op, mesh, axes, received, receivers * (mesh.num_devices // count), links)
+            total = None if received is None else received * receivers * (mesh.num_devices // count)
+            yield _line(op, mesh, axes, received, total, links)
+
+
+def _received(op: RecvOp, numbers: DeviceNumbers | None) -> np.ndarray | None:
+    # The bytes that each device receives: some may have nothing to do, and parts may differ in size.
+    room, kind = op.operands[0].owner, op.results[0].type
+    each = None if numbers is None else numbers.doing(op)
+    if numbers is None or each is None or not is_tensor(kind):
+        return None
+    sizes: list[np.ndarray | int | None] = [n for n in kind.get_shape() if n != DYNAMIC_INDEX]
+    if len(sizes) < len(kind.get_shape()):
+        sizes += map(numbers.of, room.dynamic_sizes) if isinstance(room, tensor.EmptyOp) else [None]
+    each = each * dtype_of(kind).itemsize
+    for size in sizes:
+        if size is None:
+            return None
+        each = each * size
+    return each
 
 
 def _line(
-    op: Operation, mesh: DeviceMesh, axes: tuple[int, ...], received: int | None, receivers: int, links: Links
+    op: Operation, mesh: DeviceMesh, axes: tuple[int, ...], received: int | None, total: int | None, links: Links
 ) -> Line:
     levels = links.on(mesh, [mesh.axis(f"axis{a}") for a in axes])
-    total, time = (None, None) if received is None else (received * receivers, move_time(levels, received))
+    time = None if received is None else move_time(levels, received)
     name = op.name.removeprefix("shard.")
     return Line(place_of(op).line or 0, name, mesh.name, axes, received, total, time)
 
@@ -167,7 +194,7 @@ def _halo_line(op: UpdateHaloOp, grids: Grids, links: Links) -> Line:
     item = dtype_of(op.destination.type).itemsize
     known = None if whole is None or op.halo_sizes else whole - prod(inner) * item
     used = tuple(sorted({a for axes in lists for a in axes}))
-    return _line(op, mesh, used, known, mesh.num_devices, links)
+    return _line(op, mesh, used, known, None if known is None else known * mesh.num_devices, links)
 
 
 # -- memory ----------------------------------------------------------------------------------------------
