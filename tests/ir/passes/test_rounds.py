@@ -1,22 +1,25 @@
 """Rounds: every step of a plan as sends and receives, run on all devices; pieces that do not meet travel together."""
 
+from collections import Counter
 from itertools import product
 from typing import Any
 
 import numpy as np
 import pytest
 from xdsl.dialects import arith
+from xdsl.dialects.builtin import DenseIntOrFPElementsAttr as Dense
 from xdsl.dialects.builtin import f32, i1, i32
 from xdsl.ir import Block, SSAValue
 
 from shardwise.errors import ProgramError
 from shardwise.ir.passes.layouts import local_type
-from shardwise.ir.passes.rounds import Piece, PieceRound, ShardMove, combination, rounds
+from shardwise.ir.passes.rounds import combination, has_more_rounds, rounds
 from shardwise.ir.passes.writer import Writer
 from shardwise.layout.cut import Cut
 from shardwise.layout.layout import Layout
+from shardwise.layout.mesh import DeviceMesh
 from shardwise.layout.placement import ReduceOp
-from shardwise.plan.plan import plan_reshard
+from shardwise.plan.plan import Plan, plan_reshard
 from tests.ir.passes.devices import mesh_named, module_written, run_written
 from tests.ir.passes.traffic import counted
 from tests.layout.oracle import digit
@@ -108,22 +111,6 @@ def test_halos_come_from_neighbours_and_are_zero_outside() -> None:
         check(wide, Layout(MESH, [Y, X]), (9, 2))
 
 
-@pytest.mark.parametrize("seed", range(3))
-def test_a_round_has_no_source_and_no_target_twice(seed: int) -> None:
-    rng = np.random.default_rng(seed)
-    one = PieceRound()
-    added = []
-    for _ in range(40):
-        source, target = (int(n) for n in rng.integers(0, 6, 2))
-        piece = Piece(source, target, (0,), (0,), (1,))
-        fits = all(p.source != source and p.target != target for p in added)
-        assert one.takes(piece) == fits
-        if fits:
-            one.add(piece)
-            added.append(piece)
-    assert one.pieces == added
-
-
 def test_everybody_sends_and_receives_once_in_a_gather_of_two() -> None:
     mesh = mesh_named(2)
     plan = plan_reshard(Layout(mesh, [X]), Layout(mesh, [None]), (4,), "int32")
@@ -140,32 +127,6 @@ def test_who_has_nothing_to_do_does_nothing() -> None:
     kind = local_type(plan.src, (6,), i32)
     module, _ = module_written(MESH, lambda w, x: [rounds(w, x, plan.steps[0], (6,))], [kind])
     assert [op.name for op in module.walk()].count("scf.if") >= 2
-
-
-def movement(src: Layout, dst: Layout, shape: tuple[int, ...]) -> ShardMove:
-    (step,) = plan_reshard(src, dst, shape, "int32").steps
-    (move,) = step.moves
-    return ShardMove(step, move, shape)
-
-
-def test_dims_that_stay_cut_alike_travel_whole() -> None:
-    same = movement(Layout(MESH, [X, Y]), Layout(MESH, [X, None]), (4, 6))
-    assert same.same == [True, False]
-    stay, travel = same.pieces((0, 1, 2)) or pytest.fail("a group of its own")
-    assert {piece.size for piece in (*stay, *travel)} == {(-1, 2)}
-    assert sorted((p.source, p.target, p.taken, p.put) for p in travel) == [
-        (s, t, (0, 0), (0, 2 * s)) for s, t in product(range(3), range(3)) if s != t
-    ]
-    assert [(p.source, p.target, p.put) for p in stay] == [(k, k, (0, 2 * k)) for k in range(3)]
-    assert same.pieces((0, 1)) is None  # something comes from outside
-    wide = movement(Layout(MESH, [Y]), Layout(MESH, [Cut(Y, halo=(1, 1), edge="pad")]), (6,))
-    assert wide.same == [False]
-
-
-def test_a_halo_that_is_cut_alike_is_not_the_same() -> None:
-    src = Layout(MESH, [Cut(Y, halo=(1, 1), edge="pad"), X])
-    dst = Layout(MESH, [Cut(Y, halo=(1, 1), edge="pad"), None])
-    assert movement(src, dst, (6, 4)).same == [False, False]
 
 
 @pytest.mark.parametrize(
@@ -189,6 +150,48 @@ def test_two_values_are_combined_by_an_op_of_their_type(op: ReduceOp, floats: An
     with pytest.raises(ProgramError) as caught:
         combination(op, f32)
     assert str(caught.value) == f"{op} is not defined for f32."
+
+
+def uneven(n: int) -> tuple[DeviceMesh, Plan]:
+    """Everybody sends to everybody, pieces of four sizes."""
+    mesh, size = mesh_named(n, n), n * n + 1
+    return mesh, plan_reshard(Layout(mesh, [(X, Y), None]), Layout(mesh, [None, (X, Y)]), (size, size), "int32")
+
+
+@pytest.mark.parametrize("n", [2, 3, 4])
+def test_everybody_with_everybody_takes_as_many_rounds_as_others(n: int) -> None:
+    mesh, plan = uneven(n)
+    (step,) = plan.steps
+    kind = local_type(plan.src, plan.shape, i32)
+    module, _ = module_written(mesh, lambda w, x: [rounds(w, x, step, plan.shape)], [kind])
+    names = Counter(op.name for op in module.walk())
+    assert names["shard.recv"] == names["shard.send"] == n * n - 1
+    assert not names["scf.if"]  # nobody has nothing to do
+    assert not has_more_rounds(step, plan.shape, n * n - 1)
+    assert has_more_rounds(step, plan.shape, n * n - 2)
+
+
+def test_rounds_share_their_tables() -> None:
+    # So that text grows with the rounds, not with rounds times devices.
+    tables = {}
+    for n in (3, 5):
+        mesh, plan = uneven(n)
+        kind = local_type(plan.src, plan.shape, i32)
+        module, _ = module_written(mesh, lambda w, x, p=plan: [rounds(w, x, p.steps[0], p.shape)], [kind])
+        dense = [op for op in module.walk() if isinstance(op, arith.ConstantOp) and isinstance(op.value, Dense)]
+        tables[n] = len(dense)
+    assert tables[5] == tables[3] <= 8
+
+
+@pytest.mark.parametrize("n", [2, 3])
+def test_uneven_pieces_between_all_get_where_they_belong(n: int) -> None:
+    mesh, plan = uneven(n)
+    whole = np.arange(plan.shape[0] ** 2, dtype="int32").reshape(plan.shape)
+    kind, devices = local_type(plan.src, plan.shape, i32), range(n * n)
+    inputs = [held(plan.src, whole, d) for d in devices]
+    made = run_written(mesh, lambda w, x: [rounds(w, x, plan.steps[0], plan.shape)], [kind], [inputs])
+    for device, got in enumerate(made):
+        np.testing.assert_array_equal(got, held(plan.dst, whole, device))
 
 
 def test_what_the_dialect_cannot_do_is_refused() -> None:

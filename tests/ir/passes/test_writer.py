@@ -10,7 +10,7 @@ from xdsl.dialects.builtin import DYNAMIC_INDEX, IndexType, TensorType, f32, i1,
 from xdsl.ir import Block, SSAValue
 
 from shardwise.ir.passes.layouts import local_type
-from shardwise.ir.passes.writer import Writer, entry_for_device, formula, tensor_type
+from shardwise.ir.passes.writer import Writer, tensor_type
 from shardwise.ir.types import element_type
 from shardwise.layout.cut import Cut
 from shardwise.layout.layout import Layout
@@ -201,45 +201,3 @@ def test_types_are_open_where_numbers_are_values() -> None:
     kind = tensor_type([2, w.coordinate(MESH, 0)], f32)
     assert tuple(kind.get_shape()) == (2, DYNAMIC_INDEX)
     assert element_type(w.empty([2], f32)) == f32
-
-
-# -- formulas ------------------------------------------------------------------------------------------
-
-
-def test_a_table_that_is_a_sum_of_coordinates_is_found() -> None:
-    for shape in ((4,), (2, 3), (3, 2, 2)):
-        places = list(np.ndindex(*shape))
-        for factors in list(product(range(-2, 3), repeat=1 + len(shape)))[::7]:
-            table = tuple(factors[0] + sum(f * p for f, p in zip(factors[1:], place, strict=True)) for place in places)
-            found = formula(shape, table)
-            assert found is not None
-            got = [found[0] + sum(f * p for f, p in zip(found[1:], place, strict=True)) for place in places]
-            assert got == list(table)
-            holes = tuple(None if k % 3 == 1 else n for k, n in enumerate(table))
-            sparse = formula(shape, holes)
-            assert sparse is not None
-            for place, n in zip(places, holes, strict=True):
-                got = sparse[0] + sum(f * p for f, p in zip(sparse[1:], place, strict=True))
-                assert n is None or n == got
-
-
-def test_a_table_that_is_none_is_not_taken_for_one() -> None:
-    for table in ((0, 0, 0, 1), (0, 1, 1, 0), (0, 3, 1, 5), (5, 5, 5, 6)):
-        assert formula((2, 2), table) is None
-    assert formula((3,), (0, 1, 3)) is None
-    assert formula((2, 2), (None,) * 4) == (0, 0, 0)
-    assert formula((2, 2), (None, 6, None, 6)) == (6, 0, 0)
-    assert formula((), (4,)) == (4,)
-
-
-@pytest.mark.parametrize("table", [(0, 1, 2, 10, 11, 12), (4,) * 6, (3, 1, 4, 1, 5, 9), (None, 1, 4, 1, None, 9)])
-def test_a_fitted_table_gives_each_device_its_entry(table: tuple[int | None, ...]) -> None:
-    got = run_written(MESH, lambda w: [entry_for_device(w, MESH, [0, 1], table), w.value(0)])
-    assert all(n is None or int(found) == n for n, (found, _) in zip(table, got, strict=True))
-    turned = run_written(MESH, lambda w: [entry_for_device(w, MESH, [1, 0], table), w.value(0)])
-    for (x, y), (found, _) in zip(PLACES, turned, strict=True):
-        assert table[2 * y + x] is None or int(found) == table[2 * y + x]
-    w = Writer(Block())
-    assert isinstance(entry_for_device(w, MESH, [0, 1], table), int) == (table == (4,) * 6)
-    tables = [op for op in w.top if op.name == "tensor.extract"]
-    assert bool(tables) == (3 in table or None in table)

@@ -75,6 +75,7 @@ def planned(moves: Sequence[Reshard]) -> int:
     """The bytes that the planner says all devices receive; never more than they lack."""
     for move in moves:
         assert move.plan.received.total == move.plan.lower_bound.total
+        assert sum(step.received.total for step in move.steps if step.moves) == move.plan.received.total
     return sum(move.plan.received.total for move in moves)
 
 
@@ -85,7 +86,8 @@ def check_sums(grid: tuple[int, ...], shape: tuple[int, ...], src: Split, partia
     before = Layout(mesh, before.dims, [f"axis{a}" for a in partial])
     block = Block(arg_types=[local_type(before, shape, i32)])
     writer = Writer(block)
-    result, plan = reshard(writer, block.args[0], before, after, shape)
+    made_of = reshard(writer, block.args[0], before, after, shape)
+    result, plan = made_of.value, made_of.plan
     block.add_op(ReturnOp(result))
     writer.finish(block)
     kinds = [block.args[0].type], [result.type]

@@ -10,11 +10,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from itertools import islice, pairwise, permutations, product
+from itertools import accumulate, islice, pairwise, permutations, product
 from math import prod
+from operator import mul
 from typing import Any
 
 from shardwise.layout.axis import Axis
+from shardwise.layout.cut import Cut
 from shardwise.layout.layout import Layout, Shape
 from shardwise.plan.kinds import Kind, remainder
 from shardwise.plan.plan import plan_reshard
@@ -29,21 +31,30 @@ Dims = tuple[Axes, ...]  # the axes that split each dim
 
 @dataclass(frozen=True)
 class Chain:
-    """The layouts that slices, one all-to-all or permute, and all-gathers visit, and how many ops of them send."""
+    """The layouts that slices, one all-to-all or permute, and all-gathers visit, and how many ops of them send.
+
+    They are layouts of a tensor of which each dim may be seen as several: `digits` has the sizes of these.
+    """
 
     layouts: tuple[Layout, ...]
+    digits: tuple[Shape, ...]
     rounds: int
 
-    def steps(self, shape: Shape, dtype: Any) -> list[Step]:
+    @property
+    def shape(self) -> Shape:
+        """The shape of the tensor that the layouts are of."""
+        return tuple(size for sizes in self.digits for size in sizes)
+
+    def steps(self, dtype: Any) -> list[Step]:
         """Return the steps between the layouts, as the planner has them.
 
         >>> from shardwise import DeviceMesh
         >>> mesh = DeviceMesh((2, 2), ("x", "y"))
         >>> layouts = Layout(mesh, [("x", "y"), None]), Layout(mesh, ["x", "y"]), Layout(mesh, [None, "y"])
-        >>> [str(step) for step in Chain(layouts, 2).steps((4, 4), "int8")]
+        >>> [str(step) for step in Chain(layouts, ((4,), (4,)), 2).steps("int8")]
         ['all_to_all over y', 'all_gather over x']
         """
-        plans = [plan_reshard(a, b, shape, dtype) for a, b in pairwise(self.layouts)]
+        plans = [plan_reshard(a, b, self.shape, dtype) for a, b in pairwise(self.layouts)]
         return [step for plan in plans for step in plan.steps]
 
 
@@ -55,6 +66,13 @@ def find_chain(step: Step, shape: Shape, dtype: Any) -> Chain | None:
     >>> (step,) = plan_reshard(P("x", None, "y"), P(None, "x", None), (32, 32, 32), "int8", mesh=mesh).steps
     >>> step.kind, [str(layout) for layout in find_chain(step, (32, 32, 32), "int8").layouts]
     ('exchange', ['[x|-|y]', '[-|x|y]', '[-|x|-]'])
+
+    The major axis of a dim leaves it alone if the dim is seen as two:
+
+    >>> (step,) = plan_reshard(P(("x", "y"), None), P(None, "x"), (1024, 64), "int8", mesh=mesh).steps
+    >>> chain = find_chain(step, (1024, 64), "int8")
+    >>> chain.digits, [str(layout) for layout in chain.layouts]
+    (((32, 32), (32, 2)), ['[x|y|-|-]', '[-|y|x|-]', '[-|-|x|-]'])
     """
     src, dst = step.before, step.after
     if not isinstance(src, Layout) or not isinstance(dst, Layout) or src.mesh is not dst.mesh:
@@ -63,13 +81,45 @@ def find_chain(step: Step, shape: Shape, dtype: Any) -> Chain | None:
     src, dst = src.resolved(), dst.resolved()
     if not all(_is_plain(src, dst, shape, dim) for dim in range(len(shape))):
         return None
-    total = step.received.total
+    views = [(src, dst, tuple((size,) for size in shape)), _by_digits(src, dst, shape)]
+    chains = [_chain(*view, step.received.total, dtype) for view in views if view is not None]
+    return min((chain for chain in chains if chain is not None), key=lambda chain: chain.rounds, default=None)
+
+
+def _chain(src: Layout, dst: Layout, digits: tuple[Shape, ...], total: int, dtype: Any) -> Chain | None:
+    shape = tuple(size for sizes in digits for size in sizes)
     for pair in _candidates(src, dst, shape):
         layouts = tuple(_without_repeats([src, *(_with_axes(src, dims) for dims in pair.dims), dst]))
-        chain = Chain(layouts, pair.rounds)
-        if sum(part.received.total for part in chain.steps(shape, dtype) if not part.is_local) == total:
+        chain = Chain(layouts, digits, pair.rounds)
+        if sum(part.received.total for part in chain.steps(dtype) if not part.is_local) == total:
             return chain
     return None
+
+
+def _by_digits(src: Layout, dst: Layout, shape: Shape) -> tuple[Layout, Layout, tuple[Shape, ...]] | None:
+    # Both layouts of a tensor of which each dim that changes is several, each split by one axis at most. A shard is
+    # the same numbers in the same order.
+    digits: list[Shape] = []
+    dims: tuple[list[Cut | Axes], list[Cut | Axes]] = [], []
+    for old, new, size in zip(src.dims, dst.dims, shape, strict=True):
+        if old == new:
+            digits.append((size,))
+            dims[0].append(old)
+            dims[1].append(new)
+            continue
+        # At which factor of the dim each axis begins.
+        bounds = [list(accumulate((axis.size for axis in cut.axes), mul, initial=1)) for cut in (old, new)]
+        starts = [dict(zip(bound, cut.axes, strict=False)) for bound, cut in zip(bounds, (old, new), strict=True)]
+        points = sorted({*bounds[0], *bounds[1]})
+        widths = dict(zip(points, (b // a for a, b in pairwise([*points, size])), strict=True))
+        splits = [(widths[at], axis.size) for start in starts for at, axis in start.items()]
+        if any(b % a for a, b in pairwise(points)) or any(width != count for width, count in splits):
+            return None  # an axis would split two digits, or a part of one
+        points = [at for at in points if widths[at] != 1]
+        digits.append(tuple(widths[at] for at in points))
+        for out, start in zip(dims, starts, strict=True):
+            out += [(start[at],) if at in start else () for at in points]
+    return Layout(src.mesh, dims[0]), Layout(dst.mesh, dims[1]), tuple(digits)
 
 
 def _is_plain(src: Layout, dst: Layout, shape: Shape, dim: int) -> bool:

@@ -103,7 +103,7 @@ def cost(module: ModuleOp, links: Links | Mapping[str, Link] | Link | None = Non
     lines = [
         _planned_line(move.op, step, move.plan.src.mesh, model)
         for move in partition.moves
-        for step in move.plan.steps
+        for step in move.steps
         if not step.is_local
     ]
     return Cost(tuple(lines), _memory(partition.module, partition.largest))

@@ -30,15 +30,17 @@ from shardwise.ir.types import element_type, is_static, is_tensor, shape_of
 from shardwise.layout.layout import Layout, Shape
 from shardwise.layout.mesh import DeviceMesh
 from shardwise.plan.plan import Plan
+from shardwise.plan.steps import Step
 
 
 @seal
 @dataclass(frozen=True, slots=True)
 class Reshard:
-    """A change of layout that partitioning wrote: for which op, and by which plan."""
+    """A change of layout that partitioning wrote: for which op, by which plan, and in which steps."""
 
     op: Operation
     plan: Plan
+    steps: tuple[Step, ...]
 
 
 @dataclass(slots=True)
@@ -268,9 +270,10 @@ class DeviceFunction:
             src = Layout.replicated(dst.mesh, dst.rank)
         key = (local, dst)
         if key not in self.known:
-            self.known[key], plan = reshard(self.writer, local, src, dst, shape)
-            if plan is not None:
-                self.moves.append(Reshard(op, plan))
+            made = reshard(self.writer, local, src, dst, shape)
+            self.known[key] = made.value
+            if made.plan is not None:
+                self.moves.append(Reshard(op, made.plan, made.steps))
         return self.known[key]
 
     # -- control -----------------------------------------------------------------------------------

@@ -75,7 +75,7 @@ class PlaceGroup:
             for k, (rule, size) in enumerate(zip(rules, self.shape, strict=True))
         ]
         known = [
-            rule is not None and _is_in_range(rule.at(self.coordinates), size)
+            rule is None or _is_in_range(rule.at(self.coordinates), size)
             for rule, size in zip(rules, self.shape, strict=True)
         ]
         return Peers(self, numbers, all(known))

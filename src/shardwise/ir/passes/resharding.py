@@ -3,21 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from itertools import accumulate
 from math import prod
 
 from xdsl.dialects.builtin import DYNAMIC_INDEX, TensorType, f32
 from xdsl.ir import SSAValue
 
-from shardwise.errors import ProgramError
+from shardwise.errors import ProgramError, seal
 from shardwise.ir.module.reductions import BY_OP
 from shardwise.ir.module.values import dtype_of
-from shardwise.ir.passes.chains import find_chain
+from shardwise.ir.passes.chains import Chain, find_chain
 from shardwise.ir.passes.layouts import local_sizes, local_type, numbers
 from shardwise.ir.passes.permutes import is_one_message, permute_shard
 from shardwise.ir.passes.rounds import has_more_rounds, is_rounded, rounds, truncate
 from shardwise.ir.passes.swaps import swap_axes
 from shardwise.ir.passes.writer import Number, Writer
+from shardwise.ir.reshapes import collapse, expand
 from shardwise.ir.shard import AllGatherOp, AllReduceOp, AllSliceOp, AllToAllOp, ReduceScatterOp, UpdateHaloOp
 from shardwise.ir.types import element_type
 from shardwise.layout.axis import Axis, is_disjoint, without
@@ -28,13 +30,23 @@ from shardwise.plan.plan import Plan, plan_reshard
 from shardwise.plan.steps import Step
 
 
-def reshard(w: Writer, x: SSAValue, src: Layout, dst: Layout, shape: Shape) -> tuple[SSAValue, Plan | None]:
-    """Return what a device holds after the plan from one layout to another, and the plan; None if there is none.
+@seal
+@dataclass(frozen=True, slots=True)
+class Resharding:
+    """What a device holds after a change of layout, its plan (None if there is none), and the steps as written.
 
-    The steps of the plan are those that are written: an exchange that is a chain of collectives is these.
+    These are the plan's own, but for exchanges that are chains of collectives: then they are those of the chain.
     """
+
+    value: SSAValue
+    plan: Plan | None = None
+    steps: tuple[Step, ...] = ()
+
+
+def reshard(w: Writer, x: SSAValue, src: Layout, dst: Layout, shape: Shape) -> Resharding:
+    """Write what a device does to get from one layout to another."""
     if src is dst:
-        return x, None
+        return Resharding(x)
     if dst.partial and dst.partial != src.partial:
         raise ProgramError(
             f"a value is made in the layout {src}, but it is to be seen as {dst}: nothing makes values partial.\n"
@@ -42,33 +54,56 @@ def reshard(w: Writer, x: SSAValue, src: Layout, dst: Layout, shape: Shape) -> t
         )
     if src.mesh is not dst.mesh:
         return _between(w, x, src, dst, shape)
-    plan = _with_chains(plan_reshard(src, dst, shape, dtype_of(x.type)))
+    plan = plan_reshard(src, dst, shape, dtype_of(x.type))
     if not shape and src.partial:  # one number is not sent in parts
-        return _sum_over(w, x, src, src.partial), plan
-    middle = _middle(plan)
+        return Resharding(_sum_over(w, x, src, src.partial), plan, plan.steps)
+    middle, steps = _middle(plan), list(plan.steps)
     if middle is not None:
         x = _gather(w, _scatter(w, x, src, middle, shape), middle, dst, shape)
-    for step in plan.steps if middle is None else ():
-        x = STEPS[step.kind](w, x, step, shape)
-    return w.cast(x, local_type(dst, shape, element_type(x))), plan
+    else:
+        x, steps = _write_steps(w, x, plan)
+    return Resharding(w.cast(x, local_type(dst, shape, element_type(x))), plan, tuple(steps))
 
 
-def _with_chains(plan: Plan) -> Plan:
+def _write_steps(w: Writer, x: SSAValue, plan: Plan) -> tuple[SSAValue, list[Step]]:
     # What an exchange moves, collectives may move in fewer rounds.
-    steps = [part for step in plan.steps for part in _chain_steps(plan, step) or (step,)]
-    return plan if len(steps) == len(plan.steps) else replace(plan, steps=tuple(steps))
+    steps: list[Step] = []
+    for step in plan.steps:
+        chain = _chain(plan, step)
+        if chain is None:
+            steps.append(step)
+            x = STEPS[step.kind](w, x, step, plan.shape)
+        else:
+            own = chain.steps(plan.dtype)
+            steps += own
+            x = _write_chain(w, x, chain, own)
+    return x, steps
 
 
-def _chain_steps(plan: Plan, step: Step) -> list[Step] | None:
+def _chain(plan: Plan, step: Step) -> Chain | None:
     if step.kind not in ("exchange", "permute") or is_one_message(step):
         return None
     chain = find_chain(step, plan.shape, plan.dtype)
-    if chain is None or not has_more_rounds(step, plan.shape, chain.rounds):
-        return None
-    return chain.steps(plan.shape, plan.dtype)
+    return chain if chain is not None and has_more_rounds(step, plan.shape, chain.rounds) else None
 
 
-def _between(w: Writer, x: SSAValue, src: Layout, dst: Layout, shape: Shape) -> tuple[SSAValue, Plan | None]:
+def _write_chain(w: Writer, x: SSAValue, chain: Chain, steps: Sequence[Step]) -> SSAValue:
+    # Digits of one dim lie behind one another in a shard, so that it only is seen in another shape.
+    several, stops = any(len(sizes) > 1 for sizes in chain.digits), accumulate(map(len, chain.digits))
+    groups = [range(stop - len(sizes), stop) for sizes, stop in zip(chain.digits, stops, strict=True)]
+    if several:
+        x = expand(w.add, x, groups, w.sizes(chain.layouts[0], chain.shape))
+    for step in steps:
+        x = STEPS[step.kind](w, x, step, chain.shape)
+    if not several:
+        return x
+    sizes = local_sizes(chain.layouts[-1], chain.shape)
+    return collapse(
+        w.add, x, groups, [sizes[group[0]] if len(group) == 1 else prod(sizes[k] for k in group) for group in groups]
+    )
+
+
+def _between(w: Writer, x: SSAValue, src: Layout, dst: Layout, shape: Shape) -> Resharding:
     # From one grid to another: whatever the axes say about each other, boxes are exchanged.
     if src.mesh.num_devices != dst.mesh.num_devices:
         raise ProgramError(
@@ -76,12 +111,12 @@ def _between(w: Writer, x: SSAValue, src: Layout, dst: Layout, shape: Shape) -> 
             f" @{dst.mesh.name} of {dst.mesh.num_devices}; all devices run one program.\n"
             "  use grids of equally many devices."
         )
-    x, _ = reshard(w, x, src, src.resolved(), shape)
+    x = reshard(w, x, src, src.resolved(), shape).value
     plan = plan_reshard(src, dst, shape, dtype_of(x.type))
     search = replace(plan.search, src=src.resolved(), dst=dst, numbers=(tuple(range(src.mesh.num_devices)),) * 2)
     for step in search.direct(src.resolved(), dst):
         x = rounds(w, x, step, shape)
-    return w.cast(x, local_type(dst, shape, element_type(x))), plan
+    return Resharding(w.cast(x, local_type(dst, shape, element_type(x))), plan, plan.steps)
 
 
 def _layouts(step: Step) -> tuple[Layout, Layout] | None:
