@@ -4,8 +4,8 @@ from collections.abc import Callable
 
 import numpy as np
 import pytest
-from xdsl.dialects import func
-from xdsl.dialects.builtin import ModuleOp, TensorType, f64
+from xdsl.dialects import arith, func, tensor
+from xdsl.dialects.builtin import DYNAMIC_INDEX, IndexType, IntegerAttr, ModuleOp, TensorType, f64
 from xdsl.ir import Block, Operation, Region, SSAValue
 
 from shardwise.ir import execute, verify
@@ -65,3 +65,22 @@ def test_dims_in_their_own_order_take_no_op() -> None:
 
     assert transpose(add, block.args[0], (0, 1)) is block.args[0]
     assert added == []
+
+
+def test_sizes_that_are_open_are_given_as_values() -> None:
+    kind = TensorType(f64, (4, DYNAMIC_INDEX))
+    block = Block(arg_types=[kind])
+
+    def add(op: Operation) -> SSAValue:
+        block.add_op(op)
+        return op.results[0]
+
+    size = add(tensor.DimOp(block.args[0], add(arith.ConstantOp(IntegerAttr(1, IndexType())))))
+    apart = expand(add, block.args[0], [[0, 1], [2]], (2, 2, size))
+    turned = transpose(add, apart, (1, 2, 0), (2, 2, size))
+    out = collapse(add, turned, [[0], [1, 2]], (2, DYNAMIC_INDEX))
+    block.add_op(func.ReturnOp(out))
+    module = ModuleOp([func.FuncOp("main", ([kind], [out.type]), Region(block))])
+    verify(module)
+    got = execute(module, numbers((4, 3)))
+    np.testing.assert_array_equal(got, numbers((4, 3)).reshape(2, 2, 3).transpose(1, 2, 0).reshape(2, 6))

@@ -6,7 +6,7 @@ from shardwise.ir import parse_module
 from shardwise.ir.passes import cost, partition
 from shardwise.ir.passes.partitioning import partition_with_plans
 from shardwise.plan.cost import Link, Links
-from tests.ir.passes.transitions import module_of, planned
+from tests.ir.passes.transitions import module_of, planned, transitions
 
 WHOLE = """shard.grid @g(shape = 2x4)
 func.func @f(%x: tensor<8x8xf32>, %w: tensor<8x8xf32>) -> tensor<8x8xf32> {
@@ -42,6 +42,26 @@ def test_the_bytes_of_a_program():
 def test_changes_of_sharding_cost_what_the_planner_says(src, dst, shape):
     module = module_of((2, 4), shape, src, dst)
     assert cost(module).total == planned(partition_with_plans(module).moves)
+
+
+def test_whoever_has_nothing_to_do_in_a_round_receives_nothing():
+    known = 0
+    for grid in ((2, 2), (2, 3), (4, 2)):
+        for shape in ((8, 12), (7, 9)):
+            for src, dst in list(transitions(grid, 2))[::5]:
+                partition_ = partition_with_plans(module_of(grid, shape, src, dst))
+                total = cost(partition_.module).total
+                assert total in (None, planned(partition_.moves)), (grid, shape, src, dst)
+                known += total is not None
+    assert known > 50
+
+
+def test_an_exchange_that_is_a_chain_is_listed_as_its_collectives():
+    module = module_of((32, 32), (32, 32, 32), ((0,), (), (1,)), ((), (0,), ()))
+    lines = [(line.name, line.axes, line.received, line.total) for line in cost(module).lines]
+    assert lines == [("all_to_all", (0,), 124, 126976), ("all_gather", (1,), 3968, 4063232)]
+    local = [(line.name, line.axes, line.received, line.total) for line in cost(partition(module)).lines]
+    assert local == lines
 
 
 def test_time_follows_the_links():

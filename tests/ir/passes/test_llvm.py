@@ -28,6 +28,19 @@ def test_transitions_are_accepted():
     accepted(modules)
 
 
+def test_chains_are_accepted():
+    cases = [
+        ((2, 2), (4, 4, 4), ((0,), (), (1,)), ((), (0,), ())),
+        ((2, 2), (4, 4), ((0, 1), ()), ((), (0,))),
+        ((4, 2), (8, 8), ((0,), ()), ((), (0, 1))),
+        ((2, 2, 3), (8, 8, 7), ((0, 1), (), (2,)), ((), (0,), (2,))),
+        ((2, 2, 2), (4, 4, 5), ((0, 1), (), (2,)), ((), (1, 0), (2,))),
+        ((4, 4), (17, 17), ((0, 1), ()), ((), (0, 1))),
+    ]
+    modules = [partition(module_of(*case)) for case in cases]
+    accepted([print_module(m, "mesh19") for module in modules for m in (module, simplify(module))])
+
+
 def test_programs_are_accepted():
     modules = []
     for seed in range(0, 60, 2):

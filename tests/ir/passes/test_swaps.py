@@ -4,10 +4,12 @@ import numpy as np
 import pytest
 from xdsl.dialects.builtin import i32
 
+from shardwise.ir.passes import partition
 from shardwise.ir.passes.layouts import local_type
 from shardwise.ir.passes.swaps import swap_axes
 from shardwise.layout.layout import Layout
 from tests.ir.passes.devices import mesh_named, module_written, run_written
+from tests.ir.passes.transitions import Split, check, module_of
 
 MESH = mesh_named(2, 3)
 X, Y = "axis0", "axis1"
@@ -38,3 +40,18 @@ def test_every_device_gets_its_new_part_by_one_op(name: str) -> None:
         np.testing.assert_array_equal(got, whole[tuple(slice(*s) for s in b.box(shape, device))], f"device {device}")
     module, _ = module_written(MESH, lambda w, x: [swap_axes(w, x, a, shape, less, more)], [kind])
     assert [op.name for op in module.walk()].count("shard.all_to_all") == 1
+
+
+@pytest.mark.parametrize(
+    ("shape", "src", "dst"),
+    [
+        ((4, 4, 5), ((0, 1), (), (2,)), ((), (1, 0), (2,))),
+        ((5, 4, 4), ((2,), (0, 1), ()), ((2,), (), (1, 0))),
+        ((4, 3, 4), ((1, 0), (2,), ()), ((), (2,), (0, 1))),
+    ],
+)
+def test_a_dim_that_stays_may_differ_in_size(shape: tuple[int, ...], src: Split, dst: Split) -> None:
+    check((2, 2, 2), shape, src, dst)
+    names = [op.name for op in partition(module_of((2, 2, 2), shape, src, dst)).walk()]
+    assert names.count("shard.all_to_all") == 1
+    assert "shard.recv" not in names

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from itertools import accumulate, islice, pairwise, permutations, product
+from itertools import accumulate, combinations_with_replacement, islice, pairwise, permutations, product
 from math import prod
 from operator import mul
 from typing import Any
@@ -157,7 +157,7 @@ class _Pair:
 
 def _candidates(src: Layout, dst: Layout, shape: Shape) -> Iterator[_Pair]:
     # Those of fewest rounds first. Of all-to-alls of equally many rounds the one over the fewest devices keeps most.
-    pairs = sorted(islice(_pairs(src, dst, shape), MOST), key=lambda pair: (pair.rounds, pair.kind, pair.group))
+    pairs = sorted(_pairs(src, dst, shape), key=lambda pair: (pair.rounds, pair.kind, pair.group))
     for rounds in sorted({pair.rounds for pair in pairs}):
         alike = [pair for pair in pairs if pair.rounds == rounds]
         swaps = [pair for pair in alike if pair.kind == "all_to_all"]
@@ -170,20 +170,18 @@ def _pairs(src: Layout, dst: Layout, shape: Shape) -> Iterator[_Pair]:
     sliced = sorted(set(dst.sharded_axes) - set(src.sharded_axes))
     gathered = sorted(set(src.sharded_axes) - set(dst.sharded_axes))
     changed = [dim for dim in range(len(shape)) if old[dim] != new[dim]]
-    ends = list(islice(_refined(new, gathered, changed, shape), MOST))
-    for start in _refined(old, sliced, changed, shape):
-        for end in ends:
-            step = _step_between(start, end)
-            if step is not None:
-                yield _Pair((start, end), *step[:1], 1 + sum(a != b for a, b in zip(end, new, strict=True)), step[1])
+    starts, ends = (islice(_refined(*case, changed, shape), MOST) for case in ((old, sliced), (new, gathered)))
+    for start, end in islice(product(starts, ends), MOST):
+        step = _step_between(start, end)
+        if step is not None:
+            kind, group = step
+            yield _Pair((start, end), kind, 1 + sum(a != b for a, b in zip(end, new, strict=True)), group)
 
 
 def _refined(dims: Dims, axes: Sequence[Axis], among: Sequence[int], shape: Shape) -> Iterator[Dims]:
     # Every way to split the dims further by these axes, in any order, that leaves all shards equally large.
     for order in permutations(axes):
-        for places in product(among, repeat=len(order)):
-            if any(a > b for a, b in pairwise(places)):  # the same as another order
-                continue
+        for places in combinations_with_replacement(among, len(order)):
             out = list(dims)
             for axis, dim in zip(order, places, strict=True):
                 out[dim] = (*out[dim], axis)
