@@ -8,7 +8,7 @@ those that the source does not have are sliced in the beginning: what is searche
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import accumulate, combinations_with_replacement, islice, pairwise, permutations, product
 from math import prod
@@ -79,10 +79,11 @@ def find_chain(step: Step, shape: Shape, dtype: Any) -> Chain | None:
         return None
     # Along partial axes each position moves by itself, as along those where copies lie.
     src, dst = src.resolved(), dst.resolved()
-    if not all(_is_plain(src, dst, shape, dim) for dim in range(len(shape))):
+    total = step.received.total
+    if not total or not all(_is_plain(src, dst, shape, dim) for dim in range(len(shape))):
         return None
     views = [(src, dst, tuple((size,) for size in shape)), _by_digits(src, dst, shape)]
-    chains = [_chain(*view, step.received.total, dtype) for view in views if view is not None]
+    chains = [_chain(*view, total, dtype) for view in views if view is not None]
     return min((chain for chain in chains if chain is not None), key=lambda chain: chain.rounds, default=None)
 
 
@@ -97,8 +98,8 @@ def _chain(src: Layout, dst: Layout, digits: tuple[Shape, ...], total: int, dtyp
 
 
 def _by_digits(src: Layout, dst: Layout, shape: Shape) -> tuple[Layout, Layout, tuple[Shape, ...]] | None:
-    # Both layouts of a tensor of which each dim that changes is several, each split by one axis at most. A shard is
-    # the same numbers in the same order.
+    # Both layouts of a tensor of which each dim that changes is several, each split by one axis, or by some that are
+    # gathered together. A shard is the same numbers in the same order.
     digits: list[Shape] = []
     dims: tuple[list[Cut | Axes], list[Cut | Axes]] = [], []
     for old, new, size in zip(src.dims, dst.dims, shape, strict=True):
@@ -115,11 +116,19 @@ def _by_digits(src: Layout, dst: Layout, shape: Shape) -> tuple[Layout, Layout, 
         splits = [(widths[at], axis.size) for start in starts for at, axis in start.items()]
         if any(b % a for a, b in pairwise(points)) or any(width != count for width, count in splits):
             return None  # an axis would split two digits, or a part of one
-        points = [at for at in points if widths[at] != 1]
-        digits.append(tuple(widths[at] for at in points))
+        firsts = [at for at in points if widths[at] != 1 and not _goes_along(at, starts[0], bounds[1], dst)]
+        runs = [[at for at in points if a <= at < b] for a, b in pairwise([*firsts, size + 1])]
+        digits.append(tuple(prod(widths[at] for at in run) for run in runs))
         for out, start in zip(dims, starts, strict=True):
-            out += [(start[at],) if at in start else () for at in points]
+            out += [tuple(start[at] for at in run if at in start) for run in runs]
     return Layout(src.mesh, dims[0]), Layout(dst.mesh, dims[1]), tuple(digits)
+
+
+def _goes_along(at: int, starts: Mapping[int, Axis], bounds: Sequence[int], dst: Layout) -> bool:
+    # Whether an axis of the source is gathered together with the one before it, where the target has no boundary.
+    before = next((axis for start, axis in starts.items() if start * axis.size == at), None)
+    own = starts.get(at)
+    return own is not None and before is not None and not {own, before} & set(dst.sharded_axes) and at not in bounds[1:]
 
 
 def _is_plain(src: Layout, dst: Layout, shape: Shape, dim: int) -> bool:
