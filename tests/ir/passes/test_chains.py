@@ -98,11 +98,13 @@ def test_no_sequence_of_collectives_has_fewer_rounds(grid: tuple[int, ...], rank
 
 @pytest.mark.long
 @pytest.mark.parametrize(
-    ("grid", "rank", "base"),
-    [((2, 2, 2), 2, 2), ((3, 3), 2, 3), ((2, 2), 3, 2), ((2, 2, 2), 3, 0), ((2, 4), 3, 0), ((2, 3, 2), 2, 0)],
+    ("grid", "rank", "every", "base"),
+    [((2, 2, 2), 2, 10, 2), ((3, 3), 2, 1, 3), ((2, 2), 3, 1, 2), ((2, 4), 3, 1, 0), ((2, 3, 2), 2, 3, 0)],
 )
-def test_no_sequence_of_collectives_has_fewer_rounds_on_more_grids(grid: tuple[int, ...], rank: int, base: int) -> None:
-    assert check_fewest(grid, rank, 1, base)[2]
+def test_no_sequence_of_collectives_has_fewer_rounds_on_more_grids(
+    grid: tuple[int, ...], rank: int, every: int, base: int
+) -> None:
+    assert check_fewest(grid, rank, every, base)[2]
 
 
 def test_dims_that_differ_in_size_are_left_to_rounds() -> None:
