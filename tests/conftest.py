@@ -3,6 +3,8 @@
 import os
 import signal
 from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import settings
@@ -20,6 +22,31 @@ for number in (signal.SIGINT, signal.SIGHUP):
         signal.signal(number, signal.default_int_handler if number == signal.SIGINT else signal.SIG_DFL)
 
 
+@pytest.hookimpl(optionalhook=True)  # without pytest-xdist all tests run here
+def pytest_xdist_make_scheduler(config: Any, log: Any) -> Any:
+    from tests.scheduling import make_scheduler
+
+    return make_scheduler(config, log)
+
+
+def claim(place: Path, worker: str) -> None:
+    """Write down who has processes, if nobody else does."""
+    try:
+        with place.open("x") as file:
+            file.write(worker)
+    except FileExistsError:
+        other = place.read_text()
+        assert other == worker, f"tests that need processes run in {other} and in {worker}: see tests/scheduling.py"
+
+
+@pytest.fixture(scope="session")
+def only_worker(tmp_path_factory: pytest.TempPathFactory) -> None:
+    """Of all workers of pytest-xdist only one may start processes."""
+    worker = os.environ.get("PYTEST_XDIST_WORKER")
+    if worker is not None:
+        claim(tmp_path_factory.getbasetemp().parent / "the worker with processes", worker)
+
+
 @pytest.fixture(scope="session")
 def mlir_opt() -> str:
     """The path of `mlir-opt-19`; without it the test is skipped, or fails where CI=true."""
@@ -27,7 +54,7 @@ def mlir_opt() -> str:
 
 
 @pytest.fixture(scope="session")
-def pools() -> Iterator[Callable[[int], Pool]]:
+def pools(only_worker: None) -> Iterator[Callable[[int], Pool]]:
     """The pool of a size; only one has its processes running."""
     running: list[Pool] = []
 

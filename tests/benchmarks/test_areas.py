@@ -9,7 +9,6 @@ from benchmarks.process import AreaStopped, measured
 TINY = EFFORTS["tiny"]
 
 
-@pytest.mark.xdist_group("benchmarks")
 @pytest.mark.parametrize("area", AREAS, ids=lambda area: area.name)
 def test_an_area_gives_the_rows_that_it_announces_with_equal_results(area):
     rows = list(measured(area, TINY))

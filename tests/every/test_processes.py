@@ -7,8 +7,6 @@ from tests.every.cases import Case
 from tests.every.hunt import assert_alike
 from tests.every.rows import NAMES
 
-pytestmark = pytest.mark.xdist_group("processes")
-
 
 @pytest.mark.parametrize("name", NAMES)
 def test_a_function_is_the_same_between_processes(four: Pool, name: str) -> None:

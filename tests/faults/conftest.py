@@ -11,18 +11,9 @@ import pytest
 from tests.faults.job import Job, Zygote, leaked, segments
 from tests.faults.started import Started, Terminal
 
-HERE = Path(__file__).parent
-
-
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    # All in one worker of pytest-xdist: one process that makes ranks, and one job at a time.
-    for item in items:
-        if HERE in item.path.parents:
-            item.add_marker(pytest.mark.xdist_group("faults"))
-
 
 @pytest.fixture(scope="session")
-def zygote() -> Iterator[Zygote]:
+def zygote(only_worker: None) -> Iterator[Zygote]:
     zygote = Zygote()
     yield zygote
     zygote.close()
@@ -40,7 +31,7 @@ def job(zygote: Zygote, tmp_path: Path) -> Iterator[Job]:
 
 
 @pytest.fixture
-def started(tmp_path: Path) -> Iterator[Callable[..., Started]]:
+def started(only_worker: None, tmp_path: Path) -> Iterator[Callable[..., Started]]:
     made: list[Started] = []
     before = segments()
 

@@ -35,8 +35,6 @@ from tests.soak.tally import Tally
 from tests.soak.verdict import find_wrong
 from tests.soak.zygote import Zygote
 
-pytestmark = pytest.mark.xdist_group("soak")
-
 AT = 1000.0
 TEXTS = {
     "killed": "rank 2 was lost: rank 0 came to all_gather.\n  rank 2: its connection closed without a goodbye",
@@ -329,7 +327,7 @@ def test_a_tally_has_a_line_for_each_kind_and_remembers_what_is_wrong() -> None:
 # -- real rounds -------------------------------------------------------------------------------------------
 
 
-def test_rounds_run_and_are_judged_by_what_happens_in_them(tmp_path: Path) -> None:
+def test_rounds_run_and_are_judged_by_what_happens_in_them(only_worker: None, tmp_path: Path) -> None:
     zygote = Zygote()
     try:
         faults = (Fault("killed", 1, BETWEEN, 1),)
