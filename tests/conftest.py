@@ -40,11 +40,11 @@ def claim(place: Path, worker: str) -> None:
 
 
 @pytest.fixture(scope="session")
-def only_worker(tmp_path_factory: pytest.TempPathFactory) -> None:
+def only_worker(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> None:
     """Of all workers of pytest-xdist only one may start processes."""
-    worker = os.environ.get("PYTEST_XDIST_WORKER")
-    if worker is not None:
-        claim(tmp_path_factory.getbasetemp().parent / "the worker with processes", worker)
+    worker = getattr(request.config, "workerinput", None)  # and not what the environment says, which others inherit
+    if worker is not None:  # the folders of all workers are in one of this run
+        claim(tmp_path_factory.getbasetemp().parent / "the worker with processes", worker["workerid"])
 
 
 @pytest.fixture(scope="session")
