@@ -88,15 +88,11 @@ def test_a_job_that_runs_is_asked_and_leaves_nothing_behind_when_it_ends_well(jo
     # One waits for another in C, and one sleeps: both write where they are, meanwhile.
     assert wait_for(lambda: is_written(ranks[0], f'situations.py", line {number} in <lambda>'))
     assert wait_for(lambda: is_written(ranks[0], "in _look"))
+    assert wait_for(lambda: is_written(ranks[2], "in _look"))
     assert wait_for(lambda: is_written(ranks[1], "in asleep_until_told"))
-
-    def verdict() -> dict[str, Any]:
-        return json.loads(ask(folder, "--json"))["verdict"]
-
-    assert wait_for(lambda: verdict()["waiters"] == [0, 2])
-    said = verdict()
-    assert (said["kind"], said["first"], said["waiters"]) == ("waiting", [1], [0, 2])
-    assert f"wait for it in all_gather at {waiting} for " in said["sentence"]
+    verdict = json.loads(ask(folder, "--json"))["verdict"]
+    assert (verdict["kind"], verdict["first"], verdict["waiters"]) == ("waiting", [1], [0, 2])
+    assert f"wait for it in all_gather at {waiting} for " in verdict["sentence"]
     (job.folder / "wake").touch()
     job.wait()
     assert [rank.code for rank in ranks] == [0, 0, 0]
