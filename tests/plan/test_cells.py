@@ -7,6 +7,7 @@ from random import Random
 import numpy as np
 import pytest
 
+from shardwise.layout.placement import Split
 from shardwise.layout.tiling import Box, DimTiling, box_size
 from shardwise.plan.cells import Cells, Columns, Patch
 from shardwise.plan.slot_grid import SlotGrid
@@ -18,7 +19,7 @@ def seeded(rng: Random) -> Cells:
     spans = []
     for dim in range(rng.randint(0, 3)):
         size, parts = rng.randint(1, 9), rng.choice([1, 2, 3, 4])
-        split = rng.choice(["balanced", "chunk"])
+        split: Split = "balanced" if rng.random() < 0.5 else "chunk"
         low, high = sorted(rng.sample(range(size + 1), 2)) if rng.random() < 0.5 else (0, size)
         spans.append(Span.over(DimTiling(size, parts, split), low, high, ((100 * 10**dim, parts),)))
     slots = SlotGrid(rng.randint(0, 3), tuple(rng.sample([(1, 2), (2, 3), (6, 2)], rng.randint(0, 3))))

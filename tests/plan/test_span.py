@@ -6,6 +6,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
+from shardwise.layout.placement import Edge, Split
 from shardwise.layout.tiling import DimTiling
 from shardwise.plan.span import Span
 
@@ -19,11 +20,13 @@ def tilings(draw: st.DrawFn) -> tuple[DimTiling, tuple[int, int], tuple[tuple[in
     for each in sizes:
         digits.append((below * draw(st.integers(1, 3)), each))
         below = digits[-1][0] * each
-    split, offsets = draw(st.sampled_from(["balanced", "chunk", "offsets"])), None
+    splits: list[Split] = ["balanced", "chunk", "offsets"]
+    edges: list[Edge] = ["clip", "pad"]
+    split, offsets = draw(st.sampled_from(splits)), None
     if split == "offsets":
         inner = sorted(draw(st.lists(st.integers(0, size), min_size=parts - 1, max_size=parts - 1)))
         offsets = (0, *inner, size)
-    halo, edge = (0, 0), draw(st.sampled_from(["clip", "pad"]))
+    halo, edge = (0, 0), draw(st.sampled_from(edges))
     if draw(st.booleans()):
         halo = (draw(st.integers(0, 3)), draw(st.integers(0, 3)))
     tiling = DimTiling(size, parts, split, offsets, halo, edge)
@@ -62,7 +65,7 @@ def test_a_span_has_the_parts_that_hold_something_of_an_interval(case) -> None:
 @given(tilings(), st.data())
 def test_parts_are_chosen_by_their_positions(case, data: st.DataObject) -> None:
     tiling, bounds, digits = case
-    span, marks, below = Span.over(tiling, *bounds, digits), [], 1
+    span, marks, below = Span.over(tiling, bounds[0], bounds[1], digits), [], 1
     for _, size in reversed(digits):
         if data.draw(st.booleans()):
             marks.append((below, size))
