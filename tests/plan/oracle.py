@@ -218,7 +218,7 @@ class Devices:
             assert same[mask].all(), f"devices {group} have wrong values"
 
 
-def pair_up(lists: list[list[Transfer]], devices: list[DeviceName]) -> list[Transfer]:
+def pair_up(lists: Sequence[Sequence[Transfer]], devices: list[DeviceName]) -> list[Transfer]:
     """All transfers of one round, after checking that both ends of each list it."""
     received = [t for name, found in zip(devices, lists, strict=True) for t in found if t.target == name]
     sent = [t for name, found in zip(devices, lists, strict=True) for t in found if t.source == name]

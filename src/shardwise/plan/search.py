@@ -183,19 +183,18 @@ class Search:
         targets = dst.mesh.rest((*dst.sharded_axes, *shares.fresh, *shares.batch))
         change = change_of(src, dst, self.shape) if self.numbers is None else Change("exchange")
         load = load_of(shares)
-        reduce = (ReduceMove(shares),), (load.reduced,)
-        spread = (SpreadMove(shares),), (load.received,), (load.sent,)
+        reduce, spread = ReduceMove(shares), SpreadMove(shares)
         over = cover((*shares.pending, *change.axes))
         last = dst if not shares.fresh else shares
         if change.kind is None and targets and merge(targets) == merge(shares.pending) and not shares.fresh:
-            both = tuple(a + b for a, b in zip((*reduce, reduce[1]), spread, strict=True))
-            steps = [self._step("all_reduce", shares.pending, src, dst, *both)]
+            received, sent = (load.reduced, load.received), (load.reduced, load.sent)
+            steps = [self._step("all_reduce", shares.pending, src, dst, (reduce, spread), received, sent)]
         elif not targets:
-            steps = [self._step("reduce_scatter", over, src, last, *reduce)]
+            steps = [self._step("reduce_scatter", over, src, last, (reduce,), (load.reduced,))]
         else:
             steps = [
-                self._step("reduce_scatter", over, src, shares, *reduce),
-                self._step("all_gather", targets, shares, last, *spread),
+                self._step("reduce_scatter", over, src, shares, (reduce,), (load.reduced,)),
+                self._step("all_gather", targets, shares, last, (spread,), (load.received,), (load.sent,)),
             ]
         return [*steps, self._fill(last, dst, shares)] if shares.fresh else steps
 

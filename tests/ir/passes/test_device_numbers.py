@@ -1,5 +1,7 @@
 """Device numbers: what each device computes of its place, as the interpreter has it when every device runs."""
 
+from typing import Any
+
 import numpy as np
 import pytest
 from xdsl.dialects import scf
@@ -34,7 +36,7 @@ func.func @f(%x: index) -> (index, index, i1, index, i1, index, index) {
 
 def test_every_device_computes_what_is_told_of_it() -> None:
     module = parse_module(TEXT)
-    function = list(module.body.block.ops)[1]
+    function: Any = list(module.body.block.ops)[1]
     results = list(function.body.block.last_op.operands)
     numbers = DeviceNumbers(mesh_named(2, 3))
     told = [numbers.of(x) for x in results]
@@ -77,9 +79,10 @@ func.func @f(%w: i1) {
 
 def test_who_comes_to_an_op() -> None:
     numbers = DeviceNumbers(mesh_named(2, 2))
+    ops: list[Any] = list(parse_module(CONDITIONS).walk())
     doing = {
         op.value.value.data: numbers.doing(op)
-        for op in parse_module(CONDITIONS).walk()
+        for op in ops
         if op.name == "arith.constant" and isinstance(op.parent_op(), scf.IfOp)
     }
     wanted = {1: [1, 0, 0, 1], 2: [1, 0, 0, 0], 3: [0, 0, 0, 1], 4: [0, 1, 1, 0]}
@@ -94,6 +97,6 @@ def test_who_comes_to_an_op() -> None:
 @pytest.mark.parametrize("most", [0, 5])
 def test_no_more_is_kept_than_there_is_room_for(most: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("shardwise.ir.passes.device_numbers.MOST", most)
-    function = list(parse_module(TEXT).body.block.ops)[1]
+    function: Any = list(parse_module(TEXT).body.block.ops)[1]
     numbers = DeviceNumbers(mesh_named(2, 3))
     assert numbers.of(function.body.block.last_op.operands[0]) is None
