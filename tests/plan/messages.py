@@ -23,6 +23,7 @@ from operator import itemgetter
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
+from scipy.optimize import linear_sum_assignment
 
 from shardwise import Layout
 from tests.layout.oracle import digit
@@ -34,6 +35,7 @@ State = tuple[tuple[Mask, ...], ...]  # the values that each device knows, witho
 
 OFTEN = ("max", "min", "band", "bor")
 NEVER = 10**6
+MANY = 6  # contributions or positions up to which all assignments are tried
 
 
 class Element(NamedTuple):
@@ -263,7 +265,40 @@ def least_elements(src: Layout, dst: Layout, shape: Shape) -> int:
 @cache
 def fewest_messages(element: Element) -> int:
     """Return the fewest messages of an element; of most elements it is known already."""
-    return fewest_messages_by_assignment(element)
+    if max(element.contributions, element.positions) <= MANY or any(held & (held - 1) for held, _ in element.devices):
+        return fewest_messages_by_assignment(element)
+    return fewest_messages_by_formula(element)
+
+
+def fewest_messages_by_formula(element: Element) -> int:
+    """Return the fewest messages where a device has one contribution at most and is at one position at most.
+
+    A group of several contributions takes a message of each and one to each target, less those of the device that is
+    first to know the result. What all devices of a position have stays there, and the rest is one group, or each
+    contribution is at a position of its own.
+    """
+    held = [{d for d, (own, _) in enumerate(element.devices) if own >> k & 1} for k in range(element.contributions)]
+    targets = [set(each) for each in element.targets]
+    if element.counting == "whole" or len(targets) == 1:
+        return min(count_of_group(held, each) for each in targets)
+    homes = {k for k, own in enumerate(held) if any(each <= own for each in targets)}
+    left = [own for k, own in enumerate(held) if k not in homes]
+    if not left:
+        return 0
+    size = len(targets[0])
+    assert all(len(each) == size for each in targets)
+    together = len(left) + size - 1 - any(own & each for own in left for each in targets)
+    if len(held) > len(targets):
+        return together
+    weights = np.array([[len(own & each) for each in targets] for own in held])
+    return min(together, len(held) * size - int(weights[linear_sum_assignment(weights, maximize=True)].sum()))
+
+
+def count_of_group(held: Sequence[set[int]], targets: set[int]) -> int:
+    """Return the messages after which all targets know what some contributions reduce to."""
+    if len(held) == 1:
+        return len(targets - held[0])
+    return len(held) + len(targets) - 2 + targets.isdisjoint(set().union(*held))
 
 
 def elements_of(src: Layout, dst: Layout, shape: Shape) -> Counter[Element]:

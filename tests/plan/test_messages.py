@@ -17,6 +17,7 @@ from tests.plan.messages import (
     element_of,
     elements_of,
     fewest_messages_by_assignment,
+    fewest_messages_by_formula,
     fewest_messages_by_search,
     group_costs,
     least_elements,
@@ -236,6 +237,7 @@ def test_contributions_stay_at_home_and_the_rest_goes_to_one_position_or_each_to
     for element in set(random_elements("one mesh or two", devices, devices, 150)):
         if element.counting != "whole":
             assert fewest_messages_by_assignment(element) == formula(element), element
+        assert fewest_messages_by_assignment(element) == fewest_messages_by_formula(element), element
 
 
 def messages_on_one_mesh(c: int, t: int, homes: int, copies: int, is_here: bool) -> int:
