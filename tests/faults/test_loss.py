@@ -9,7 +9,7 @@ from time import monotonic, sleep
 import numpy as np
 import pytest
 
-from tests.faults.job import SOON, TIMEOUT, Job, check_saved
+from tests.faults.job import SOON, TIMEOUT, WAITING, Job, check_saved
 from tests.faults.rows import note
 from tests.faults.situations import SIDE
 
@@ -60,7 +60,7 @@ def test_the_rescue_of_the_page_works(job: Job, tmp_path: Path) -> None:
 
 @pytest.mark.long  # it waits for a longer timeout than `silent`, which has one that is stopped too
 def test_a_process_that_is_stopped(job: Job) -> None:
-    ranks = job.start("stopped", 1)
+    ranks = job.start("stopped", 1, only=[WAITING] * 3)
     others = [ranks[0], ranks[2]]
     job.wait(others)
     for rank in others:
@@ -81,7 +81,7 @@ def test_a_process_that_is_stopped(job: Job) -> None:
 
 @pytest.mark.long
 def test_a_process_that_sleeps(job: Job) -> None:
-    ranks = job.run("asleep", 1, TIMEOUT + 4)
+    ranks = job.run("asleep", 1, TIMEOUT + 4, only=[WAITING] * 3)
     for rank in (ranks[0], ranks[2]):
         said = rank.said
         assert said["error"] == "CollectiveTimeout", rank.err

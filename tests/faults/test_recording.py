@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from tests.faults.job import HARD, Job, Rank, environment
+from tests.faults.job import HARD, WAITING, Job, Rank, environment
 
 COMMAND = [sys.executable, "-c", "from shardwise.cli import main; main()"]
 LINES = Path(__file__).with_name("situations.py").read_text().splitlines()
@@ -185,14 +185,14 @@ def at_the_start(verdict: dict[str, Any]) -> None:
 def test_who_was_first_is_named(
     job: Job, situation: str, args: tuple[Any, ...], check: Callable[[dict[str, Any]], None]
 ) -> None:
-    folder = record(job, situation, *args)
+    folder = record(job, situation, *args, **WAITING)
     job.wait()
     check(known(folder)["verdict"])
 
 
 @pytest.mark.long
 def test_a_process_that_is_stopped(job: Job) -> None:
-    folder = record(job, "stopped", 1)
+    folder = record(job, "stopped", 1, **WAITING)
     others = [job.ranks[0], job.ranks[2]]
     job.wait(others)
     data = known(folder)

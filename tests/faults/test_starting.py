@@ -21,7 +21,7 @@ from shardwise.engine.meeting.credentials import CONTROL, SECRET, TLS, TRANSPORT
 from shardwise.engine.meeting.handshake import StrangerError, call
 from tests.engine.meeting.certificates import Authority
 from tests.engines.pool import port_of, reserve_port
-from tests.faults.job import TIMEOUT, Job, Rank, environment
+from tests.faults.job import TIMEOUT, WAITING, Job, Rank, environment
 from tests.faults.rows import note
 
 SOON = 15.0  # rank 0 waits up to 5 s for others to read why it refuses
@@ -117,7 +117,7 @@ def test_different_versions_and_meshes(job: Job, change: str, text: str) -> None
 @pytest.mark.long
 @pytest.mark.parametrize("victim", [0, 1])
 def test_one_that_is_killed_while_all_start(job: Job, victim: int) -> None:
-    ranks = job.run("starts_in_vain", victim, size=3)
+    ranks = job.run("starts_in_vain", victim, size=3, only=[WAITING] * 3)
     assert ranks.pop(victim).code == -signal.SIGKILL
     for rank in ranks:
         said = rank.said
