@@ -50,7 +50,7 @@ time.sleep(600)
 
 
 def test_the_first_failure_comes_first_and_all_are_stopped(started: Callable[..., Started], tmp_path: Path) -> None:
-    job = started(FAILS, "-n", "4", "--grace", "2", "")
+    job = started(FAILS, "-n", "4", "--grace", "4", "")
     assert job.wait_for((tmp_path / "failure is ready").exists, 60)
     start = monotonic()
     code, out, err = job.end()
