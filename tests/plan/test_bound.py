@@ -14,7 +14,10 @@ def check(case: Transition, dtype: str = "int32") -> None:
     plan = plan_reshard(*case, dtype)
     want = oracle.least_total(plan)
     assert plan.received.total == plan.sent.total == want, f"{case.src} -> {case.dst}"
-    assert plan.lower_bound.total == want
+    if case.dst.reduce_op is ReduceOp.AVG:  # it is made by replicating: whoever scales might move less
+        assert plan.lower_bound.total <= want
+    else:
+        assert plan.lower_bound.total == want
     oracle.run(plan)
 
 

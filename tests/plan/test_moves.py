@@ -10,7 +10,7 @@ from hypothesis import given, settings
 
 from shardwise import CPU, Cut, DeviceMesh, Layout, plan_reshard
 from shardwise.layout.tiling import Box, box_size
-from shardwise.plan import moves, steps
+from shardwise.plan import moves, staging
 from shardwise.plan.holders import Holders
 from shardwise.plan.moves import DirectMove, Move, ReduceMove, Shares, SpreadMove
 from tests.plan import oracle
@@ -334,7 +334,7 @@ def test_reducers_that_are_given_whole_cells_do_it_right_and_share_it(monkeypatc
     # Where all who need a tile would cut it into too many boxes, each is given cells of its own. A limit of memory
     # that nobody uses keeps these plans apart from all others.
     monkeypatch.setattr(moves, "MANY", many)
-    monkeypatch.setattr(steps, "MANY", many)
+    monkeypatch.setattr(staging, "MANY", many)
     for sizes, shape in (((2, 3), (12, 6)), ((2, 2, 2), (8, 8)), ((6, 2), (7, 5))):
         for case in list(all_transitions(mesh_of(*sizes), shape, partial=True))[::211]:
             plan = plan_reshard(*case, "int8", memory_limit=2**26 - many)

@@ -8,7 +8,7 @@ a reduce move brings each share its contributions, and a spread move sends the s
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from heapq import heappop, heappush
 from itertools import product
 from math import prod
@@ -330,7 +330,7 @@ class DirectMove(Movement):
         if not self._is_regular:
             return super().find_incoming(slot)
         tiling, own = self.src.tiling, self.src.box_of(slot)
-        dims = [dim if dim.halo == (0, 0) else replace(dim, halo=(0, 0)) for dim in tiling.dims]
+        dims = [DimTiling(dim.size, dim.parts, dim.split, dim.offsets) for dim in tiling.dims]
         box = self.dst.box_of(slot)
         spans = tuple(Span.over(*each) for each in _zip_spans(dims, box, tiling.radix))
         patches: list[Patch] = []
