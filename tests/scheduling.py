@@ -9,6 +9,8 @@ from typing import Any
 from xdist.scheduler import LoadScopeScheduling
 
 GROUPS = {
+    "tests/commands/test_calibrate.py": "processes",
+    "tests/engine/test_calibration.py": "processes",
     "tests/engines/": "processes",
     "tests/every/test_processes.py": "processes",
     "tests/faults/": "processes",

@@ -77,7 +77,8 @@ def test_a_step_of_96_layers_on_4096_devices_in_seconds():
     assert kinds.count(("all_reduce", ("tp",), 2)) == 2 * 96 + 1 + 2 * 96 + 1
     # Four matrices of a layer are gathered once and their gradients scattered once.
     assert sum(kind == "all_gather" and set(axes) == {"pp", "dp"} for kind, axes, _ in kinds) == 4 * 96
-    assert sum(kind == "reduce_scatter" and set(axes) == {"pp", "dp"} for kind, axes, _ in kinds) == 4 * 96
+    scattered = [bars for kind, axes, bars in kinds if kind == "reduce_scatter" and set(axes) == {"pp", "dp"}]
+    assert (len(scattered), scattered.count(0)) == (4 * 96 + 1, 1)  # and the loss, a number
     assert found.devices == 4096
     assert found.bytes == sum(found.bytes_by_kind.values())
     text = str(found)

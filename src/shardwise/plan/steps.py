@@ -157,8 +157,10 @@ class Step:
     ('all_gather over y', True, [(0, 1), (2, 3)], False)
     >>> step.width(step.moves[0])  # bytes of an element
     4
-    >>> step.loads, step.received.of(0), step.sent.of(0), step.transfers(0)
-    ((16.0,), 16, 16, [Transfer(source=1, target=0, box=((0, 2), (2, 4))), Transfer(source=0, target=1, box=((0, 2), (0, 2)))])
+    >>> step.loads, step.received.of(0), step.sent.of(0)
+    ((16.0,), 16, 16)
+    >>> step.transfers(0)
+    [Transfer(source=1, target=0, box=((0, 2), (2, 4))), Transfer(source=0, target=1, box=((0, 2), (0, 2)))]
     >>> [len(transfers) for transfers in step.rounds(0)], step.adjoint.kind
     ([2], 'reduce_scatter')
     >>> step.least_staging, step.staged(4).chunks

@@ -34,9 +34,9 @@ class Explanation(Tabular):
     >>> total.result, total.bytes, total.peak_memory
     (Tensor(float32[4096@tp] sum(dp) on dp=1024, tp=4, abstract), 0, 8392704)
     >>> [(step.kind, step.axes, step.busiest) for step in explain(lambda x: x.gather(), total.result)]
-    [('reduce_scatter', ('dp', 'tp'), 4096), ('all_gather', ('dp', 'tp'), 16380)]
+    [('reduce_scatter', ('dp', 'tp'), 4092), ('all_gather', ('dp', 'tp'), 16380)]
     >>> explain(lambda x: x.gather(), total.result).bytes_by_kind
-    {'reduce_scatter': 16777216, 'all_gather': 67092480}
+    {'reduce_scatter': 16760832, 'all_gather': 67092480}
     """
 
     steps: tuple[Record, ...]
