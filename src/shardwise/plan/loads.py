@@ -41,7 +41,7 @@ def load_of(shares: Shares) -> Load:
     times = prod([axis.size for axis in shares.batch])
     near, far = (Messages(count.first // times, count.second // times) for count in counts)
     agreeing = _fraction_agreeing(shares)
-    if all(_is_prefix(old.axes, new.axes) for old, new in zip(src.dims, dst.dims, strict=True)):
+    if all(is_prefix(old.axes, new.axes) for old, new in zip(src.dims, dst.dims, strict=True)):
         share, received = even * agreeing, even * (agreeing * near.second + (1 - agreeing) * far.second)
     else:  # few devices have something of what they need, and reduce it for the others
         sharers = common(mesh.rest((*src.sharded_axes, *shares.batch)), takers)
@@ -51,7 +51,13 @@ def load_of(shares: Shares) -> Load:
     return Load(share * near.first + rest * far.first, received, share * near.second + rest * far.second)
 
 
-def _is_prefix(a: Sequence[Axis], b: Sequence[Axis]) -> bool:
+def is_prefix(a: Sequence[Axis], b: Sequence[Axis]) -> bool:
+    """Whether the axes of one dim begin with those of the other, so that all devices have as much in common.
+
+    >>> x, y = Axis("x", 1, 2, 2), Axis("y", 1, 2, 2)
+    >>> is_prefix([x], [x, y]), is_prefix([x], [y])
+    (True, False)
+    """
     return remainder(a, b) is not None or remainder(b, a) is not None
 
 
@@ -64,6 +70,6 @@ def _fraction_agreeing(shares: Shares) -> float:
             shared = common(old.axes, new.axes)
             if i != k:
                 out /= prod([axis.size for axis in shared])
-            elif shared and not _is_prefix(old.axes, new.axes):
+            elif shared and not is_prefix(old.axes, new.axes):
                 return count_agreeing(shares.src, shares.dst) / max(1, prod(shares.src.shape))
     return out

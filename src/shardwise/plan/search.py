@@ -17,7 +17,7 @@ from shardwise.plan.crowd import Crowd, CrowdMove
 from shardwise.plan.holders import Holders
 from shardwise.plan.kinds import Change, Kind, change_of, is_nested, remainder
 from shardwise.plan.least import Option, count_messages, least
-from shardwise.plan.loads import load_of
+from shardwise.plan.loads import is_prefix, load_of
 from shardwise.plan.moves import DirectMove, Move, ReduceMove, Shares, SpreadMove
 from shardwise.plan.steps import Slots, State, Step
 
@@ -70,7 +70,10 @@ class Search:
     def _relieve(self, direct: list[Step]) -> list[Step]:
         # Where few devices would reduce for all the others, those that contribute share the reducing, and send what
         # they have reduced to where it is needed: that takes one message of an element more.
-        if not self.src.partial or self._is_fair(direct):
+        if not self.src.partial:
+            return direct
+        pairs = zip(self.src.dims, self.dst.dims, strict=True)
+        if all(is_prefix(old.axes, new.axes) for old, new in pairs) or self._is_fair(direct):
             return direct
         middle = _share_out(self.src, self.shape)
         if middle is None:
@@ -120,6 +123,8 @@ class Search:
             options = [o for o in options if counts[o][0].total == near or counts[o][1].total == far]
             if len({(a.total, b.total) for a, b in map(counts.__getitem__, options)}) == 1:
                 return options
+            if not common(src.sharded_axes, dst.sharded_axes):  # some device has every element before and after
+                return [option for option in options if counts[option][0].total == near]
         totals = [least(a, b, option) for option in options]
         return [option for option, total in zip(options, totals, strict=True) if total == min(totals)]
 
